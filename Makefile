@@ -1,0 +1,34 @@
+# Every target works on a fresh machine: it makes .venv from the lock first. Java: see spark_jobs/java.py.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 8080
+DATA ?= keyfold-data
+
+.PHONY: serve test check bench lock
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+serve: $(VENV)/.installed
+	$(BIN)/keyfold serve --host $(HOST) --port $(PORT) --data $(DATA)
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench
+
+# Needs uv; run it after a change of the dependencies in pyproject.toml.
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.lock

@@ -1,0 +1,151 @@
+"""``POST T/batches`` and what became of them (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from app.api.databases import DatabaseName
+from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
+from app.api.payloads import Payload, epoch_millis
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH, NamedTable
+from app.api.tables import TableName
+from app.core.errors import TooLarge
+from app.core.table import Batch
+from app.services.batches import list_batches, request_merge, wait_merged, withdraw_batch
+from app.services.ingest import JSON, Upload, accept_batch
+from app.settings import Settings
+
+router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
+MAX_WAIT_SECONDS = 60.0
+
+
+class BatchBody(Payload):
+    """One accepted batch; times are epoch milliseconds."""
+
+    id: str
+    number: int
+    state: str
+    records: int
+    ignored_records: int
+    size_bytes: int
+    idempotency_key: str | None
+    accepted_at: int
+    merge_id: str | None
+    snapshot_id: int | None
+
+    @classmethod
+    def of(cls, batch: Batch) -> BatchBody:
+        """The batch as the API shows it."""
+        return cls(
+            id=batch.id,
+            number=batch.number,
+            state=batch.state.value,
+            records=batch.records,
+            ignored_records=batch.ignored,
+            size_bytes=batch.size_bytes,
+            idempotency_key=batch.idempotency_key,
+            accepted_at=epoch_millis(batch.accepted_at),
+            merge_id=batch.merge_id,
+            snapshot_id=batch.snapshot_id,
+        )
+
+
+class BatchList(Payload):
+    """One page of a table's batches, in arrival order."""
+
+    batches: list[BatchBody]
+    next_page_token: str | None
+
+
+async def limited_body(request: Request, settings: SettingsDep) -> bytes:
+    """The request's body; refused as soon as it exceeds ``max_body_bytes``, before it fills the memory."""
+    chunks = bytearray()
+    async for chunk in request.stream():
+        chunks += chunk
+        _check_size(len(chunks), settings)
+    return bytes(chunks)
+
+
+def _check_size(size: int, settings: Settings) -> None:
+    if size > settings.max_body_bytes:
+        raise TooLarge(f"the body is larger than {settings.max_body_bytes} bytes; split the batch")
+
+
+def _wait_seconds(prefer: str | None) -> float:
+    """The seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
+    for preference in (prefer or "").split(","):
+        name, _, value = preference.strip().partition("=")
+        if name.lower() == "wait" and value.strip().isascii() and value.strip().isdigit():
+            return min(float(value), MAX_WAIT_SECONDS)
+    return 0.0
+
+
+_RECORDS = {
+    "type": "object",
+    "required": ["records"],
+    "properties": {"records": {"type": "array", "items": {"type": "object"}}},
+}
+_REQUEST_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {JSON: {"schema": _RECORDS}, "application/x-ndjson": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.post(
+    "", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses={200: {"model": BatchBody}}
+)
+def post_batch(
+    database: DatabaseName,
+    table: TableName,
+    request: Request,
+    response: Response,
+    body: Annotated[bytes, Depends(limited_body)],
+    catalog: DatabaseDep,
+    warehouse: WarehouseDep,
+    settings: SettingsDep,
+    idempotency_key: Annotated[str | None, Header()] = None,
+    prefer: Annotated[str | None, Header()] = None,
+) -> BatchBody:
+    """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
+    time.
+    """
+    media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
+    upload = Upload(body, media_type, idempotency_key)
+    batch = accept_batch(catalog, warehouse, database, table, upload, settings.max_batch_records)
+    wait = _wait_seconds(prefer)
+    if wait:
+        request_merge(catalog, batch.table_id)
+        batch = wait_merged(catalog, batch, wait)
+        response.headers["Preference-Applied"] = f"wait={wait:g}"
+        response.status_code = 200 if batch.snapshot_id is not None else 202
+    response.headers["Location"] = f"{request.url.path}/{batch.id}"
+    return BatchBody.of(batch)
+
+
+@router.get("", operation_id="listBatches")
+def get_batches(
+    table: NamedTable,
+    repository: Reading,
+    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+    max_results: Annotated[int, Query(alias="maxResults", ge=1, le=1000)] = 100,
+) -> BatchList:
+    """The table's batches in arrival order."""
+    page, token = list_batches(repository, table, page_token, max_results)
+    return BatchList(batches=[BatchBody.of(batch) for batch in page], next_page_token=token)
+
+
+@router.get("/{batch_id}", operation_id="getBatch")
+def get_batch(table: NamedTable, batch_id: str, repository: Reading) -> BatchBody:
+    """One batch."""
+    return BatchBody.of(repository.get_batch(table.id, batch_id))
+
+
+@router.delete("/{batch_id}", operation_id="deleteBatch")
+def delete_batch(table: NamedTable, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep) -> BatchBody:
+    """Withdraw a batch while it is staged."""
+    return BatchBody.of(withdraw_batch(catalog, warehouse, table, batch_id))

@@ -1,0 +1,73 @@
+"""What handlers ask for: the parts that the lifespan opened, each as an ``Annotated`` alias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.services.lookups import Images
+from app.services.merges import MergeExecutor
+from app.services.tokens import TokenGate
+from app.settings import Settings
+from app.storage.layout import Warehouse
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one serving process has open; ``executor`` is None where merges are left to other processes."""
+
+    settings: Settings
+    database: CatalogDatabase
+    warehouse: Warehouse
+    images: Images
+    executor: MergeExecutor | None
+    gate: TokenGate
+
+
+def get_parts(request: Request) -> Parts:
+    """The parts that the lifespan put on the application."""
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsDep = Annotated[Parts, Depends(get_parts)]
+
+
+def _settings(parts: PartsDep) -> Settings:
+    return parts.settings
+
+
+def _database(parts: PartsDep) -> CatalogDatabase:
+    return parts.database
+
+
+def _warehouse(parts: PartsDep) -> Warehouse:
+    return parts.warehouse
+
+
+def _images(parts: PartsDep) -> Images:
+    return parts.images
+
+
+def _writing(parts: PartsDep) -> Iterator[Repository]:
+    with parts.database.transaction() as repository:
+        yield repository
+
+
+def _reading(parts: PartsDep) -> Iterator[Repository]:
+    with parts.database.reading() as repository:
+        yield repository
+
+
+SettingsDep = Annotated[Settings, Depends(_settings)]
+DatabaseDep = Annotated[CatalogDatabase, Depends(_database)]
+WarehouseDep = Annotated[Warehouse, Depends(_warehouse)]
+ImagesDep = Annotated[Images, Depends(_images)]
+# Function scope: the transaction ends before the response is sent, so a 2xx never precedes its commit.
+Writing = Annotated[Repository, Depends(_writing, scope="function")]
+Reading = Annotated[Repository, Depends(_reading, scope="function")]

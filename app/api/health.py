@@ -1,0 +1,36 @@
+"""Whether the process serves, and whether what it needs answers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from app.api.deps import PartsDep
+from app.api.payloads import Health, Readiness
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Unavailable
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", operation_id="getHealth")
+def get_health() -> Health:
+    """Always 200: the process serves."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Readiness, "description": "Not ready"}})
+def get_readiness(parts: PartsDep, response: Response) -> Readiness:
+    """200 once the catalog answers and is migrated, and Spark answers if this process merges; 503 until then."""
+    catalog = _catalog_ready(parts.database)
+    spark = parts.executor is None or parts.executor.ready()
+    ready = catalog and spark
+    response.status_code = 200 if ready else 503
+    return Readiness(status="ok" if ready else "unavailable", catalog=catalog, spark=spark)
+
+
+def _catalog_ready(database: CatalogDatabase) -> bool:
+    try:
+        database.ping()
+        return database.is_current()
+    except Unavailable:
+        return False

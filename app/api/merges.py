@@ -1,0 +1,97 @@
+"""``T/merges``: merges asked for, watched, cancelled (design §6)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api.deps import DatabaseDep, Reading, Writing
+from app.api.payloads import Payload, epoch_millis
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH, NamedTable
+from app.core.table import Merge
+from app.services.batches import list_merges, request_merge
+
+router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
+
+
+class MergeBody(Payload):
+    """One merge; ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
+
+    id: str
+    state: str
+    trigger: str
+    requested_at: int
+    started_at: int | None
+    finished_at: int | None
+    progress: float
+    progress_detail: dict[str, int]
+    snapshot_id: int | None
+    batches: int
+    records: int
+    rows: int
+    error: str | None
+
+    @classmethod
+    def of(cls, merge: Merge) -> MergeBody:
+        """The merge as the API shows it."""
+        return cls(
+            id=merge.id,
+            state=merge.state.value,
+            trigger=merge.trigger.value,
+            requested_at=epoch_millis(merge.requested_at),
+            started_at=_millis(merge.started_at),
+            finished_at=_millis(merge.finished_at),
+            progress=merge.progress,
+            progress_detail=dict(merge.progress_detail),
+            snapshot_id=merge.snapshot_id,
+            batches=merge.batches,
+            records=merge.records,
+            rows=merge.rows,
+            error=merge.error,
+        )
+
+
+class MergeList(Payload):
+    """One page of a table's merges, newest first."""
+
+    merges: list[MergeBody]
+    next_page_token: str | None
+
+
+def _millis(moment: datetime | None) -> int | None:
+    return None if moment is None else epoch_millis(moment)
+
+
+@router.post("", status_code=202, operation_id="postMerge")
+def post_merge(table: NamedTable, catalog: DatabaseDep, request: Request, response: Response) -> MergeBody:
+    """Merge everything that is staged now; a merge that already waits is answered again."""
+    merge = request_merge(catalog, table.id)
+    response.headers["Location"] = f"{request.url.path}/{merge.id}"
+    return MergeBody.of(merge)
+
+
+@router.get("", operation_id="listMerges")
+def get_merges(
+    table: NamedTable,
+    repository: Reading,
+    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+    max_results: Annotated[int, Query(alias="maxResults", ge=1, le=1000)] = 100,
+) -> MergeList:
+    """The table's merges, newest first."""
+    page, token = list_merges(repository, table, page_token, max_results)
+    return MergeList(merges=[MergeBody.of(merge) for merge in page], next_page_token=token)
+
+
+@router.get("/{merge_id}", operation_id="getMerge")
+def get_merge(table: NamedTable, merge_id: str, repository: Reading) -> MergeBody:
+    """One merge: state, progress, and its outcome or error."""
+    return MergeBody.of(repository.get_merge(table.id, merge_id))
+
+
+@router.post("/{merge_id}:cancel", operation_id="cancelMerge")
+def cancel_merge(table: NamedTable, merge_id: str, repository: Writing) -> MergeBody:
+    """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
+    return MergeBody.of(repository.request_cancel(table.id, merge_id))

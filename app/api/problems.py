@@ -1,0 +1,268 @@
+"""How failures are told over HTTP: one table from kinds to statuses, one body (RFC 9457 with Paimon's members)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
+
+from app.core.errors import (
+    AlreadyExists,
+    Conflict,
+    ErrorCode,
+    Invalid,
+    KeyfoldError,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+    Unsupported,
+    UnsupportedMediaType,
+    Violation,
+)
+from app.core.schema import escape_pointer
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
+    Invalid: HTTPStatus.BAD_REQUEST,
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    NotFound: HTTPStatus.NOT_FOUND,
+    AlreadyExists: HTTPStatus.CONFLICT,
+    Conflict: HTTPStatus.CONFLICT,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    Unsupported: HTTPStatus.NOT_IMPLEMENTED,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+# What Starlette and FastAPI themselves refuse, before any code of ours runs.
+_FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
+    401: ErrorCode.UNAUTHORIZED,
+    404: ErrorCode.ROUTE_NOT_FOUND,
+    405: ErrorCode.METHOD_NOT_ALLOWED,
+    413: ErrorCode.PAYLOAD_TOO_LARGE,
+    415: ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+    501: ErrorCode.NOT_IMPLEMENTED,
+    503: ErrorCode.UNAVAILABLE,
+}
+_HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+_NO_NUMBER = ", unable to parse string as an integer"  # pydantic's ending of a message, which is no advice
+_TOO_DEEP = "the body is nested too deeply"
+
+
+class Fault(BaseModel):
+    """One fault of a request: where it is (a JSON pointer into the body), what is wrong and what to do about it."""
+
+    pointer: str
+    code: str
+    detail: str
+    fix: str
+    row: int | None = None
+    column: str | None = None
+
+
+class Problem(BaseModel):
+    """What every response with a status of 400 or more says: RFC 9457's members, Paimon's, and every single fault."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    message: str = Field(description="The same as detail, for Paimon's clients.")
+    code: int = Field(description="The same as status, for Paimon's clients.")
+    resource_type: str | None = Field(description="DATABASE, TABLE and so on; null where no resource is meant.")
+    resource_name: str | None
+    error_code: ErrorCode
+    errors: list[Fault]
+    error_count: int = Field(description="All faults, also those that errors leaves out.")
+
+
+class ProblemResponse(JSONResponse):
+    """A problem as its media type; text that UTF-8 cannot carry (lone surrogates) goes out as JSON escapes."""
+
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        """JSON of ``content``."""
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def _reference(status: HTTPStatus | str) -> dict[str, Any]:
+    text = status.phrase if isinstance(status, HTTPStatus) else "Any other failure"
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+# For ``responses=`` of a router. A ``model=`` would describe the body as application/json, which it is not.
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **{status.value: _reference(status) for status in sorted({*KINDS.values(), HTTPStatus.INTERNAL_SERVER_ERROR})},
+    "default": _reference("default"),
+}
+
+
+def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
+    """The response that tells ``error``; middleware that answers before the routes do calls it, too."""
+    # Not validated: pydantic refuses the lone surrogates that a message may quote.
+    body = Problem.model_construct(
+        type=f"urn:keyfold:problem:{error.code}",
+        title=error.code.replace("_", " ").capitalize(),
+        status=int(status),
+        detail=error.message,
+        instance=instance or _path(request),
+        message=error.message,
+        code=int(status),
+        resource_type=error.resource_type,
+        resource_name=error.resource_name,
+        error_code=error.code,
+        errors=[_fault(violation) for violation in error.violations],
+        error_count=error.total_violations,
+    )
+    content = body.model_dump(by_alias=True, exclude_unset=True)
+    return ProblemResponse(content, status, headers=dict(_HEADERS.get(status, {})))
+
+
+def _fault(violation: Violation) -> Fault:
+    told: dict[str, Any] = {
+        "pointer": violation.pointer,
+        "code": violation.code,
+        "detail": violation.message,
+        "fix": violation.fix,
+        "row": violation.row,
+        "column": violation.column,
+    }
+    return Fault.model_construct(**{name: value for name, value in told.items() if value is not None})
+
+
+def _path(request: Request) -> str:
+    """The request's path as a URI reference."""
+    raw: bytes | None = request.scope.get("raw_path")
+    return quote(request.scope["path"] if raw is None else raw, safe="/%:+@!$&'()*,;=~")
+
+
+def _status(error: KeyfoldError) -> int:
+    return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, KeyfoldError)
+    status = _status(error)
+    return _internal_error(request, error) if status == 500 else problem(request, error, status)
+
+
+def _validation_error(request: Request, error: Exception) -> ProblemResponse:
+    """What FastAPI could not read: the JSON, the body's members, query parameters."""
+    assert isinstance(error, RequestValidationError)
+    if isinstance(error.body, bytes):  # FastAPI leaves the body unread only for its media type
+        return _not_json(request)
+    faults = [_read_fault(fault) for fault in error.errors()]
+    message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
+    return problem(request, Invalid(message, violations=faults), HTTPStatus.BAD_REQUEST)
+
+
+def _not_json(request: Request) -> ProblemResponse:
+    sent = request.headers.get("content-type", "")
+    message = f"the body is sent as {sent!r}; send JSON with the header Content-Type: application/json"
+    return problem(request, UnsupportedMediaType(message), HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+
+
+def _read_fault(fault: Mapping[str, Any]) -> Violation:
+    source, *path = fault["loc"]
+    if fault["type"] == "json_invalid":
+        message = f"the body is not JSON: {fault['ctx']['error']} at character {path[0]}"
+        return Violation("", "json_invalid", message, "send a JSON object")
+    name = ".".join(str(segment) for segment in path) or "the body"
+    where = name if source == "body" else f"{source} parameter {name}"
+    if fault["type"] == "missing":
+        return Violation(_pointer(source, path), "missing", f"{where} is missing", f"send {where}")
+    wrong = fault["msg"][:1].lower() + fault["msg"][1:]
+    fix = (
+        f"send a value that is {wrong.removeprefix('input should be ').removesuffix(_NO_NUMBER)}"
+        if "should be" in wrong
+        else "correct it"
+    )
+    return Violation(_pointer(source, path), fault["type"], f"{where}: {wrong}", fix)
+
+
+def _pointer(source: str, path: Sequence[str | int]) -> str:
+    """A pointer into the body; a fault elsewhere has none, and its message says where it is."""
+    return "".join(f"/{escape_pointer(str(segment))}" for segment in path) if source == "body" else ""
+
+
+def _http_exception(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, HTTPException)
+    code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
+    if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
+        return _internal_error(request, error)
+    response = problem(request, KeyfoldError(_http_message(request, error), code=code), error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _http_message(request: Request, error: HTTPException) -> str:
+    if isinstance(error.__cause__, RecursionError):
+        return _TOO_DEEP
+    if isinstance(error.__cause__, UnicodeDecodeError):
+        return "the body is not UTF-8"
+    if isinstance(error.__cause__, ValueError):  # Python's bound on the digits of an integer
+        return "the body has a number with too many digits"
+    if error.status_code == 404:
+        return f"there is no route {_path(request)}"
+    if error.status_code == 405:
+        return f"{request.method} is not possible on {_path(request)}"
+    return str(error.detail) or HTTPStatus(error.status_code).phrase
+
+
+def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
+    log.warning("%s %s: %s", request.method, _path(request), error)  # the traceback has a thousand frames
+    return problem(request, Invalid(_TOO_DEEP), HTTPStatus.BAD_REQUEST)
+
+
+def _internal_error(request: Request, error: Exception) -> ProblemResponse:
+    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id."""
+    number = uuid.uuid4()
+    log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
+    hidden = KeyfoldError(f"an error inside the service; its log has it under the id {number}", code=ErrorCode.INTERNAL)
+    return problem(request, hidden, HTTPStatus.INTERNAL_SERVER_ERROR, instance=number.urn)
+
+
+_HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemResponse]] = {
+    KeyfoldError: _keyfold_error,
+    RequestValidationError: _validation_error,
+    HTTPException: _http_exception,
+    RecursionError: _recursion_error,
+    Exception: _internal_error,
+}
+
+
+def install_problems(app: FastAPI) -> None:
+    """Makes ``app`` answer every failure with a ``Problem``, and puts that type into its OpenAPI document."""
+    for kind, answer in _HANDLERS.items():
+        app.add_exception_handler(kind, answer)
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(_component_schemas())
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+
+
+def _component_schemas() -> Iterator[tuple[str, Any]]:
+    schema = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
+    yield from schema.pop("$defs").items()
+    yield "Problem", schema

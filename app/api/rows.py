@@ -1,0 +1,130 @@
+"""``T/rows``: lookups by primary key (design §6)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from app.api.databases import DatabaseName
+from app.api.deps import ImagesDep, Reading
+from app.api.payloads import Payload
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH
+from app.api.tables import TableName
+from app.core.errors import Invalid, Violation
+from app.core.keys import key_from_json, key_to_json
+from app.core.table import Table
+from app.services.lookups import Consistency, FoundRow, get_row, get_rows
+
+router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+SNAPSHOT_HEADER = "Keyfold-Snapshot"
+
+Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
+Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]
+Wanted = Annotated[Consistency, Query(description="merged: the current snapshot; latest: also what is staged on top")]
+
+
+class KeysBody(Payload):
+    """Up to 1000 keys, each an object of the primary-key columns."""
+
+    keys: list[dict[str, Any]] = Field(max_length=1000)
+
+
+class RowAnswer(Payload):
+    """The answer for one key, in the place of the key: ``row`` is null where there is none."""
+
+    key: dict[str, Any]
+    found: bool
+    row: dict[str, Any] | None
+
+
+class RowAnswers(Payload):
+    """Answers in request order, all of one snapshot."""
+
+    rows: list[RowAnswer]
+    snapshot_id: int | None
+
+
+def _wanted_columns(table: Table, columns: str | None) -> list[str] | None:
+    if columns is None:
+        return None
+    names = [name for name in columns.split(",") if name]
+    faults = [
+        Violation(
+            "/columns",
+            "unknown_column",
+            f"the table has no column {name!r}",
+            f"columns: {', '.join(table.schema.by_name)}",
+        )
+        for name in names
+        if name not in table.schema.by_name
+    ]
+    if faults:
+        raise Invalid("the request names unknown columns", violations=faults)
+    return names or None
+
+
+def _row_response(found: FoundRow, if_none_match: str | None) -> Response:
+    body = json.dumps(found.row, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"ETag": etag, SNAPSHOT_HEADER: str(found.snapshot_id or 0)}
+    if if_none_match is not None and etag in [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+@router.get("/rows", operation_id="getRow", response_model=dict[str, Any])
+def get_row_by_query(
+    database: DatabaseName,
+    table: TableName,
+    repository: Reading,
+    images: ImagesDep,
+    key: Keys,
+    columns: Columns = None,
+    consistency: Wanted = Consistency.MERGED,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
+    named = repository.get_table(database, table)
+    found = get_row(repository, images, named, key, consistency, _wanted_columns(named, columns))
+    return _row_response(found, if_none_match)
+
+
+@router.get("/rows/{key:path}", operation_id="getRowByPath", response_model=dict[str, Any])
+def get_row_by_path(
+    database: DatabaseName,
+    table: TableName,
+    key: str,
+    repository: Reading,
+    images: ImagesDep,
+    columns: Columns = None,
+    consistency: Wanted = Consistency.MERGED,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
+    named = repository.get_table(database, table)
+    found = get_row(repository, images, named, [key], consistency, _wanted_columns(named, columns))
+    return _row_response(found, if_none_match)
+
+
+@router.post("/rows:batchGet", operation_id="batchGetRows", response_model=RowAnswers)
+def batch_get_rows(
+    database: DatabaseName,
+    table: TableName,
+    body: KeysBody,
+    repository: Reading,
+    images: ImagesDep,
+    columns: Columns = None,
+    consistency: Wanted = Consistency.MERGED,
+) -> JSONResponse:
+    """The rows of many keys, answered in request order and never with a gap."""
+    named = repository.get_table(database, table)
+    keys = [key_from_json(named.schema, key, f"/keys/{index}") for index, key in enumerate(body.keys)]
+    found = get_rows(repository, images, named, keys, consistency, _wanted_columns(named, columns))
+    rows = [{"key": key_to_json(named.schema, one.key), "found": one.row is not None, "row": one.row} for one in found]
+    return JSONResponse({"rows": rows, "snapshotId": found[0].snapshot_id if found else None})

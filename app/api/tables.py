@@ -1,0 +1,129 @@
+"""Routes of tables, as in Paimon's REST catalog."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from app.api.catalog_config import PREFIX
+from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
+from app.api.payloads import NewTable, RenameTable, TableDetails, TableDetailsPage, TableNames, Validated
+from app.api.problems import PROBLEM_RESPONSES
+from app.core.errors import Invalid, Unsupported, Violation
+from app.core.table import Table
+from app.services import tables as service
+from app.services.databases import PageRequest
+from app.storage.layout import Warehouse, table_folder
+
+# Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
+router = APIRouter(prefix=f"/v1/{PREFIX}", tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False)
+
+
+def _table(request: Request, table: Annotated[str, Path(description="A `+` means a space.")]) -> str:
+    return named(request, "table", table)
+
+
+TableName = Annotated[str, Depends(_table)]
+TablePattern = Annotated[
+    str | None, Query(alias="tableNamePattern", description="SQL LIKE: `%`, `_`, and a backslash to escape them.")
+]
+TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
+ValidateOnly = Annotated[
+    bool, Query(alias="validateOnly", description="Checks name, schema and options; stores nothing.")
+]
+
+
+def _page_request(
+    max_results: MaxResults = None, page_token: PageToken = None, pattern: TablePattern = None
+) -> PageRequest:
+    return PageRequest(max_results, page_token, pattern)
+
+
+TablePageRequest = Annotated[PageRequest, Depends(_page_request)]
+
+
+def _details(table: Table, warehouse: Warehouse) -> TableDetails:
+    return TableDetails.of(table, warehouse.uri(*table_folder(table.id)))
+
+
+@router.get("/databases/{database}/tables", operation_id="listTables")
+def list_tables(
+    database: DatabaseName, request: TablePageRequest, repository: Reading, table_type: TableType = None
+) -> TableNames:
+    """Table names in order, a page at a time."""
+    page = service.list_tables(repository, database, request, table_type)
+    return TableNames(tables=[table.name for table in page.items], next_page_token=page.next_token)
+
+
+# Unset members stay away: Paimon's Java client reads a null description or default as the text "null".
+@router.get("/databases/{database}/table-details", operation_id="listTableDetails", response_model_exclude_unset=True)
+def list_table_details(
+    database: DatabaseName,
+    request: TablePageRequest,
+    repository: Reading,
+    warehouse: WarehouseDep,
+    table_type: TableType = None,
+) -> TableDetailsPage:
+    """Tables in name order, a page at a time."""
+    page = service.list_tables(repository, database, request, table_type)
+    details = [_details(table, warehouse) for table in page.items]
+    return TableDetailsPage(table_details=details, next_page_token=page.next_token)
+
+
+@router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
+def create_table(
+    database: DatabaseName,
+    body: NewTable,
+    catalog: DatabaseDep,
+    warehouse: WarehouseDep,
+    validate_only: ValidateOnly = False,
+) -> TableDetails | Validated:
+    """Creates a table, or tells every fault of its name, schema and options."""
+    _check_same_database(database, body.identifier.database)
+    name = body.identifier.object
+    if validate_only:
+        service.validate_table(name, body.table_schema)
+        return Validated(violations=[])
+    return _details(service.create_table(catalog, database, name, body.table_schema), warehouse)
+
+
+def _check_same_database(in_path: str, in_body: str) -> None:
+    if in_body != in_path:
+        message = f"the path names the database {in_path!r}, the identifier {in_body!r}"
+        fault = Violation("/identifier/database", "contradicting_database", message, f"send {in_path!r} here")
+        raise Invalid(message, violations=[fault])
+
+
+@router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
+def get_table(database: DatabaseName, table: TableName, repository: Reading, warehouse: WarehouseDep) -> TableDetails:
+    """A table and its schema."""
+    return _details(service.get_table(repository, database, table), warehouse)
+
+
+@router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
+def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep) -> TableDetails:
+    """A table by its id, whatever its name is now."""
+    return _details(service.get_table_by_id(repository, table_id), warehouse)
+
+
+@router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_class=Response)
+def alter_table(database: DatabaseName, table: TableName) -> Response:
+    """Not possible yet: answers 501."""
+    raise Unsupported(f"altering a table is not implemented, {database}.{table} stays as it is; create a new table")
+
+
+@router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
+def drop_table(database: DatabaseName, table: TableName, catalog: DatabaseDep, warehouse: WarehouseDep) -> Response:
+    """Drops a table, its rows and its files."""
+    service.drop_table(catalog, warehouse, database, table)
+    return Response()
+
+
+@router.post("/tables/rename", operation_id="renameTable", response_class=Response)
+def rename_table(body: RenameTable, repository: Writing) -> Response:
+    """Renames a table, maybe into another database."""
+    source, destination = body.source, body.destination
+    service.rename_table(repository, (source.database, source.object), (destination.database, destination.object))
+    return Response()

@@ -1,0 +1,130 @@
+"""Batches: accepted POSTs, numbered per table in commit order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import sqlalchemy as sa
+
+from app.catalog.models import batches, tables
+from app.catalog.part import AnyRow
+from app.catalog.tables import Tables
+from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.table import Batch, BatchState, NewBatch
+
+_LARGEST_NUMBER = 2**63 - 1
+
+
+def _batch(row: AnyRow) -> Batch:
+    return Batch(**row._mapping)
+
+
+def _not_staged(batch_id: str, why: str) -> Conflict:
+    return Conflict(
+        f"batch {batch_id!r} cannot be deleted: {why}",
+        code=ErrorCode.BATCH_NOT_STAGED,
+        resource_type="BATCH",
+        resource_name=batch_id,
+    )
+
+
+class Batches(Tables):
+    """What the repository knows about batches."""
+
+    def add_batch(self, table_id: str, new: NewBatch) -> Batch:
+        """The batch that ``new`` became, staged under the table's next number.
+
+        When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
+        answer and nothing is added. Raises ``Conflict`` when the key was used for another request, ``NotFound`` when
+        the table is gone.
+        """
+        # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
+        # no gaps and whoever sees batch n sees every batch before it.
+        number = self._lock_table(table_id).last_batch_number + 1
+        if new.idempotency_key is not None:
+            earlier = self.find_batch_by_key(table_id, new.idempotency_key)
+            if earlier is not None:
+                return _same_request(earlier, new)
+        batch = Batch(
+            table_id=table_id,
+            number=number,
+            state=BatchState.STAGED,
+            accepted_at=self.now(),
+            merge_id=None,
+            snapshot_id=None,
+            **asdict(new),
+        )
+        self.connection.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
+        self.connection.execute(batches.insert().values(**asdict(batch)))
+        return batch
+
+    def get_batch(self, table_id: str, batch_id: str) -> Batch:
+        """The table's batch with this id. Raises ``NotFound``."""
+        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.id == batch_id)
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise NotFound(
+                f"batch {batch_id!r} does not exist",
+                code=ErrorCode.BATCH_NOT_FOUND,
+                resource_type="BATCH",
+                resource_name=batch_id,
+            )
+        return _batch(row)
+
+    def find_batch_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
+        """The table's batch that was posted with this Idempotency-Key, if any."""
+        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.idempotency_key == idempotency_key)
+        row = self.connection.execute(query).first()
+        return None if row is None else _batch(row)
+
+    def list_batches(
+        self, table_id: str, *, after_number: int = 0, limit: int, state: BatchState | None = None
+    ) -> list[Batch]:
+        """Up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
+        if after_number >= _LARGEST_NUMBER:
+            return []
+        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.number > max(after_number, 0))
+        if state is not None:
+            query = query.where(batches.c.state == state)
+        return [_batch(row) for row in self.connection.execute(query.order_by(batches.c.number).limit(limit))]
+
+    def staged_batches(self, table_id: str) -> list[Batch]:
+        """All batches of the table that no snapshot has, in number order."""
+        return self._staged(batches.c.table_id == table_id)
+
+    def delete_staged_batch(self, table_id: str, batch_id: str) -> Batch:
+        """The batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
+
+        Raises ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
+        """
+        self._lock_table(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
+        batch = self.get_batch(table_id, batch_id)
+        if batch.state is BatchState.DELETED:
+            return batch
+        if batch.state is BatchState.MERGED:
+            raise _not_staged(batch_id, f"it is merged into snapshot {batch.snapshot_id}")
+        if batch.merge_id is not None:
+            raise _not_staged(batch_id, f"merge {batch.merge_id!r} is folding it now")
+        change = batches.update().where(batches.c.id == batch_id).values(state=BatchState.DELETED)
+        self.connection.execute(change)
+        return self.get_batch(table_id, batch_id)
+
+    def live_staging_files(self, table_id: str) -> set[str]:
+        """The staging files that a merge will still read; any other staging file of the table is garbage."""
+        return {batch.file for batch in self.staged_batches(table_id)}
+
+    def _staged(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
+        query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
+        return [_batch(row) for row in self.connection.execute(query.order_by(batches.c.number))]
+
+
+def _same_request(earlier: Batch, new: NewBatch) -> Batch:
+    if earlier.fingerprint == new.fingerprint:
+        return earlier
+    raise Conflict(
+        f"the Idempotency-Key {new.idempotency_key!r} was used for another request (batch {earlier.id!r});"
+        " send a new key with a new request",
+        code=ErrorCode.IDEMPOTENCY_KEY_REUSED,
+        resource_type="BATCH",
+        resource_name=earlier.id,
+    )

@@ -1,0 +1,77 @@
+"""Column types that behave the same on SQLite and PostgreSQL."""
+
+# ruff: noqa: ARG002 - SQLAlchemy passes a dialect to every type, few ask which one it is
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def name_type() -> TypeEngine[str]:
+    """Text that sorts by code point on both databases, so that pages of names come in one order everywhere."""
+    return sa.String().with_variant(sa.String(collation="C"), "postgresql")
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware time in UTC. SQLite has no time zones, so there it is stored without one."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """``value`` in UTC; a naive time is a mistake of the program, because nobody knows which instant it means."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"the catalog stores aware times only, got {value!r}")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """``value`` as an aware time in UTC, whatever zone the database session has."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class JsonText(TypeDecorator[Any]):
+    """A JSON value as plain text: PostgreSQL's jsonb refuses U+0000 and lone surrogates, which texts may hold."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """``value`` written with ASCII escapes, or null."""
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """The value that was written, or null."""
+        return None if value is None else json.loads(value)
+
+
+class EnumText(TypeDecorator[E], Generic[E]):
+    """A member of ``kind``, stored as its text."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def __init__(self, kind: type[E]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
+        """The member's text."""
+        return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> E | None:
+        """The member whose text was stored."""
+        return None if value is None else self.kind(value)

@@ -1,0 +1,184 @@
+"""The catalog's database: connections, transactions and migrations, on SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import exc
+
+from app.catalog.failures import translated
+from app.catalog.repository import Repository
+from app.core.errors import Invalid, Unavailable
+
+BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
+_MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
+_MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside app/ in a checkout and in site-packages
+_alembic_turn = threading.Lock()  # Alembic keeps its context in module globals
+
+
+class CatalogDatabase:
+    """The catalog at ``url`` (``sqlite:///path`` or ``postgresql+psycopg://…``); connects on first use.
+
+    Every method raises ``Unavailable`` when the database does not answer. Safe to share between threads, not across
+    fork.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password."""
+        self._url = _parsed(url)
+        self._sqlite = self._url.get_backend_name() == "sqlite"
+        self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
+        # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
+        self._writer_turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        shown = self._url.set(query={})  # libpq takes a password as query parameter, too
+        return f"CatalogDatabase({shown.render_as_string(hide_password=True)!r})"
+
+    @contextmanager
+    def transaction(self) -> Iterator[Repository]:
+        """A repository that may write. Commits when the block ends, rolls back when it raises."""
+        with translated(), self._writing() as connection:
+            yield Repository(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Repository]:
+        """A repository whose queries all see the same moment; it must not write."""
+        with translated(), self._reading() as connection:
+            yield Repository(connection)
+
+    def ping(self) -> None:
+        """Returns when the database answers."""
+        with translated(), self._reading() as connection:
+            connection.execute(sa.select(1))
+
+    def revision(self) -> str | None:
+        """The migration that the catalog is at, or None when it is empty."""
+        if self._sqlite and not Path(self._url.database or "").exists():
+            return None
+        with translated(), self._reading() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+
+    def is_current(self) -> bool:
+        """Whether the catalog is at this program's newest migration."""
+        return self.revision() == self._head
+
+    def migrate(self) -> None:
+        """Creates or upgrades the catalog's tables, all or nothing. Any number of processes may do so at once.
+
+        Raises ``Unavailable`` when a newer program has migrated the catalog already.
+        """
+        self._create_folder()
+        with translated(), _alembic_turn, self._writing() as connection:
+            if not self._sqlite:  # SQLite's write transaction is the lock
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            config = _alembic_config()
+            config.attributes["connection"] = connection
+            try:
+                command.upgrade(config, "head")
+            except CommandError as error:
+                raise Unavailable(f"the catalog cannot be migrated by this version of Keyfold: {error}") from error
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._engine.dispose()
+
+    @cached_property
+    def _head(self) -> str | None:
+        return ScriptDirectory.from_config(_alembic_config()).get_current_head()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with ExitStack() as stack:
+            if self._sqlite:
+                if not self._writer_turn.acquire(timeout=BUSY_SECONDS):
+                    raise Unavailable("the catalog is busy with other changes; try again later")
+                stack.callback(self._writer_turn.release)
+            connection = stack.enter_context(self._engine.connect())
+            connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._engine.connect() as connection:
+            if not self._sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                yield connection
+
+    def _create_folder(self) -> None:
+        if self._sqlite:
+            try:
+                Path(self._url.database or "").parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise Unavailable(f"the catalog's folder cannot be created: {error}") from error
+
+
+def _parsed(url: str) -> sa.URL:
+    """``url`` with its driver named. Raises ``Invalid`` without a cause: the parser's message may quote a password."""
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise Invalid("the catalog's URL cannot be read; is a special character in its password %-escaped?") from None
+    if parsed.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        if parsed.database in (None, "", ":memory:"):
+            raise Invalid("a catalog in memory would lose accepted batches; use sqlite:///path/to/file.db")
+        return parsed
+    raise Invalid(f"a catalog on {parsed.drivername!r} is not possible; use sqlite:///… or postgresql+psycopg://…")
+
+
+def _sqlite_engine(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": BUSY_SECONDS})
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver's own transactions begin too late; see begin() below
+        connection.execute("PRAGMA foreign_keys = ON")
+        # With WAL the default (NORMAL) loses the last commits on power loss; an accepted batch must survive it.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves them in the disk's cache
+        connection.execute("PRAGMA case_sensitive_like = ON")  # as on PostgreSQL
+        connection.execute("PRAGMA journal_mode = WAL")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A write transaction that began by reading could not wait for its turn: SQLite refuses the upgrade at once.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql_engine(url: sa.URL) -> sa.Engine:
+    connect_args = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+    engine = sa.create_engine(url, pool_size=10, max_overflow=10, pool_pre_ping=True, connect_args=connect_args)
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.execute(f"SET lock_timeout = '{BUSY_SECONDS}s'")
+        # A machine that dies inside a transaction must not keep a table's lock until TCP notices, hours later.
+        connection.execute("SET idle_in_transaction_session_timeout = '60s'")
+        connection.commit()
+
+    return engine
+
+
+def _alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config

@@ -1,0 +1,231 @@
+"""Merges as the worker runs them: claimed under a lease, renewed, and ended by a commit or a failure.
+
+No transaction stays open while Spark works. Whoever ends a merge must still hold its lease, and a commit must still
+find the snapshot that it began with.
+
+Locks on PostgreSQL are taken in one order, the table's row before the merge's row, so that no two of these deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.merges import Merges, merge_of
+from app.catalog.models import batches, merges
+from app.catalog.part import AnyRow
+from app.core.errors import Conflict, NotFound
+from app.core.table import Batch, BatchState, Merge, MergeState, Run, Snapshot, Table
+
+_CANDIDATES = 100  # more tables than that wait for the next call
+
+
+@dataclass(frozen=True)
+class ClaimedMerge:
+    """A merge that ``lease_owner`` may run now: fold ``batches`` (in number order) onto ``base``."""
+
+    merge: Merge
+    table: Table
+    batches: tuple[Batch, ...]
+    base: Snapshot | None
+    lease_owner: str
+
+
+def _claimable(now: datetime) -> sa.ColumnElement[bool]:
+    """Merges that wait while nothing of their table runs, and merges whose worker let the lease expire."""
+    running = merges.alias("running")
+    nothing_runs = ~sa.exists().where(running.c.table_id == merges.c.table_id, running.c.state == MergeState.RUNNING)
+    waits = (merges.c.state == MergeState.PENDING) & nothing_runs
+    return waits | (merges.c.state == MergeState.RUNNING) & (merges.c.lease_expires_at <= now)
+
+
+def _lease_lost(merge_id: str, owner: str) -> Conflict:
+    return Conflict(
+        f"merge {merge_id!r} is not leased to {owner!r} (any more); drop its work, another worker does it again",
+        resource_type="MERGE",
+        resource_name=merge_id,
+    )
+
+
+class Leases(Merges):
+    """What the repository does for a merge worker."""
+
+    def claim_merge(self, owner: str, lease_seconds: float) -> ClaimedMerge | None:
+        """The oldest merge that nobody runs, now leased to ``owner`` with every staged batch of its table; or None.
+
+        A merge whose owner died comes again, before newer ones, with the batches that came since.
+        """
+        candidates = (
+            sa.select(merges.c.id, merges.c.table_id)
+            .where(_claimable(self.now()))
+            .order_by(sa.case((merges.c.state == MergeState.RUNNING, 0), else_=1), merges.c.requested_at, merges.c.id)
+            .limit(_CANDIDATES)
+        )
+        for candidate in self.connection.execute(candidates).all():
+            claimed = self._try_claim(candidate.id, candidate.table_id, owner, lease_seconds)
+            if claimed is not None:
+                return claimed
+        return None
+
+    def renew_lease(
+        self,
+        merge_id: str,
+        owner: str,
+        lease_seconds: float,
+        progress: float = 0.0,
+        progress_detail: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Keeps the lease and notes the progress; true when somebody asked to cancel.
+
+        Raises ``Conflict`` when the lease is lost: another worker took over, the merge is over, or the table is gone.
+        """
+        renewed = (
+            merges.update()
+            .where(merges.c.id == merge_id, merges.c.lease_owner == owner, merges.c.state == MergeState.RUNNING)
+            .values(
+                lease_expires_at=self.now() + timedelta(seconds=lease_seconds),
+                progress=progress,
+                progress_detail=dict(progress_detail or {}),
+            )
+            .returning(merges.c.cancel_requested)
+        )
+        cancel_requested: bool | None = self.connection.execute(renewed).scalar_one_or_none()
+        if cancel_requested is None:
+            raise _lease_lost(merge_id, owner)
+        return cancel_requested
+
+    def commit_merge(
+        self,
+        merge_id: str,
+        owner: str,
+        new_runs: Sequence[Run],
+        *,
+        base_snapshot_id: int | None,
+        rows: int,
+        records: int,
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
+
+        The claimed batches are in it and the merge has succeeded, all in the caller's transaction. Raises ``Conflict``
+        when another commit came first, the lease is lost or the table is gone.
+        """
+        table_id = self._hold(merge_id, owner).table_id
+        snapshot = self._commit(table_id, base_snapshot_id, new_runs, merge_id)
+        self._mark_merged(merge_id, snapshot.id)
+        self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, snapshot_id=snapshot.id, rows=rows, records=records)
+        return snapshot
+
+    def finish_merge_without_changes(self, merge_id: str, owner: str) -> Merge:
+        """The merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
+
+        Raises ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
+        """
+        table_id = self._hold(merge_id, owner).table_id
+        claimed = self._staged(batches.c.merge_id == merge_id)
+        if any(batch.records for batch in claimed):
+            raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
+        current = self._existing_table(table_id).snapshot_id
+        self._mark_merged(merge_id, current)
+        return self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, snapshot_id=current)
+
+    def fail_merge(self, merge_id: str, owner: str, error: str, cancelled: bool = False) -> Merge:
+        """The merge, failed (or cancelled) with ``error``; its batches stay staged and the next merge takes them.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        self._hold(merge_id, owner)
+        return self._give_up(merge_id, MergeState.CANCELLED if cancelled else MergeState.FAILED, error)
+
+    def _try_claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge | None:
+        """The claim, or None when another worker was faster.
+
+        The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
+        could deadlock with one that goes the other way.
+        """
+        with self.connection.begin_nested() as savepoint:
+            row = self._lock_claimable(merge_id, table_id)
+            if row is None:
+                savepoint.rollback()
+                return None
+            if row.cancel_requested:  # its worker died before it could obey
+                self._give_up(merge_id, MergeState.CANCELLED, "cancelled on request")
+                return None
+            return self._claim(merge_id, table_id, owner, lease_seconds)
+
+    def _lock_claimable(self, merge_id: str, table_id: str) -> AnyRow | None:
+        """The merge's row if it can still be claimed.
+
+        A merge that someone else holds (its late worker renews it, its requester cancels it) is left to them.
+        """
+        try:
+            self._lock_table(table_id)
+        except NotFound:
+            return None
+        query = sa.select(merges).where(merges.c.id == merge_id, _claimable(self.now()))
+        return self.connection.execute(query.with_for_update(skip_locked=True)).first()
+
+    def _claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge:
+        take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
+        taken = self.connection.execute(take.values(merge_id=merge_id)).rowcount
+        now = self.now()
+        start = (
+            merges.update()
+            .where(merges.c.id == merge_id)
+            .values(
+                state=MergeState.RUNNING,
+                started_at=now,
+                lease_owner=owner,
+                lease_expires_at=now + timedelta(seconds=lease_seconds),
+                progress=0.0,
+                progress_detail={},
+                batches=taken,
+            )
+        )
+        self.connection.execute(start)
+        return ClaimedMerge(
+            merge=self.get_merge(table_id, merge_id),
+            table=self._existing_table(table_id),
+            batches=tuple(self._staged(batches.c.merge_id == merge_id)),
+            base=self.current_snapshot(table_id),
+            lease_owner=owner,
+        )
+
+    def _hold(self, merge_id: str, owner: str) -> AnyRow:
+        """The merge's row, locked after its table. Raises ``Conflict`` unless it runs under ``owner``'s lease.
+
+        An expired lease that nobody took is still ``owner``'s.
+        """
+        table_id = self.connection.execute(sa.select(merges.c.table_id).where(merges.c.id == merge_id)).scalar()
+        if table_id is None:
+            raise _lease_lost(merge_id, owner)
+        try:
+            self._lock_table(table_id)
+            row = self._merge_row(table_id, merge_id, lock=True)
+        except NotFound as error:
+            raise _lease_lost(merge_id, owner) from error
+        if row.state is not MergeState.RUNNING or row.lease_owner != owner:
+            raise _lease_lost(merge_id, owner)
+        return row
+
+    def _mark_merged(self, merge_id: str, snapshot_id: int | None) -> None:
+        claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
+        self.connection.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
+
+    def _give_up(self, merge_id: str, state: MergeState, error: str) -> Merge:
+        """Ends a merge that changed nothing and sets its batches free."""
+        claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
+        self.connection.execute(claimed.values(merge_id=None))
+        return self._end(merge_id, state, error=error)
+
+    def _end(self, merge_id: str, state: MergeState, **values: Any) -> Merge:
+        end = (
+            merges.update()
+            .where(merges.c.id == merge_id)
+            .values(state=state, finished_at=self.now(), lease_expires_at=None, **values)
+            .returning(merges)
+        )
+        return merge_of(self.connection.execute(end).one())

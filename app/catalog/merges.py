@@ -1,0 +1,144 @@
+"""Merges as their requesters see them, and the backlogs that make the worker ask for them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import fields
+
+import sqlalchemy as sa
+
+from app.catalog.batches import Batches
+from app.catalog.models import batches, merges, tables
+from app.catalog.part import AnyRow
+from app.catalog.snapshots import Snapshots
+from app.catalog.tables import TABLES, table_of
+from app.core.errors import ErrorCode, Invalid, NotFound
+from app.core.table import Backlog, BatchState, Merge, MergeState, MergeTrigger
+
+_MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
+
+
+def merge_of(row: AnyRow) -> Merge:
+    """The merge that a row of ``merges`` describes; its lease is the worker's business and left out."""
+    return Merge(**{column.name: row._mapping[column.name] for column in _MERGE_COLUMNS})
+
+
+class Merges(Batches, Snapshots):
+    """What the repository knows about merges that are asked for, watched and cancelled."""
+
+    def request_merge(self, table_id: str, trigger: MergeTrigger) -> Merge:
+        """The table's pending merge, new unless one is pending already. Raises ``NotFound`` when the table is gone.
+
+        A running merge does not count: it may have claimed its batches before the newest one came.
+        """
+        self._lock_table(table_id)
+        pending = sa.select(merges).where(merges.c.table_id == table_id, merges.c.state == MergeState.PENDING)
+        row = self.connection.execute(pending).first()
+        if row is not None:
+            return merge_of(row)
+        merge = Merge(uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.now())
+        values = {column.name: getattr(merge, column.name) for column in _MERGE_COLUMNS}
+        self.connection.execute(merges.insert().values(values))
+        return merge
+
+    def get_merge(self, table_id: str, merge_id: str) -> Merge:
+        """The table's merge with this id. Raises ``NotFound``."""
+        return merge_of(self._merge_row(table_id, merge_id))
+
+    def list_merges(self, table_id: str, *, after: str | None = None, limit: int) -> list[Merge]:
+        """Up to ``limit`` merges of the table, newest first, those that come after the merge with the id ``after``.
+
+        Raises ``Invalid`` when ``after`` is no merge of the table.
+        """
+        query = sa.select(merges).where(merges.c.table_id == table_id)
+        place = sa.tuple_(merges.c.requested_at, merges.c.id)
+        if after is not None:
+            try:
+                last = self.get_merge(table_id, after)
+            except NotFound as error:
+                raise Invalid("the page token is not one that this list gave") from error
+            query = query.where(place < sa.tuple_(sa.literal(last.requested_at, merges.c.requested_at.type), last.id))
+        query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
+        return [merge_of(row) for row in self.connection.execute(query)]
+
+    def request_cancel(self, table_id: str, merge_id: str) -> Merge:
+        """The merge: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
+
+        Raises ``NotFound``.
+        """
+        row = self._merge_row(table_id, merge_id, lock=True)
+        change = merges.update().where(merges.c.id == merge_id)
+        if row.state is MergeState.PENDING:
+            cancelled = {"state": MergeState.CANCELLED, "cancel_requested": True, "finished_at": self.now()}
+            self.connection.execute(change.values(cancelled))
+        elif row.state is MergeState.RUNNING:
+            self.connection.execute(change.values(cancel_requested=True))
+        return self.get_merge(table_id, merge_id)
+
+    def backlogs(self) -> list[Backlog]:
+        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed."""
+        waiting = (
+            sa.select(
+                batches.c.table_id,
+                sa.func.count().label("batches"),
+                sa.func.sum(batches.c.records).label("records"),
+                sa.func.min(batches.c.accepted_at).label("oldest"),
+                sa.func.max(batches.c.accepted_at).label("newest"),
+            )
+            .where(batches.c.state == BatchState.STAGED, batches.c.merge_id.is_(None))
+            .group_by(batches.c.table_id)
+            .subquery()
+        )
+        pending = sa.select(merges.c.table_id).where(merges.c.state == MergeState.PENDING)
+        query = (
+            TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
+            .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
+            .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
+            .order_by(tables.c.id)
+        )
+        rows = self.connection.execute(query).all()
+        failures = self._failures() if rows else {}
+        return [_backlog(row, failures.get(row.id)) for row in rows]
+
+    def _failures(self) -> dict[str, AnyRow]:
+        """Per table id: the merges that failed since the last one that succeeded, counted, and the last time."""
+        success = merges.alias("success")
+        later_success = sa.exists().where(
+            success.c.table_id == merges.c.table_id,
+            success.c.state == MergeState.SUCCEEDED,
+            success.c.finished_at > merges.c.finished_at,
+        )
+        query = (
+            sa.select(
+                merges.c.table_id,
+                sa.func.count().label("failures"),
+                sa.func.max(merges.c.finished_at).label("last_failed_at"),
+            )
+            .where(merges.c.state == MergeState.FAILED, ~later_success)
+            .group_by(merges.c.table_id)
+        )
+        return {row.table_id: row for row in self.connection.execute(query)}
+
+    def _merge_row(self, table_id: str, merge_id: str, *, lock: bool = False) -> AnyRow:
+        query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == merge_id)
+        row = self.connection.execute(query.with_for_update() if lock else query).first()
+        if row is None:
+            raise NotFound(
+                f"merge {merge_id!r} does not exist",
+                code=ErrorCode.MERGE_NOT_FOUND,
+                resource_type="MERGE",
+                resource_name=merge_id,
+            )
+        return row
+
+
+def _backlog(row: AnyRow, failures: AnyRow | None) -> Backlog:
+    return Backlog(
+        table=table_of(row),
+        batches=row.batches or 0,
+        records=int(row.records or 0),
+        oldest_accepted_at=row.oldest,
+        newest_accepted_at=row.newest,
+        failures=failures.failures if failures is not None else 0,
+        last_failed_at=failures.last_failed_at if failures is not None else None,
+    )

@@ -1,0 +1,168 @@
+"""The catalog's tables. ``migrations/`` creates them; a test asserts that both agree.
+
+Everything below a table hangs on its row by ON DELETE CASCADE, so that dropping a table cannot leave orphans.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
+from app.core.table import BatchState, MergeState, MergeTrigger
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _table_id(*, primary_key: bool = False) -> sa.Column[str]:
+    """The column that hangs a row on its table."""
+    return sa.Column(
+        "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
+    )
+
+
+databases = sa.Table(
+    "databases",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("name", name_type(), nullable=False),
+    sa.Column("options", JsonText, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("name"),
+)
+
+# The row of a table is also its lock: whoever numbers a batch, claims or commits takes it first (repository docstring).
+tables = sa.Table(
+    "tables",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("database_id", sa.String, sa.ForeignKey("databases.id"), nullable=False),
+    sa.Column("name", name_type(), nullable=False),
+    sa.Column("schema_id", sa.Integer, nullable=False),
+    sa.Column("snapshot_id", sa.Integer),  # the current snapshot's number, null before the first commit
+    sa.Column("last_batch_number", sa.BigInteger, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("database_id", "name"),
+)
+
+table_schemas = sa.Table(
+    "table_schemas",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("schema_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.Text, nullable=False),  # TableSchema.to_json as text
+)
+
+merges = sa.Table(
+    "merges",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    _table_id(),
+    sa.Column("state", EnumText(MergeState), nullable=False),
+    sa.Column("trigger", EnumText(MergeTrigger), nullable=False),
+    sa.Column("requested_at", UtcTime, nullable=False),
+    sa.Column("started_at", UtcTime),
+    sa.Column("finished_at", UtcTime),
+    sa.Column("progress", sa.Float, nullable=False),
+    sa.Column("progress_detail", JsonText, nullable=False),
+    sa.Column("snapshot_id", sa.Integer),
+    sa.Column("batches", sa.Integer, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("lease_owner", sa.String),
+    sa.Column("lease_expires_at", UtcTime),
+    sa.Index("ix_merges_table_id_requested_at", "table_id", "requested_at"),
+    sa.Index("ix_merges_table_id_state_finished_at", "table_id", "state", "finished_at"),
+)
+# At most one merge of a table waits and at most one runs: the database itself refuses a second one.
+for _state in (MergeState.PENDING, MergeState.RUNNING):
+    _where = sa.text(f"state = '{_state.value}'")
+    sa.Index(f"uq_merges_{_state.value}", merges.c.table_id, unique=True, postgresql_where=_where, sqlite_where=_where)
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    _table_id(),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("state", EnumText(BatchState), nullable=False),
+    sa.Column("schema_id", sa.Integer, nullable=False),
+    sa.Column("file", sa.String, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("ignored", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("fingerprint", sa.String, nullable=False),
+    sa.Column("idempotency_key", sa.String),
+    sa.Column("accepted_at", UtcTime, nullable=False),
+    # The merge that claimed it, or null; null again when that merge failed.
+    sa.Column("merge_id", sa.String, sa.ForeignKey("merges.id"), index=True),
+    sa.Column("snapshot_id", sa.Integer),
+    sa.UniqueConstraint("table_id", "number"),
+    sa.UniqueConstraint("table_id", "idempotency_key"),
+)
+# Merged batches are kept and grow without end; what waits is looked up every second and must not scan them.
+_staged = sa.text(f"state = '{BatchState.STAGED.value}'")
+sa.Index("ix_batches_staged", batches.c.table_id, batches.c.number, postgresql_where=_staged, sqlite_where=_staged)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("schema_id", sa.Integer, nullable=False),
+)
+
+data_files = sa.Table(
+    "data_files",
+    metadata,
+    sa.Column("table_id", sa.String, primary_key=True),
+    sa.Column("run_id", sa.String, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("min_token", sa.BigInteger, nullable=False),
+    sa.Column("max_token", sa.BigInteger, nullable=False),
+    sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"], ondelete="CASCADE"),
+)
+
+snapshots = sa.Table(
+    "snapshots",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # its number, from 1
+    sa.Column("merge_id", sa.String),
+    sa.Column("committed_at", UtcTime, nullable=False),
+)
+
+snapshot_runs = sa.Table(
+    "snapshot_runs",
+    metadata,
+    sa.Column("table_id", sa.String, primary_key=True),
+    sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),  # 0 is the oldest run
+    sa.Column("run_id", sa.String, nullable=False),
+    sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
+    # A run may only be forgotten after the last snapshot that names it.
+    sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"]),
+    sa.Index("ix_snapshot_runs_table_id_run_id", "table_id", "run_id"),
+)
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("name", name_type(), primary_key=True),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("digest"),
+)

@@ -1,0 +1,173 @@
+"""Snapshots, the runs they name, and the files of runs. A run that many snapshots share is stored once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+
+import sqlalchemy as sa
+
+from app.catalog.models import data_files, runs, snapshot_runs, snapshots, tables
+from app.catalog.part import LARGEST_NUMBER, AnyRow
+from app.catalog.tables import Tables
+from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.table import DataFile, Run, Snapshot
+
+
+def _file(row: AnyRow) -> DataFile:
+    return DataFile(row.name, row.rows, row.size_bytes, row.min_token, row.max_token)
+
+
+class Snapshots(Tables):
+    """What the repository knows about snapshots."""
+
+    def current_snapshot(self, table_id: str) -> Snapshot | None:
+        """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
+        current = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id).scalar_subquery()
+        found = self._load(table_id, snapshots.c.id == current)
+        return found[0] if found else None
+
+    def get_snapshot(self, table_id: str, number: int) -> Snapshot:
+        """The table's snapshot of this number. Raises ``NotFound`` if there is none (any more)."""
+        found = self._load(table_id, snapshots.c.id == number) if 0 < number <= LARGEST_NUMBER else []
+        if not found:
+            raise NotFound(
+                f"snapshot {number} does not exist",
+                code=ErrorCode.SNAPSHOT_NOT_FOUND,
+                resource_type="SNAPSHOT",
+                resource_name=str(number),
+            )
+        return found[0]
+
+    def list_snapshots(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
+        """Up to ``limit`` snapshots, newest first, those older than number ``after``."""
+        below = LARGEST_NUMBER if after is None else max(min(after, LARGEST_NUMBER), 0)
+        page = (
+            sa.select(snapshots.c.id)
+            .where(snapshots.c.table_id == table_id, snapshots.c.id < below)
+            .order_by(snapshots.c.id.desc())
+            .limit(limit)
+        )
+        numbers = self.connection.execute(page).scalars().all()
+        if not numbers:
+            return []
+        return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
+
+    def commit_compaction(
+        self, table_id: str, base_snapshot_id: int, new_runs: Sequence[Run], merge_id: str | None = None
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
+
+        Raises ``Conflict`` when another commit came first or the table is gone.
+        """
+        return self._commit(table_id, base_snapshot_id, new_runs, merge_id)
+
+    def live_run_ids(self) -> set[tuple[str, str]]:
+        """``(table id, run id)`` of every run that some snapshot names; any other run's files are garbage."""
+        query = sa.select(snapshot_runs.c.table_id, snapshot_runs.c.run_id).distinct()
+        return {(row.table_id, row.run_id) for row in self.connection.execute(query)}
+
+    def expire_snapshots(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
+        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and the runs only they named.
+
+        Returns their numbers in order. Raises ``NotFound`` when the table is gone.
+        """
+        keep = {*keep_ids, self._lock_table(table_id).snapshot_id}
+        every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
+        expired = [number for number in self.connection.execute(every).scalars() if number not in keep]
+        forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))
+        if expired:
+            self.connection.execute(forget, [{"number": number} for number in expired])
+            named = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
+            self.connection.execute(runs.delete().where(runs.c.table_id == table_id, runs.c.id.not_in(named)))
+        return expired
+
+    def _commit(
+        self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run], merge_id: str | None
+    ) -> Snapshot:
+        """Compare-and-swap of the table's current snapshot. Raises ``Conflict`` if it is not ``base_snapshot_id``."""
+        try:
+            row = self._lock_table(table_id)
+        except NotFound as error:
+            raise Conflict(f"the table {table_id!r} was dropped while it was being merged") from error
+        if row.snapshot_id != base_snapshot_id:
+            raise Conflict(
+                f"the table's current snapshot is {row.snapshot_id}, not {base_snapshot_id}: another commit came first",
+                resource_type="TABLE",
+                resource_name=row.name,
+            )
+        snapshot = Snapshot((base_snapshot_id or 0) + 1, table_id, tuple(new_runs), merge_id, self.now())
+        self._insert_new_runs(table_id, snapshot.runs)
+        self._insert_snapshot(snapshot)
+        self.connection.execute(tables.update().where(tables.c.id == table_id).values(snapshot_id=snapshot.id))
+        return snapshot
+
+    def _insert_new_runs(self, table_id: str, all_runs: Sequence[Run]) -> None:
+        """Stores the runs that are not there yet. Runs never change, so those that are there stay as they are."""
+        known = sa.select(runs.c.id).where(runs.c.table_id == table_id)
+        stored = set(self.connection.execute(known).scalars())
+        new = [run for run in all_runs if run.id not in stored]
+        files = [
+            {"table_id": table_id, "run_id": run.id, "position": position, **asdict(file)}
+            for run in new
+            for position, file in enumerate(run.files)
+        ]
+        if new:
+            values = [{"table_id": table_id, "id": run.id, "schema_id": run.schema_id} for run in new]
+            self.connection.execute(runs.insert(), values)
+        if files:
+            self.connection.execute(data_files.insert(), files)
+
+    def _insert_snapshot(self, snapshot: Snapshot) -> None:
+        key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
+        self.connection.execute(
+            snapshots.insert().values(
+                table_id=snapshot.table_id,
+                id=snapshot.id,
+                merge_id=snapshot.merge_id,
+                committed_at=snapshot.committed_at,
+            )
+        )
+        named = [{**key, "position": position, "run_id": run.id} for position, run in enumerate(snapshot.runs)]
+        if named:
+            self.connection.execute(snapshot_runs.insert(), named)
+
+    def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
+        """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are."""
+        mine = (snapshots.c.table_id == table_id) & which
+        rows = self.connection.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
+        if not rows:
+            return []
+        of_snapshot: dict[int, list[Run]] = defaultdict(list)
+        named = (
+            sa.select(snapshot_runs.c.snapshot_id, runs.c.id, runs.c.schema_id)
+            .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
+            .join(runs, _on(snapshot_runs, runs, run_id="id"))
+            .where(mine)
+            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+        )
+        files = self._files(table_id, mine)
+        for row in self.connection.execute(named):
+            of_snapshot[row.snapshot_id].append(Run(row.id, row.schema_id, tuple(files[row.id])))
+        return [Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at) for r in rows]
+
+    def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
+        """The files, in token order, of every run that a snapshot of ``which`` names."""
+        same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
+        named = sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which)
+        query = (
+            sa.select(data_files)
+            .where(data_files.c.table_id == table_id, data_files.c.run_id.in_(named))
+            .order_by(data_files.c.run_id, data_files.c.position)
+        )
+        files: dict[str, list[DataFile]] = defaultdict(list)
+        for row in self.connection.execute(query):
+            files[row.run_id].append(_file(row))
+        return files
+
+
+def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
+    """The join of two tables on the table id and the given columns of both."""
+    same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
+    return sa.and_(left.c.table_id == right.c.table_id, *same)

@@ -1,0 +1,200 @@
+"""Tables and the schemas they have had."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import AbstractContextManager
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from app.catalog.databases import Databases, database_not_found, matching
+from app.catalog.failures import refusing
+from app.catalog.models import batches, databases, snapshots, table_schemas, tables
+from app.catalog.part import AnyRow
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, NotFound
+from app.core.schema import TableSchema
+from app.core.table import Table
+
+
+@lru_cache(maxsize=4096)
+def _parse_schema(body: str) -> TableSchema:
+    """The schema that ``body`` holds. Cached by text and not by id: an id of a rolled-back alter comes again."""
+    return TableSchema.from_json(json.loads(body))
+
+
+def _schema_text(schema: TableSchema) -> str:
+    return json.dumps(schema.to_json(), separators=(",", ":"))
+
+
+def table_of(row: AnyRow) -> Table:
+    """The table that a row of ``TABLES`` describes."""
+    schema = _parse_schema(row.body)
+    return Table(row.id, row.database, row.name, row.schema_id, schema, row.snapshot_id, row.created_at, row.updated_at)
+
+
+def _already_exists(database: str, name: str) -> AlreadyExists:
+    full_name = f"{database}.{name}"
+    return AlreadyExists(
+        f"table {full_name!r} exists already",
+        code=ErrorCode.TABLE_ALREADY_EXISTS,
+        resource_type="TABLE",
+        resource_name=name,
+    )
+
+
+def table_not_found(name: str) -> NotFound:
+    """The failure for a table that does not exist (any more)."""
+    return NotFound(
+        f"table {name!r} does not exist", code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE", resource_name=name
+    )
+
+
+# One row per table, with its database's name and its current schema.
+TABLES = sa.select(
+    tables.c.id,
+    databases.c.name.label("database"),
+    tables.c.name,
+    tables.c.schema_id,
+    table_schemas.c.body,
+    tables.c.snapshot_id,
+    tables.c.created_at,
+    tables.c.updated_at,
+).select_from(
+    tables.join(databases, databases.c.id == tables.c.database_id).join(
+        table_schemas,
+        (table_schemas.c.table_id == tables.c.id) & (table_schemas.c.schema_id == tables.c.schema_id),
+    )
+)
+
+
+class Tables(Databases):
+    """What the repository knows about tables."""
+
+    def create_table(self, database: str, name: str, schema: TableSchema) -> Table:
+        """A new table with schema 0. Raises ``AlreadyExists``, or ``NotFound`` for the database."""
+        database_id = self._database_row(database).id
+        now = self.now()
+        table = Table(uuid.uuid4().hex, database, name, 0, schema, None, now, now)
+        insert = tables.insert().values(
+            id=table.id,
+            database_id=database_id,
+            name=name,
+            schema_id=0,
+            last_batch_number=0,
+            created_at=now,
+            updated_at=now,
+        )
+        with self._refusing_twins(database, name):
+            self.connection.execute(insert)
+        self._add_schema(table.id, 0, schema)
+        return table
+
+    def get_table(self, database: str, name: str) -> Table:
+        """The table ``database.name``. Raises ``NotFound``; its code tells a missing database from a missing table."""
+        return table_of(self._table_row(database, name))
+
+    def get_table_by_id(self, table_id: str) -> Table | None:
+        """The table with this id, or None if it was dropped."""
+        row = self.connection.execute(TABLES.where(tables.c.id == table_id)).first()
+        return None if row is None else table_of(row)
+
+    def list_tables(
+        self, database: str, *, after: str | None = None, limit: int, like: str | None = None
+    ) -> list[Table]:
+        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``.
+
+        Raises ``NotFound`` for the database.
+        """
+        query = TABLES.where(tables.c.database_id == self._database_row(database).id)
+        if after is not None:
+            query = query.where(tables.c.name > after)
+        if like is not None:
+            query = query.where(matching(tables.c.name, like))
+        return [table_of(row) for row in self.connection.execute(query.order_by(tables.c.name).limit(limit))]
+
+    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> Table:
+        """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
+        table_id = self._lock_named(database, name)
+        target = self._database_row(new_database).id
+        change = tables.update().where(tables.c.id == table_id)
+        with self._refusing_twins(new_database, new_name):
+            self.connection.execute(change.values(database_id=target, name=new_name, updated_at=self.now()))
+        return self._existing_table(table_id)
+
+    def alter_table(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+        """The table with ``schema`` as its next schema. Raises ``Conflict`` when another alter came first."""
+        row = self._lock_table(table_id)
+        if row.schema_id != expected_schema_id:
+            raise Conflict(
+                f"the table was altered by someone else: its schema is {row.schema_id} now, not {expected_schema_id};"
+                " read the table again and repeat the change",
+                resource_type="TABLE",
+                resource_name=row.name,
+            )
+        self._add_schema(table_id, expected_schema_id + 1, schema)
+        change = tables.update().where(tables.c.id == table_id)
+        self.connection.execute(change.values(schema_id=expected_schema_id + 1, updated_at=self.now()))
+        return self._existing_table(table_id)
+
+    def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
+        """The schema that the table had under ``schema_id``. Raises ``NotFound`` when the table is gone."""
+        query = sa.select(table_schemas.c.body).where(
+            table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
+        )
+        body = self.connection.execute(query).scalar_one_or_none()
+        if body is None:
+            raise table_not_found(table_id)
+        return _parse_schema(body)
+
+    def drop_table(self, database: str, name: str) -> Table:
+        """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
+        table = self._existing_table(self._lock_named(database, name))
+        for naming in (snapshots, batches):  # they name runs and merges, which cannot go before them
+            self.connection.execute(naming.delete().where(naming.c.table_id == table.id))
+        self.connection.execute(tables.delete().where(tables.c.id == table.id))
+        return table
+
+    def _lock_table(self, table_id: str) -> AnyRow:
+        """The table's own row, ours until the transaction ends. Raises ``NotFound``.
+
+        On SQLite the whole write transaction is the lock.
+        """
+        row = self.connection.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
+        if row is None:
+            raise table_not_found(table_id)
+        return row
+
+    def _lock_named(self, database: str, name: str) -> str:
+        """The id of the table ``database.name``, which nobody else renames or drops until the transaction ends."""
+        table_id = self._table_row(database, name).id
+        self._lock_table(table_id)
+        if self._table_row(database, name).id != table_id:  # it changed while we waited for the lock
+            raise table_not_found(name)
+        return str(table_id)
+
+    def _table_row(self, database: str, name: str) -> AnyRow:
+        row = self.connection.execute(TABLES.where(databases.c.name == database, tables.c.name == name)).first()
+        if row is None:
+            self._database_row(database)
+            raise table_not_found(name)
+        return row
+
+    def _existing_table(self, table_id: str) -> Table:
+        table = self.get_table_by_id(table_id)
+        if table is None:
+            raise table_not_found(table_id)
+        return table
+
+    def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema) -> None:
+        self.connection.execute(
+            table_schemas.insert().values(table_id=table_id, schema_id=schema_id, body=_schema_text(schema))
+        )
+
+    def _refusing_twins(self, database: str, name: str) -> AbstractContextManager[None]:
+        refusals: dict[str, KeyfoldError] = {
+            "uq_tables_database_id_name": _already_exists(database, name),
+            "fk_tables_database_id_databases": database_not_found(database),  # dropped a moment ago
+        }
+        return refusing(self.connection, refusals)

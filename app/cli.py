@@ -1,0 +1,173 @@
+"""``keyfold``: serve, worker, migrate, token."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from app import __version__
+from app.catalog.database import CatalogDatabase
+from app.core.errors import KeyfoldError
+from app.main import create_app
+from app.services.merges import MergeSite
+from app.services.tokens import create_token
+from app.settings import Settings, is_loopback
+from app.storage.layout import Warehouse
+from app.worker import SparkExecutor, Worker, open_spark
+
+cli = typer.Typer(
+    help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
+)
+tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
+cli.add_typer(tokens, name="token")
+
+DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
+
+
+def _settings(**given: object) -> Settings:
+    """The environment's settings, overridden by what the command line gives."""
+    return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+@cli.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="address to listen on [KEYFOLD_HOST]")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on, 0 for a free one [KEYFOLD_PORT]")] = None,
+    data: DataFolder = None,
+) -> None:
+    """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
+    settings = _settings(host=host, port=port, folder=data)
+    _log_to_stderr(settings.log_level)
+    app = create_app(settings)
+    listener = _listen(settings)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    typer.echo(
+        f"Keyfold {__version__} listens on http://{shown}:{listener.getsockname()[1]} (data in {settings.folder})"
+    )
+    config = uvicorn.Config(app, log_config=None, access_log=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    if not is_loopback(settings.host):
+        _require_token(settings)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        typer.echo(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port", err=True
+        )
+        raise typer.Exit(1) from error
+    return listener
+
+
+def _require_token(settings: Settings) -> None:
+    database = CatalogDatabase(settings.catalog_url)
+    try:
+        if settings.embedded_catalog:
+            database.migrate()
+        with database.reading() as repository:
+            exists = repository.any_tokens()
+    finally:
+        database.close()
+    if not exists:
+        typer.echo(
+            f"refusing to listen on {settings.host} without API tokens: anyone on the network could read and write.\n"
+            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1)",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+@cli.command()
+def worker(data: DataFolder = None) -> None:
+    """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
+    settings = _settings(folder=data)
+    _log_to_stderr(settings.log_level)
+    database = CatalogDatabase(settings.catalog_url)
+    server, connection = open_spark(settings)
+    site = MergeSite(database, Warehouse(settings.warehouse_root), SparkExecutor(connection), settings.lease_seconds)
+    running = Worker(site, settings.poll_seconds)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    running.start()
+    typer.echo(f"Keyfold {__version__} merges as {running.name}")
+    ended.wait()
+    running.stop()
+    connection.close()
+    if server is not None:
+        server.stop()
+    database.close()
+
+
+@cli.command()
+def migrate(data: DataFolder = None) -> None:
+    """Create or upgrade the catalog database."""
+    database = CatalogDatabase(_settings(folder=data).catalog_url)
+    database.migrate()
+    typer.echo(f"the catalog is at revision {database.revision()}")
+    database.close()
+
+
+@tokens.command("create")
+def token_create(name: str, data: DataFolder = None) -> None:
+    """Make a token; it is shown only now."""
+    database = _migrated(data)
+    typer.echo(create_token(database, name))
+    database.close()
+
+
+@tokens.command("list")
+def token_list(data: DataFolder = None) -> None:
+    """List tokens by name."""
+    database = _migrated(data)
+    with database.reading() as repository:
+        for token in repository.list_tokens():
+            typer.echo(f"{token.name}\t{token.created_at.isoformat()}")
+    database.close()
+
+
+@tokens.command("revoke")
+def token_revoke(name: str, data: DataFolder = None) -> None:
+    """Take a token back; running servers follow within seconds."""
+    database = _migrated(data)
+    with database.transaction() as repository:
+        repository.revoke_token(name)
+    database.close()
+
+
+def _migrated(data: Path | None) -> CatalogDatabase:
+    settings = _settings(folder=data)
+    database = CatalogDatabase(settings.catalog_url)
+    if settings.embedded_catalog:
+        database.migrate()
+    return database
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel("WARNING")
+
+
+def main() -> None:
+    """The console script; what the caller must know is one line, not a traceback."""
+    try:
+        cli()
+    except KeyfoldError as error:
+        typer.echo(f"keyfold: {error.message}", err=True)
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()

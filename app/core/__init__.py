@@ -1,0 +1,1 @@
+"""The pure core: values, rules and their meaning; no I/O."""

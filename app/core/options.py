@@ -1,0 +1,293 @@
+"""Table options: the keys that Keyfold knows, how their text is read, and what each means (Paimon's keys)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from app.core.errors import Violation
+from app.core.schema import TableSchema, escape_pointer
+
+
+class MergeEngine(StrEnum):
+    """Values of ``merge-engine`` (merge-semantics §2)."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class SortOrder(StrEnum):
+    """Values of ``sequence.field.sort-order`` (§3.1)."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ChangelogProducer(StrEnum):
+    """Values of ``changelog-producer`` (§8)."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text.strip().lower() == "true"
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        raise ValueError("write a whole number")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    number = _integer(text)
+    if number < 1:
+        raise ValueError("write a whole number from 1")
+    return number
+
+
+_UNITS = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "m": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+}
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)s?\s*", text.lower())
+    unit = match and (match[2] or "ms")
+    if not match or unit not in _UNITS:
+        raise ValueError("write a number and a unit: 500 ms, 10 s, 5 min, 1 h, 2 d")
+    return timedelta(seconds=float(match[1]) * _UNITS[str(unit)])
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def parse(text: str) -> StrEnum:
+        try:
+            return choices(text.strip().lower())
+        except ValueError:
+            raise ValueError(f"write one of: {', '.join(choices)}") from None
+
+    return parse
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option key: how its text is read (``parse`` raises ValueError with the fix), its default, what it means."""
+
+    key: str
+    parse: Callable[[str], Any]
+    default: Any
+    meaning: str
+
+
+_TABLE_OPTIONS = (
+    Option("merge-engine", _one_of(MergeEngine), MergeEngine.DEDUPLICATE, "how records of one key fold together"),
+    Option("sequence.field", names, (), "columns that order the records of a key, before arrival"),
+    Option("sequence.field.sort-order", _one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins"),
+    Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field"),
+    Option("sequence.snapshot-ordering", _boolean, False, "commit order decides, as arrival does here"),
+    Option("rowkind.field", str.strip, None, "the column that holds the row kind"),
+    Option("ignore-delete", _boolean, False, "drop -U and -D records"),
+    Option("ignore-update-before", _boolean, False, "drop -U records"),
+    Option("partial-update.remove-record-on-delete", _boolean, False, "a -D removes the row"),
+    Option(
+        "partial-update.remove-record-on-sequence-group",
+        names,
+        (),
+        "a -D that one of these groups accepts removes the row",
+    ),
+    Option("aggregation.remove-record-on-delete", _boolean, False, "a -D removes the row"),
+    Option("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option("primary-key", names, (), "the primary key, where the schema does not declare it"),
+    Option("primary-key.nullable", _boolean, False, "key columns may be null"),
+    Option("merge.max-staleness", _duration, timedelta(seconds=1), "idle time after which staged batches are merged"),
+    Option("merge.max-staged-rows", _count, 1_000_000, "staged records that start a merge at once"),
+    Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
+)
+# Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
+_WITHOUT_EFFECT = (
+    Option("bucket", _integer, -1, "Paimon's bucket count"),
+    Option("bucket-key", names, (), "Paimon's bucket key"),
+    Option("file.format", str.strip, "parquet", "Paimon's file format"),
+    Option("file.compression", str.strip, "zstd", "Paimon's file compression"),
+    Option("write-buffer-size", str.strip, "256 mb", "Paimon's write buffer"),
+    Option("write-only", _boolean, False, "Paimon's switch for compaction in the writer"),
+)
+TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *_WITHOUT_EFFECT)}
+WITHOUT_EFFECT = frozenset(option.key for option in _WITHOUT_EFFECT)
+FALLBACK_KEYS: Mapping[str, str] = {
+    f"{engine}.ignore-delete": "ignore-delete" for engine in ("first-row", "deduplicate", "partial-update")
+}
+
+# Options of one column: fields.<column>.<suffix>
+_FIELD_OPTIONS = (
+    Option("sequence-group", names, (), "the columns that the named ordering fields protect"),
+    Option("aggregate-function", str.strip, None, "the aggregate function of the column"),
+    Option("ignore-retract", _boolean, False, "retracts leave the column unchanged"),
+    Option("default-value", str, None, "what a null of the final row is shown as"),
+    Option("distinct", _boolean, False, "keep one of equal elements"),
+    Option("list-agg-delimiter", str, ",", "the text between the values of listagg"),
+    Option("nested-key", names, (), "the fields that tell the elements of a nested table apart"),
+    Option("nested-key-null-strategy", str.strip, "merge", "what to do with a null nested key"),
+    Option("nested-sequence-field", names, (), "the fields that order the elements of one nested key"),
+    Option("count-limit", _count, None, "the most elements of a nested table"),
+    Option("ts-field", str.strip, None, "the field of the map's row that holds its time"),
+)
+FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_OPTIONS}
+DEFAULT_FUNCTION = "fields.default-aggregate-function"
+
+
+@dataclass(frozen=True)
+class SequenceGroup:
+    """Ordering fields and the columns they protect (§4.1); ``key`` is the option that declares it."""
+
+    ordering: tuple[str, ...]
+    protected: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """A table's options as typed values. ``fields`` holds the options of single columns: (column, suffix) to text."""
+
+    values: Mapping[str, Any]
+    groups: tuple[SequenceGroup, ...] = ()
+    fields: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    default_function: str | None = None
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key] if key in self.values else TABLE_OPTIONS[key].default
+
+    def given(self, key: str) -> bool:
+        """Whether the table sets the option."""
+        return key in self.values
+
+    def of_field(self, column: str, suffix: str) -> Any:
+        """The value of ``fields.<column>.<suffix>``, its default if it is not set."""
+        text = self.fields.get((column, suffix))
+        return FIELD_OPTIONS[suffix].default if text is None else FIELD_OPTIONS[suffix].parse(text)
+
+    @property
+    def engine(self) -> MergeEngine:
+        """The merge engine."""
+        engine: MergeEngine = self["merge-engine"]
+        return engine
+
+
+def option_violation(key: str, code: str, message: str, fix: str) -> Violation:
+    """A fault of the option ``key``."""
+    return Violation(f"/options/{escape_pointer(key)}", code, message, fix)
+
+
+def parse_options(schema: TableSchema) -> tuple[TableOptions, list[Violation]]:
+    """The options of ``schema`` as typed values, and every key or value that cannot be read."""
+    faults: list[Violation] = []
+    values: dict[str, Any] = {}
+    groups: list[SequenceGroup] = []
+    fields: dict[tuple[str, str], str] = {}
+    default_function = None
+    for key, text in schema.options.items():
+        if key == DEFAULT_FUNCTION:
+            default_function = text.strip()
+        elif key == "fields" or key.startswith("fields."):
+            _read_field_option(schema, key, text, groups, fields, faults)
+        else:
+            _read_table_option(key, text, values, faults)
+    return TableOptions(values, tuple(groups), fields, default_function), faults
+
+
+def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list[Violation]) -> None:
+    option = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
+    if option is None:
+        fix = _did_you_mean(key, [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION])
+        faults.append(option_violation(key, "unknown_option", f"unknown option {key!r}", fix))
+        return
+    try:
+        value = option.parse(text)
+    except ValueError as error:
+        message = f"option {key} has the value {text!r}"
+        faults.append(option_violation(key, "illegal_option_value", message, str(error)))
+        return
+    if key == option.key or option.key not in values:
+        values[option.key] = value
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else "remove it"
+
+
+def _read_field_option(
+    schema: TableSchema,
+    key: str,
+    text: str,
+    groups: list[SequenceGroup],
+    fields: dict[tuple[str, str], str],
+    faults: list[Violation],
+) -> None:
+    """``fields.<columns>.<suffix>`` (§6.2.5, §6.2.6)."""
+    segments = key.split(".")
+    columns = names(segments[1]) if len(segments) > 1 else ()
+    suffix = segments[-1]
+    if len(segments) != 3 or not columns:
+        fix = (
+            f"write fields.<column>.{suffix}"
+            if len(segments) < 3
+            else "an option names a top-level column: fields.<column>.<option>"
+        )
+        faults.append(option_violation(key, "malformed_option", f"option {key!r} names no column", fix))
+        return
+    for name in columns:
+        if name not in schema.by_name:
+            fix = _did_you_mean(name, list(schema.by_name))
+            faults.append(
+                option_violation(key, "unknown_column", f"option {key!r} names the unknown column {name!r}", fix)
+            )
+    if suffix not in FIELD_OPTIONS:
+        hint = difflib.get_close_matches(suffix, FIELD_OPTIONS, n=1)
+        fix = f"did you mean fields.{segments[1]}.{hint[0]}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
+        faults.append(option_violation(key, "unknown_option", f"unknown option {key!r}", fix))
+    elif suffix == "sequence-group":
+        groups.append(SequenceGroup(columns, names(text), key))
+    elif len(columns) > 1:
+        faults.append(
+            option_violation(
+                key, "malformed_option", f"option {key!r} names several columns", "write one option a column"
+            )
+        )
+    else:
+        _check_field_value(key, suffix, text, faults)
+        fields[columns[0], suffix] = text
+
+
+def _check_field_value(key: str, suffix: str, text: str, faults: list[Violation]) -> None:
+    try:
+        FIELD_OPTIONS[suffix].parse(text)
+    except ValueError as error:
+        faults.append(option_violation(key, "illegal_option_value", f"option {key} has the value {text!r}", str(error)))

@@ -1,0 +1,51 @@
+"""Records: one staged change of one key (design §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+KIND_COLUMN = "_kf_kind"
+ARRIVAL_COLUMN = "_kf_arrival"
+POSITION_COLUMN = "_kf_position"
+TOKEN_COLUMN = "_kf_token"  # noqa: S105  # a column name
+POSITION_BITS = 24  # a batch holds fewer than 2**24 records, so arrival is one BIGINT
+
+
+class RowKind(IntEnum):
+    """What a record does; the numbers are Paimon's byte codes (merge-semantics §1.1)."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    @property
+    def add(self) -> bool:
+        """Whether the record adds (+I, +U); otherwise it retracts (-U, -D)."""
+        return self in (RowKind.INSERT, RowKind.UPDATE_AFTER)
+
+    @property
+    def text(self) -> str:
+        """``+I``, ``-U``, ``+U`` or ``-D``."""
+        return _TEXT[self]
+
+
+_TEXT = {RowKind.INSERT: "+I", RowKind.UPDATE_BEFORE: "-U", RowKind.UPDATE_AFTER: "+U", RowKind.DELETE: "-D"}
+KINDS_BY_TEXT: Mapping[str, RowKind] = {text: kind for kind, text in _TEXT.items()}
+
+
+@dataclass(frozen=True)
+class Record:
+    """``values`` by column name, keys included; ``arrival`` is (batch number, position) as one number."""
+
+    kind: RowKind
+    values: Mapping[str, Any]
+    arrival: int = 0
+
+
+def arrival(batch_number: int, position: int) -> int:
+    """The place of a record in its table's arrival order."""
+    return batch_number << POSITION_BITS | position

@@ -1,0 +1,275 @@
+"""Data types read and written: Paimon's SQL text and the JSON of its REST catalog."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark.exceptions import VisitError
+
+from app.core.types import KINDS, DataType, Field, walk_types
+
+MAX_LENGTH = 2_147_483_647
+
+
+class TypeSyntaxError(ValueError):
+    """A type that cannot be read or held; ``fix`` says what to write instead."""
+
+    def __init__(self, message: str, fix: str, code: str = "unknown_type") -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.code = code
+
+
+REFUSED: Mapping[str, str] = {
+    "VARIANT": "store the document as STRING",
+    "BLOB": "use BYTES",
+    "VECTOR": "use ARRAY<FLOAT>",
+    "GEOMETRY": "store well-known binary as BYTES",
+    "GEOGRAPHY": "store well-known binary as BYTES",
+    "INTERVAL": "use BIGINT with a unit of your choice",
+}
+
+_GRAMMAR = r"""
+start: type
+type: base nullability?
+nullability: "NOT"i "NULL"i -> not_null | "NULL"i -> null
+base: "ARRAY"i "<" type ">"                                              -> array
+    | "MULTISET"i "<" type ">"                                           -> multiset
+    | "MAP"i "<" type "," type ">"                                       -> map
+    | "ROW"i "<" (field ("," field)*)? ">"                               -> row
+    | "ROW"i "(" (field ("," field)*)? ")"                               -> row
+    | "DOUBLE"i "PRECISION"i                                             -> double_precision
+    | "TIMESTAMP"i parameters? "WITH"i "LOCAL"i "TIME"i "ZONE"i          -> timestamp_ltz
+    | "TIMESTAMP"i parameters? "WITHOUT"i "TIME"i "ZONE"i                -> timestamp
+    | "TIMESTAMP"i parameters? "WITH"i "TIME"i "ZONE"i                   -> timestamp_tz
+    | WORD parameters?                                                   -> scalar
+parameters: "(" NUMBER ("," NUMBER)* ")"
+field: name type COMMENT?
+name: WORD -> plain_name | /`([^`]|``)+`/ -> quoted_name | /"([^"]|"")+"/ -> quoted_name
+COMMENT: /'([^']|'')*'/
+WORD: /[A-Za-z_][A-Za-z_0-9]*/
+NUMBER: /[0-9]{1,10}/
+%ignore /\s+/
+"""
+
+_ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "BOOL": "BOOLEAN"}
+
+
+def _bounded(kind: str, value: int | None, low: int, high: int) -> int:
+    if value is None or not low <= value <= high:
+        raise TypeSyntaxError(
+            f"{kind}({value}) is out of range", f"write {kind}({low}) to {kind}({high})", "out_of_range"
+        )
+    return value
+
+
+def _fractional(kind: str, precision: int) -> DataType:
+    _bounded(kind, precision, 0, 9)
+    if precision > 6 and kind != "TIME":
+        message = f"{kind}({precision}) needs nanoseconds, and Spark holds microseconds"
+        raise TypeSyntaxError(message, f"use {kind}(6)", "unsupported_type")
+    return DataType(kind, precision=precision)
+
+
+def _decimal(precision: int, scale: int) -> DataType:
+    _bounded("DECIMAL", precision, 1, 38)
+    if not 0 <= scale <= precision:
+        raise TypeSyntaxError(
+            f"DECIMAL({precision}, {scale}): the scale exceeds the precision", "use a scale from 0 to the precision"
+        )
+    return DataType("DECIMAL", precision=precision, scale=scale)
+
+
+def _sized(kind: str, length: int, unbounded: str | None) -> DataType:
+    if length == MAX_LENGTH and unbounded:
+        return DataType(unbounded)
+    return DataType(kind, length=_bounded(kind, length, 1, MAX_LENGTH))
+
+
+_PARAMETRIC: Mapping[str, Callable[[list[int]], DataType]] = {
+    "DECIMAL": lambda p: _decimal(p[0] if p else 10, p[1] if len(p) > 1 else 0),
+    "CHAR": lambda p: _sized("CHAR", p[0] if p else 1, None),
+    "VARCHAR": lambda p: _sized("VARCHAR", p[0] if p else 1, "STRING"),
+    "BINARY": lambda p: _sized("BINARY", p[0] if p else 1, None),
+    "VARBINARY": lambda p: _sized("VARBINARY", p[0] if p else 1, "BYTES"),
+    "TIME": lambda p: _fractional("TIME", p[0] if p else 0),
+    "TIMESTAMP": lambda p: _fractional("TIMESTAMP", p[0] if p else 6),
+    "TIMESTAMP_LTZ": lambda p: _fractional("TIMESTAMP_LTZ", p[0] if p else 6),
+}
+
+
+def _scalar(name: str, parameters: list[int]) -> DataType:
+    kind = _ALIASES.get(name.upper(), name.upper())
+    if kind in REFUSED:
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+    if kind in _PARAMETRIC:
+        if len(parameters) > (2 if kind == "DECIMAL" else 1):
+            raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
+        return _PARAMETRIC[kind](parameters)
+    if kind not in KINDS or KINDS[kind].nested:
+        known = [*KINDS, *_ALIASES]
+        close = difflib.get_close_matches(kind, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(KINDS)}"
+        raise TypeSyntaxError(f"unknown type {name!r}", hint)
+    if parameters:
+        raise TypeSyntaxError(f"type {kind} takes no parameters", f"write {kind}")
+    return DataType(kind)
+
+
+@v_args(inline=True)
+class _TypeBuilder(Transformer[Token, DataType]):
+    """Turns the parse tree into a ``DataType``; nested ROW fields are numbered by ``renumber`` afterwards."""
+
+    def start(self, data_type: DataType) -> DataType:
+        return data_type
+
+    def type(self, base: DataType, nullable: bool = True) -> DataType:
+        return base.with_nullable(nullable)
+
+    def not_null(self) -> bool:
+        return False
+
+    def null(self) -> bool:
+        return True
+
+    def array(self, element: DataType) -> DataType:
+        return DataType("ARRAY", element=element)
+
+    def multiset(self, element: DataType) -> DataType:
+        return DataType("MULTISET", element=element)
+
+    def map(self, key: DataType, element: DataType) -> DataType:
+        return DataType("MAP", key=key, element=element)
+
+    def row(self, *fields: Field) -> DataType:
+        return DataType("ROW", fields=tuple(replace(f, id=i) for i, f in enumerate(fields)))
+
+    def field(self, name: str, data_type: DataType, comment: Token | None = None) -> Field:
+        text = None if comment is None else str(comment)[1:-1].replace("''", "'")
+        return Field(0, name, data_type, text)
+
+    def plain_name(self, token: Token) -> str:
+        return str(token)
+
+    def quoted_name(self, token: Token) -> str:
+        quote_character = token[0]
+        return str(token)[1:-1].replace(quote_character * 2, quote_character)
+
+    def double_precision(self) -> DataType:
+        return DataType("DOUBLE")
+
+    def timestamp(self, parameters: list[int] | None = None) -> DataType:
+        return _scalar("TIMESTAMP", parameters or [])
+
+    def timestamp_ltz(self, parameters: list[int] | None = None) -> DataType:
+        return _scalar("TIMESTAMP_LTZ", parameters or [])
+
+    def timestamp_tz(self, *_parameters: list[int]) -> DataType:
+        message = "TIMESTAMP WITH TIME ZONE cannot be held in a Spark table"
+        raise TypeSyntaxError(message, "use TIMESTAMP(6) WITH LOCAL TIME ZONE", "unsupported_type")
+
+    def scalar(self, word: Token, parameters: list[int] | None = None) -> DataType:
+        return _scalar(str(word), parameters or [])
+
+    def parameters(self, *numbers: Token) -> list[int]:
+        return [int(n) for n in numbers]
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="earley", maybe_placeholders=False)
+
+
+def _parse_text(text: str) -> DataType:
+    try:
+        return _TypeBuilder().transform(_parser().parse(text))
+    except RecursionError as error:
+        raise TypeSyntaxError("the type is nested too deeply", "flatten it") from error
+    except UnexpectedInput as error:
+        raise TypeSyntaxError(
+            f"cannot read the type {text!r}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
+        ) from error
+    except VisitError as error:
+        if isinstance(error.orig_exc, TypeSyntaxError):
+            raise error.orig_exc from None
+        raise
+
+
+def parse_type(raw: object) -> DataType:
+    """The type that ``raw`` declares: SQL text (``"INT NOT NULL"``, ``"ARRAY<INT>"``) or Paimon's JSON for nested
+    types.
+
+    Unknown members of a JSON type are ignored. Raises ``TypeSyntaxError``.
+    """
+    if isinstance(raw, str):
+        data_type = _parse_text(raw)
+    elif isinstance(raw, Mapping):
+        data_type = _parse_object(raw)
+    else:
+        raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', "missing")
+    _check_nested(data_type)
+    return data_type
+
+
+def _parse_object(raw: Mapping[str, Any]) -> DataType:
+    words = str(raw.get("type", "")).upper().split()
+    nullable = words[1:] != ["NOT", "NULL"]
+    kind = words[0] if words else ""
+    if kind in ("ARRAY", "MULTISET"):
+        return DataType(kind, nullable, element=parse_type(raw.get("element")))
+    if kind == "MAP":
+        return DataType("MAP", nullable, key=parse_type(raw.get("key")), element=parse_type(raw.get("value")))
+    if kind == "ROW":
+        fields = raw.get("fields")
+        if not isinstance(fields, list):
+            raise TypeSyntaxError("a ROW type needs fields", 'add "fields": [{"name": …, "type": …}]')
+        return DataType("ROW", nullable, fields=tuple(_parse_field(f) for f in fields))
+    return parse_type(raw.get("type"))
+
+
+def _parse_field(raw: object) -> Field:
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("name"), str) or not raw["name"]:
+        raise TypeSyntaxError("a ROW field needs a name", 'write {"name": …, "type": …}')
+    number = raw.get("id")
+    legal = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**31
+    # A missing id is given later, when all ids of the schema are known.
+    return Field(number if legal else -1, raw["name"], parse_type(raw.get("type")), raw.get("description"))
+
+
+def _check_nested(data_type: DataType) -> None:
+    names = [field.name for field in data_type.fields]
+    if len(set(names)) != len(names):
+        raise TypeSyntaxError("a ROW type names a field twice", "rename one of them", "duplicate_column")
+    if data_type.kind == "ROW" and not names:
+        raise TypeSyntaxError("a ROW type needs at least one field", "add a field")
+    keyed = data_type.key if data_type.kind == "MAP" else data_type.element if data_type.kind == "MULTISET" else None
+    if keyed is not None and any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(keyed)):
+        raise TypeSyntaxError(
+            f"{keyed.base_sql} cannot be a map key in Spark", "use a scalar, ARRAY or ROW key", "unsupported_type"
+        )
+    for inner in data_type.nested:
+        _check_nested(inner)
+
+
+def type_to_json(data_type: DataType) -> str | dict[str, Any]:
+    """Paimon's JSON of the type: text for scalars, an object for ARRAY, MULTISET, MAP and ROW."""
+    kind = data_type.kind if data_type.nullable else f"{data_type.kind} NOT NULL"
+    if data_type.kind in ("ARRAY", "MULTISET"):
+        return {"type": kind, "element": type_to_json(data_type.element_type)}
+    if data_type.kind == "MAP":
+        return {"type": kind, "key": type_to_json(data_type.key_type), "value": type_to_json(data_type.element_type)}
+    if data_type.kind == "ROW":
+        return {"type": kind, "fields": [_field_to_json(f) for f in data_type.fields]}
+    return data_type.sql
+
+
+def _field_to_json(field: Field) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        body["description"] = field.description
+    return body

@@ -1,0 +1,56 @@
+"""Batches as their owner sees them: listed, read, withdrawn, waited for."""
+
+from __future__ import annotations
+
+import time
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.table import Batch, BatchState, Merge, MergeTrigger, Table
+from app.storage.layout import Warehouse
+from app.storage.staging import delete_batch
+
+_WAIT_STEP_SECONDS = 0.05
+
+
+def list_batches(
+    repository: Repository, table: Table, page_token: str | None, limit: int
+) -> tuple[list[Batch], str | None]:
+    """Batches in arrival order after ``page_token``, and the token of the next page."""
+    after = int(page_token) if page_token and page_token.isascii() and page_token.isdigit() else 0
+    found = repository.list_batches(table.id, after_number=after, limit=limit + 1)
+    page = found[:limit]
+    return page, str(page[-1].number) if len(found) > limit else None
+
+
+def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str) -> Batch:
+    """Take a staged batch back. Raises ``Conflict`` when a merge has it already."""
+    with database.transaction() as repository:
+        batch = repository.delete_staged_batch(table.id, batch_id)
+    delete_batch(warehouse, table.id, batch.file)
+    return batch
+
+
+def wait_merged(database: CatalogDatabase, batch: Batch, seconds: float) -> Batch:
+    """The batch as soon as it is merged, or as it is after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while batch.state is BatchState.STAGED and time.monotonic() < deadline:
+        time.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+        with database.reading() as repository:
+            batch = repository.get_batch(batch.table_id, batch.id)
+    return batch
+
+
+def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
+    """Ask for a merge of everything staged now."""
+    with database.transaction() as repository:
+        return repository.request_merge(table_id, MergeTrigger.REQUEST)
+
+
+def list_merges(
+    repository: Repository, table: Table, page_token: str | None, limit: int
+) -> tuple[list[Merge], str | None]:
+    """Merges, newest first, after ``page_token``, and the token of the next page."""
+    found = repository.list_merges(table.id, after=page_token or None, limit=limit + 1)
+    page = found[:limit]
+    return page, page[-1].id if len(found) > limit else None

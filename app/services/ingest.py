@@ -1,0 +1,171 @@
+"""Ingest: an upsert batch validated, made durable, and entered in the catalog (design §2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType, Violation
+from app.core.merge_plan import compile_plan
+from app.core.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.table import Batch, NewBatch, Table
+from app.storage.layout import Warehouse
+from app.storage.staging import delete_batch, write_batch
+
+JSON = "application/json"
+NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+MAX_KEY_LENGTH = 255
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One POST of records: its body, the media type without parameters, its Idempotency-Key."""
+
+    body: bytes
+    media_type: str
+    idempotency_key: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
+        return hashlib.sha256(self.media_type.encode() + b"\0" + self.body).hexdigest()
+
+
+def accept_batch(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    database_name: str,
+    table_name: str,
+    upload: Upload,
+    max_records: int,
+) -> Batch:
+    """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
+
+    A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
+    fault,
+    ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``.
+    """
+    _check_idempotency_key(upload.idempotency_key)
+    with database.reading() as repository:
+        table = repository.get_table(database_name, table_name)
+        earlier = repository.find_batch_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
+    if earlier is not None:
+        return _same_request(earlier, upload)
+    decoded = RecordDecoder(compile_plan(table.schema)).decode(_limited(parse_records(upload), max_records))
+    return _stage(database, warehouse, table, upload, decoded)
+
+
+def _check_idempotency_key(key: str | None) -> None:
+    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+        fault = Violation(
+            "/Idempotency-Key", "bad_header", f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"
+        )
+        raise Invalid("the Idempotency-Key is not valid", violations=[fault])
+
+
+def _same_request(earlier: Batch, upload: Upload) -> Batch:
+    if earlier.fingerprint != upload.fingerprint:
+        key = upload.idempotency_key
+        message = f"Idempotency-Key {key!r} was used for another request (batch {earlier.id}); use a new key"
+        raise Conflict(message, code=ErrorCode.IDEMPOTENCY_KEY_REUSED)
+    return earlier
+
+
+def _limited(records: Iterable[object], most: int) -> Iterator[object]:
+    for index, record in enumerate(records):
+        if index >= most:
+            raise TooLarge(f"a batch holds at most {most} records; split the request")
+        yield record
+
+
+def _stage(
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Upload, decoded: DecodedRecords
+) -> Batch:
+    batch_id = uuid.uuid4().hex
+    file, size = write_batch(warehouse, table.id, batch_id, table.schema, decoded)
+    new = NewBatch(
+        batch_id, table.schema_id, file, len(decoded), decoded.ignored, size, upload.fingerprint, upload.idempotency_key
+    )
+    try:
+        with database.transaction() as repository:
+            batch = repository.add_batch(table.id, new)
+    except (Conflict, NotFound):
+        # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
+        # table.
+        delete_batch(warehouse, table.id, file)
+        raise
+    if batch.id != batch_id:
+        # The same request came twice at once and the other one was first.
+        delete_batch(warehouse, table.id, file)
+    return batch
+
+
+def parse_records(upload: Upload) -> Iterable[object]:
+    """The records of the body, not yet checked against a schema. Raises ``Invalid`` or ``UnsupportedMediaType``."""
+    if upload.media_type == JSON:
+        return _json_records(upload.body)
+    if upload.media_type in NDJSON:
+        return _ndjson_records(upload.body)
+    message = f"cannot read {upload.media_type!r}; send {JSON} or {NDJSON[0]}"
+    raise UnsupportedMediaType(message)
+
+
+def _json_records(body: bytes) -> Iterable[object]:
+    try:
+        parsed = _loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("", error) from error
+    records = parsed.get("records") if isinstance(parsed, dict) else None
+    if not isinstance(records, list):
+        fault = Violation("/records", "missing", "the body has no list of records", 'send {"records": [{…}, …]}')
+        raise Invalid("the body is not a batch of records", violations=[fault])
+    unknown = [name for name in parsed if name != "records"]
+    if unknown:
+        faults = [Violation(f"/{name}", "unknown_member", f"unknown member {name!r}", "remove it") for name in unknown]
+        raise Invalid("the body is not a batch of records", violations=faults)
+    return records
+
+
+def _ndjson_records(body: bytes) -> Iterable[object]:
+    """One record a line; blank lines are skipped. Lines that are no JSON are reported all together."""
+    records: list[object] = []
+    faults: list[Violation] = []
+    total = 0
+    for line in body.splitlines():
+        if not line.strip():
+            continue
+        try:
+            records.append(_loads(line))
+        except (ValueError, RecursionError) as error:
+            total += 1
+            row = len(records)
+            records.append(None)
+            if len(faults) < REPORTED_VIOLATIONS:
+                message = f"line {row + 1} is not JSON: {error}"
+                faults.append(Violation(f"/records/{row}", "not_json", message, "send one JSON object a line", row))
+    if total:
+        code = ErrorCode.INVALID_RECORDS
+        raise Invalid(
+            f"{total} line(s) are not JSON; nothing was stored", code=code, violations=faults, total_violations=total
+        )
+    return records
+
+
+def _unreadable(pointer: str, error: Exception) -> Invalid:
+    message = "the body is nested too deeply" if isinstance(error, RecursionError) else f"the body is not JSON: {error}"
+    return Invalid(message, violations=[Violation(pointer, "not_json", message, "send JSON in UTF-8")])
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _loads(text: bytes) -> Any:
+    """JSON with exact numbers: those with a fraction or exponent become Decimal; NaN and Infinity are refused."""
+    return json.loads(text.decode("utf-8"), parse_float=Decimal, parse_constant=_refuse_constant)

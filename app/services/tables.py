@@ -1,0 +1,203 @@
+"""Tables: list, create, show, rename and drop them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import ErrorCode, Invalid, NotFound, Violation
+from app.core.merge_plan import compile_plan
+from app.core.options import parse_options
+from app.core.schema import Column, TableSchema, escape_pointer
+from app.core.table import Table
+from app.core.types import DataType
+from app.services.databases import Page, PageRequest, name_violations, page_of
+from app.storage.layout import Warehouse, table_folder
+
+log = logging.getLogger(__name__)
+
+# Paimon's clients show these among a table's options and send them back in the schema of the next table.
+ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy"})
+DEEPEST_TYPE = 50
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def list_tables(
+    repository: Repository, database: str, request: PageRequest, table_type: str | None = None
+) -> Page[Table]:
+    """A page of the database's tables. Raises ``NotFound`` for the database, ``Invalid`` for the pattern.
+
+    ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``.
+    """
+    found = repository.list_tables(database, after=request.after, limit=request.limit + 1, like=request.like)
+    return page_of(found if table_type in (None, "", "table") else [], request.limit)
+
+
+def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mapping[str, Any]) -> Table:
+    """A new table with the schema that ``body`` (Paimon's JSON) declares.
+
+    Raises ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``.
+    """
+    schema = validate_table(name, body)  # before the transaction: compiling takes no lock
+    with catalog.transaction() as repository:
+        return repository.create_table(database, name, schema)
+
+
+def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
+    """The schema of a table to create; looks at nothing but the request.
+
+    Raises ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``.
+    """
+    faults = [*name_violations(name, "/identifier/object", "table"), *_text_violations(body, "/schema")]
+    declared, external = _own_options(body)
+    schema = _read_schema(declared, faults)
+    faults += external
+    if schema is None or faults:
+        codes = {ErrorCode.INVALID_OPTIONS if _of_option(fault) else ErrorCode.INVALID_SCHEMA for fault in faults}
+        code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
+        raise Invalid(_summary(faults), code=code, violations=faults)
+    return schema
+
+
+def _of_option(fault: Violation) -> bool:
+    return fault.pointer.startswith("/schema/options")
+
+
+def _summary(faults: list[Violation]) -> str:
+    """The first fault itself: Paimon's clients show nothing but the message."""
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"the table is not valid: {faults[0].message}{more}"
+
+
+def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Violation]]:
+    """``body`` without the options that are not the table's own, and the fault of those that ask for the impossible."""
+    options = body.get("options")
+    if not isinstance(options, Mapping):
+        return body, []
+    own = {key: value for key, value in options.items() if key not in ECHOED_OPTIONS and key != "path"}
+    faults = []
+    if "path" in options:
+        message = "Keyfold chooses the path of its tables"
+        faults.append(Violation("/schema/options/path", "path_not_allowed", message, "remove the option path"))
+    return {**body, "options": own}, faults
+
+
+def _read_schema(body: Mapping[str, Any], faults: list[Violation]) -> TableSchema | None:
+    """The schema, or None with all its ``faults``; columns at fault do not hide faults of the options."""
+    try:
+        schema = TableSchema.from_json(body)
+    except Invalid as invalid:
+        faults += _in_schema(invalid.violations)
+        faults += _in_schema(_unreadable_options(body))
+        return None
+    faults += _depth_violations(schema)
+    try:
+        compile_plan(schema)
+    except Invalid as invalid:
+        faults += _in_schema(invalid.violations)
+    return schema
+
+
+def _in_schema(violations: tuple[Violation, ...]) -> Iterator[Violation]:
+    return (replace(violation, pointer=f"/schema{violation.pointer}") for violation in violations)
+
+
+def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
+    """The options that are wrong whatever the columns' types and keys are.
+
+    How options go with columns cannot be judged while the columns are wrong; only their names count here.
+    """
+    options, fields = body.get("options"), body.get("fields")
+    if not isinstance(options, Mapping) or not isinstance(fields, list):
+        return ()
+    names = [field["name"] for field in fields if isinstance(field, Mapping) and isinstance(field.get("name"), str)]
+    columns = tuple(Column(number, name, DataType("STRING")) for number, name in enumerate(names))
+    readable = {key: value for key, value in options.items() if isinstance(value, str)}
+    return tuple(parse_options(TableSchema(columns, (), (), readable))[1])
+
+
+def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violation]:
+    """What should be text and is not, or is text that no catalog or answer can carry, anywhere in ``body``."""
+    unseen: list[tuple[str, Any]] = [(pointer, body)]
+    while unseen:
+        where, value = unseen.pop()
+        if isinstance(value, Mapping):
+            unseen += [(f"{where}/{escape_pointer(key)}", inner) for key, inner in value.items()]
+            yield from _comment_violations(value, where)
+            value = "".join(value)  # its keys
+        elif isinstance(value, list):
+            unseen += [(f"{where}/{index}", inner) for index, inner in enumerate(value)]
+        if isinstance(value, str) and _UNSTORABLE.search(value):
+            message = "the text has U+0000 or half a surrogate pair, which cannot be stored"
+            yield Violation(where, "illegal_text", message, "remove it")
+
+
+def _comment_violations(value: Mapping[str, Any], where: str) -> Iterator[Violation]:
+    """Comments and descriptions, of the table, its columns and their fields, that are not text."""
+    for key in ("comment", "description"):
+        if where != "/schema/options" and not isinstance(value.get(key), str | None):
+            yield Violation(f"{where}/{key}", "not_text", f"the {key} is not text", "send a string or leave it out")
+
+
+def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
+    """Types too deep for JSON writers and for Parquet readers, which all recurse."""
+    for index, column in enumerate(schema.columns):
+        if _depth(column.type) > DEEPEST_TYPE:
+            message = f"the type of column {column.name!r} is nested more than {DEEPEST_TYPE} levels deep"
+            yield Violation(f"/schema/fields/{index}/type", "nested_too_deeply", message, "flatten the type")
+
+
+def _depth(data_type: DataType) -> int:
+    return 1 + max((_depth(inner) for inner in data_type.nested), default=0)
+
+
+def get_table(repository: Repository, database: str, name: str) -> Table:
+    """The table ``database.name``. Raises ``NotFound``, with a code that tells which of the two is missing."""
+    return repository.get_table(database, name)
+
+
+def get_table_by_id(repository: Repository, table_id: str) -> Table:
+    """The table that has this id, whatever its name is now. Raises ``NotFound``."""
+    table = repository.get_table_by_id(table_id)
+    if table is None:
+        raise NotFound(
+            f"no table has the id {table_id!r}",
+            code=ErrorCode.TABLE_NOT_FOUND,
+            resource_type="TABLE",
+            resource_name=table_id,
+        )
+    return table
+
+
+def rename_table(repository: Repository, source: tuple[str, str], destination: tuple[str, str]) -> Table:
+    """The table ``source`` (database, name) under its new name; its id and its files stay.
+
+    Raises ``Invalid``, ``NotFound`` for the table or the new database, ``AlreadyExists``.
+    """
+    faults = [*name_violations(destination[1], "/destination/object", "table")]
+    if faults:
+        raise Invalid(faults[0].message, violations=faults)
+    return repository.rename_table(*source, *destination)
+
+
+def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, database: str, name: str) -> None:
+    """Removes the table, then its files. Raises ``NotFound``.
+
+    Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
+    """
+    with catalog.transaction() as repository:
+        table = repository.drop_table(database, name)
+    folder = warehouse.path(*table_folder(table.id))
+    try:
+        warehouse.filesystem.delete_dir(folder)
+    except FileNotFoundError:
+        pass  # nothing was ever posted
+    except OSError as error:
+        log.warning(
+            "the files of the dropped table %s stay in %s until they are swept: %s", table.full_name, folder, error
+        )

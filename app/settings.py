@@ -1,0 +1,66 @@
+"""Everything that an operator can set, read once from the environment (``KEYFOLD_*``) or the command line."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """One frozen value for the whole process; nothing else reads the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="KEYFOLD_", frozen=True, extra="forbid")
+
+    folder: Path = Field(
+        Path("keyfold-data"), alias="KEYFOLD_DATA", description="where the embedded parts keep their files"
+    )
+    host: str = Field("127.0.0.1", description="address to listen on; anything but loopback needs an API token")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
+    warehouse: str | None = Field(None, description="folder or URI of the tables' files; default: in the data folder")
+    spark_remote: SecretStr | None = Field(None, description="Spark Connect URL; default: an embedded server")
+    spark_master: str = Field("local[*]", description="master of the embedded Spark server")
+    spark_heap_mib: int | None = Field(
+        None, ge=512, description="heap of the embedded Spark server; default: from the machine"
+    )
+    workers: int = Field(
+        1, ge=0, description="merge workers in the serving process; 0 leaves merging to `keyfold worker`"
+    )
+    lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
+    poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
+    max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest request body")
+    max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
+    image_workers: int = Field(1, ge=1, description="threads that decode data files for lookups")
+    log_level: str = Field("INFO", description="level of the service's own log")
+
+    model_config["populate_by_name"] = True
+
+    @property
+    def catalog_url(self) -> str:
+        """The SQLAlchemy URL of the catalog; may hold a password, never log it."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{(self.folder / 'catalog.sqlite').resolve()}"
+
+    @property
+    def embedded_catalog(self) -> bool:
+        """Whether the catalog is the SQLite file of the data folder, which `keyfold serve` migrates by itself."""
+        return self.database_url is None
+
+    @property
+    def warehouse_root(self) -> str:
+        """The folder or URI of the warehouse."""
+        return self.warehouse or str((self.folder / "warehouse").resolve())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a service that listens on ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,56 @@
+"""Arrow types and schemas of staging files and runs; Parquet field ids are column ids (design §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from app.core.records import KIND_COLUMN, POSITION_COLUMN
+from app.core.schema import Column, TableSchema
+from app.core.types import DataType
+
+_FIELD_ID = b"PARQUET:field_id"
+
+_ARROW_TYPES: Mapping[str, Callable[[DataType], pa.DataType]] = {
+    "BOOLEAN": lambda _: pa.bool_(),
+    "TINYINT": lambda _: pa.int8(),
+    "SMALLINT": lambda _: pa.int16(),
+    "INT": lambda _: pa.int32(),
+    "BIGINT": lambda _: pa.int64(),
+    "FLOAT": lambda _: pa.float32(),
+    "DOUBLE": lambda _: pa.float64(),
+    "DECIMAL": lambda t: pa.decimal128(t.precision, t.scale),
+    **{kind: lambda _: pa.string() for kind in ("CHAR", "VARCHAR", "STRING")},
+    **{kind: lambda _: pa.binary() for kind in ("BINARY", "VARBINARY", "BYTES")},
+    "DATE": lambda _: pa.date32(),
+    "TIME": lambda _: pa.int32(),
+    "TIMESTAMP": lambda _: pa.timestamp("us"),
+    "TIMESTAMP_LTZ": lambda _: pa.timestamp("us", "UTC"),
+    "ARRAY": lambda t: pa.list_(arrow_type(t.element_type)),
+    "MULTISET": lambda t: pa.map_(arrow_type(t.element_type), pa.int32()),
+    "MAP": lambda t: pa.map_(arrow_type(t.key_type), arrow_type(t.element_type)),
+    "ROW": lambda t: pa.struct([pa.field(field.name, arrow_type(field.type)) for field in t.fields]),
+}
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type that holds ``data_type`` as Spark reads and writes it."""
+    return _ARROW_TYPES[data_type.kind](data_type)
+
+
+def arrow_field(column: Column) -> pa.Field:
+    """A table's column with its id as Parquet field id."""
+    return pa.field(column.name, arrow_type(column.type), metadata={_FIELD_ID: str(column.id).encode()})
+
+
+def staging_schema(schema: TableSchema) -> pa.Schema:
+    """What a staging file holds: the columns, the row kind, the position in the batch."""
+    own = [pa.field(KIND_COLUMN, pa.int8()), pa.field(POSITION_COLUMN, pa.int32())]
+    return pa.schema([*map(arrow_field, schema.columns), *own])
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The Parquet field id of a field that was read, None if it has none."""
+    text = (field.metadata or {}).get(_FIELD_ID)
+    return None if text is None else int(text)

@@ -1,0 +1,134 @@
+"""Images: data files decoded for lookups on this machine, memory-mapped (design §5)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.keys import Key
+from app.core.records import TOKEN_COLUMN
+from app.core.table import DataFile, Run
+from app.storage.layout import Warehouse, data_file
+
+logger = logging.getLogger(__name__)
+StateRow = Mapping[str, Any]
+
+
+class Image:
+    """One decoded data file: its rows sorted by token, found by binary search."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._rows = table
+        self._tokens = np.asarray(table.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
+
+    def find(self, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
+        """The state row of ``key``; None if the file has none. Keys with equal tokens are told apart by their
+        values.
+        """
+        first = int(np.searchsorted(self._tokens, token, side="left"))
+        last = int(np.searchsorted(self._tokens, token, side="right"))
+        for row in self._rows.slice(first, last - first).to_pylist():
+            if tuple(row[name] for name in key_names) == key:
+                return dict(row)
+        return None
+
+
+class Images:
+    """The images of this machine, in ``folder``; made in the background, shared by all processes through the files.
+
+    A data file without an image is served from the row groups of its Parquet file that can hold the token.
+    """
+
+    def __init__(self, folder: Path, warehouse: Warehouse, workers: int = 1) -> None:
+        self.folder = folder
+        self.warehouse = warehouse
+        self._open: dict[str, Image] = {}
+        self._wanted: set[str] = set()
+        self._lock = threading.Lock()
+        self._builders = ThreadPoolExecutor(workers, thread_name_prefix="image")
+
+    def close(self) -> None:
+        """Stop building; images that are begun are left out."""
+        self._builders.shutdown(wait=True, cancel_futures=True)
+
+    def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
+        """The state row of ``key`` in a run; None if the run has none."""
+        for file in run.files:
+            if file.min_token <= token <= file.max_token:
+                row = self._find_in(table_id, run, file, token, key_names, key)
+                if row is not None:
+                    return row
+        return None
+
+    def _find_in(
+        self, table_id: str, run: Run, file: DataFile, token: int, key_names: tuple[str, ...], key: Key
+    ) -> StateRow | None:
+        image = self._opened(table_id, run, file)
+        if image is None:
+            self.want(table_id, run)
+            image = Image(self._row_groups(table_id, run, file, token))
+        return image.find(token, key_names, key)
+
+    def _path(self, table_id: str, run: Run, file: DataFile) -> Path:
+        return self.folder / table_id / run.id / f"{file.name}.arrow"
+
+    def _opened(self, table_id: str, run: Run, file: DataFile) -> Image | None:
+        path = self._path(table_id, run, file)
+        image = self._open.get(str(path))
+        if image is None and path.exists():
+            with pa.memory_map(str(path)) as source:
+                image = Image(pa.ipc.open_file(source).read_all())
+            self._open[str(path)] = image
+        return image
+
+    def _row_groups(self, table_id: str, run: Run, file: DataFile, token: int) -> pa.Table:
+        """The row groups of the Parquet file whose token range holds ``token``."""
+        path = self.warehouse.path(*data_file(table_id, run.id, file.name))
+        with self.warehouse.filesystem.open_input_file(path) as source:
+            parquet = pq.ParquetFile(source)
+            groups = [group for group in range(parquet.num_row_groups) if _holds(parquet, group, token)]
+            return parquet.read_row_groups(groups)
+
+    def want(self, table_id: str, run: Run) -> None:
+        """Have the images of a run made in the background, unless they are made or under way."""
+        for file in run.files:
+            path = self._path(table_id, run, file)
+            with self._lock:
+                if str(path) in self._wanted or path.exists():
+                    continue
+                self._wanted.add(str(path))
+            self._builders.submit(self._build, table_id, run, file)
+
+    def _build(self, table_id: str, run: Run, file: DataFile) -> None:
+        path = self._path(table_id, run, file)
+        try:
+            rows = pq.read_table(
+                self.warehouse.path(*data_file(table_id, run.id, file.name)), filesystem=self.warehouse.filesystem
+            ).combine_chunks()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
+            with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            os.replace(aside, path)
+        except OSError:
+            # Lookups go on from the Parquet file; a table that was just dropped takes its files along.
+            logger.warning("no image of run %s, file %s", run.id, file.name, exc_info=True)
+        finally:
+            with self._lock:
+                self._wanted.discard(str(path))
+
+
+def _holds(parquet: pq.ParquetFile, group: int, token: int) -> bool:
+    statistics = parquet.metadata.row_group(group).column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.min <= token <= statistics.max)

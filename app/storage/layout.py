@@ -1,0 +1,73 @@
+"""Where a table's files are: paths by id below the warehouse, never by name (design §5)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyarrow import fs
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``)."""
+
+    root: str
+
+    @cached_property
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        if "://" in self.root:
+            filesystem, path = fs.FileSystem.from_uri(self.root)
+            return filesystem, path
+        return fs.LocalFileSystem(), str(Path(self.root).resolve())
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """The file system that holds the warehouse."""
+        return self._opened[0]
+
+    @property
+    def local(self) -> bool:
+        """Whether the warehouse is on this machine's file system."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def path(self, *segments: str) -> str:
+        """The path of a file or folder on ``filesystem``."""
+        return "/".join((self._opened[1].rstrip("/"), *segments))
+
+    def uri(self, *segments: str) -> str:
+        """The URI of a file or folder, for Spark."""
+        if self.local:
+            return Path(self.path(*segments)).as_uri()
+        return "/".join((self.root.rstrip("/"), *segments))
+
+
+def table_folder(table_id: str) -> tuple[str, ...]:
+    """The segments of a table's folder."""
+    return (table_id,)
+
+
+def staging_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of a staging file."""
+    return (table_id, "staging", name)
+
+
+def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
+    """The segments of a run's folder."""
+    return (table_id, "runs", run_id)
+
+
+def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
+    """The segments of one data file of a run."""
+    return (*run_folder(table_id, run_id), name)
+
+
+def sync_folder(path: str) -> None:
+    """Make a rename in a local folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

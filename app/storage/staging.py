@@ -1,0 +1,73 @@
+"""The staging area: accepted batches, one durable Parquet file each, until a merge folds them (design §2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.record_decoder import DecodedRecords
+from app.core.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
+from app.core.schema import TableSchema
+from app.storage.arrow import staging_schema
+from app.storage.layout import Warehouse, staging_file, sync_folder
+
+
+def write_batch(
+    warehouse: Warehouse, table_id: str, batch_id: str, schema: TableSchema, records: DecodedRecords
+) -> tuple[str, int]:
+    """Write the records of one batch durably; returns the file's name and its size in bytes.
+
+    A local file is written aside, fsynced and renamed, its folder fsynced: after the return a power cut cannot lose it.
+    """
+    columns = {**records.columns, KIND_COLUMN: records.kinds, POSITION_COLUMN: records.positions}
+    table = pa.table(columns, schema=staging_schema(schema))
+    name = f"{batch_id}.parquet"
+    path = warehouse.path(*staging_file(table_id, name))
+    folder = path.rsplit("/", 1)[0]
+    if not warehouse.local:
+        warehouse.filesystem.create_dir(folder)
+        pq.write_table(table, path, filesystem=warehouse.filesystem, compression="zstd")
+        return name, warehouse.filesystem.get_file_info(path).size
+    _make_folder(folder)
+    aside = f"{path}.writing"
+    with open(aside, "wb") as file:
+        pq.write_table(table, file, compression="zstd")
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+    os.rename(aside, path)
+    sync_folder(folder)
+    return name, size
+
+
+def _make_folder(folder: str) -> None:
+    if os.path.isdir(folder):
+        return
+    os.makedirs(folder, exist_ok=True)
+    # The new folders' own entries must survive a power cut too.
+    sync_folder(os.path.dirname(folder))
+    sync_folder(os.path.dirname(os.path.dirname(folder)))
+
+
+def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
+    """Remove a staging file; one that is gone already is fine."""
+    path = warehouse.path(*staging_file(table_id, name))
+    try:
+        warehouse.filesystem.delete_file(path)
+    except FileNotFoundError:
+        return
+
+
+def read_key_records(
+    warehouse: Warehouse, table_id: str, name: str, batch_number: int, schema: TableSchema, key: tuple[object, ...]
+) -> Iterator[Record]:
+    """The records of one key in a staging file, in the order they were posted."""
+    path = warehouse.path(*staging_file(table_id, name))
+    table = pq.read_table(path, filesystem=warehouse.filesystem, schema=staging_schema(schema))
+    for values in table.to_pylist():
+        kind, position = RowKind(values.pop(KIND_COLUMN)), values.pop(POSITION_COLUMN)
+        if tuple(values[column.name] for column in schema.key_columns) == key:
+            yield Record(kind, values, arrival(batch_number, position))

@@ -1,0 +1,25 @@
+"""What every Spark session of Keyfold is set to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SESSION_CONFIGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.adaptive.enabled": "true",
+    # Dates before 1582 mean what the ISO calendar says, as in every other reader and writer of the files.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # A sum of DECIMAL(38, s) keeps its scale; otherwise Spark would drop digits after the point to make room.
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    # A message that reaches a client of the service must not carry a page of Java.
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    # Reaches the file committer because Spark copies a session's settings into the Hadoop configuration of its jobs.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""What every session is set to, whichever server it is on: the jobs' results depend on these."""

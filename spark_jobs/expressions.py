@@ -1,0 +1,197 @@
+"""The merge plan as Spark SQL: the meaning of the fold that ``app.core.fold`` says in Python (design §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as spark_types
+from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
+from pyspark.sql.types import StructField, StructType
+
+from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, Liveness, MergePlan
+from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
+from app.core.rules import ADD_SQL, ref
+from app.core.schema import Column as TableColumn
+from app.core.schema import TableSchema
+from app.core.types import DataType, quote
+
+FIELD_ID = "parquet.field.id"
+_REMOVED_AT = "_kf_removed_at"
+
+
+_SPARK_TYPES: Mapping[str, Callable[[DataType], spark_types.DataType]] = {
+    "BOOLEAN": lambda _: spark_types.BooleanType(),
+    "TINYINT": lambda _: spark_types.ByteType(),
+    "SMALLINT": lambda _: spark_types.ShortType(),
+    "INT": lambda _: spark_types.IntegerType(),
+    "BIGINT": lambda _: spark_types.LongType(),
+    "FLOAT": lambda _: spark_types.FloatType(),
+    "DOUBLE": lambda _: spark_types.DoubleType(),
+    "DECIMAL": lambda t: spark_types.DecimalType(t.precision or 10, t.scale or 0),
+    **{kind: lambda _: spark_types.StringType() for kind in ("CHAR", "VARCHAR", "STRING")},
+    **{kind: lambda _: spark_types.BinaryType() for kind in ("BINARY", "VARBINARY", "BYTES")},
+    "DATE": lambda _: spark_types.DateType(),
+    "TIME": lambda _: spark_types.IntegerType(),
+    "TIMESTAMP": lambda _: spark_types.TimestampNTZType(),
+    "TIMESTAMP_LTZ": lambda _: spark_types.TimestampType(),
+    "ARRAY": lambda t: spark_types.ArrayType(spark_type(t.element_type)),
+    "MULTISET": lambda t: spark_types.MapType(spark_type(t.element_type), spark_types.IntegerType()),
+    "MAP": lambda t: spark_types.MapType(spark_type(t.key_type), spark_type(t.element_type)),
+    "ROW": lambda t: StructType([StructField(f.name, spark_type(f.type)) for f in t.fields]),
+}
+
+
+def spark_type(data_type: DataType) -> spark_types.DataType:
+    """The PySpark type that holds ``data_type``; ``DataType.spark`` is the same as text."""
+    return _SPARK_TYPES[data_type.kind](data_type)
+
+
+def _field(column: TableColumn) -> StructField:
+    return StructField(column.name, spark_type(column.type), True, {FIELD_ID: column.id})
+
+
+def record_schema(schema: TableSchema) -> StructType:
+    """What a staging file holds: the table's columns (found by field id), the row kind and the position in the
+    batch.
+    """
+    own = [StructField(KIND_COLUMN, spark_types.ByteType()), StructField(POSITION_COLUMN, spark_types.IntegerType())]
+    return StructType([*map(_field, schema.columns), *own])
+
+
+def state_schema(plan: MergePlan) -> StructType:
+    """What a run holds: the token, the table's columns (found by field id), the hidden columns (found by name)."""
+    visible = [_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
+    hidden = [StructField(column.name, spark_type(column.type)) for column in plan.hidden]
+    return StructType([StructField(TOKEN_COLUMN, spark_types.LongType()), *visible, *hidden])
+
+
+def key_names(plan: MergePlan) -> list[str]:
+    """The columns that tell rows apart and sort a run: the token, then the primary key."""
+    return [TOKEN_COLUMN, *plan.schema.primary_key]
+
+
+def records(plan: MergePlan, staged: DataFrame, batch_numbers: dict[str, int]) -> DataFrame:
+    """Staged records with token and arrival; ``batch_numbers`` gives the batch of each staging file's name."""
+    keys = ", ".join(quote(name) for name in plan.schema.primary_key)
+    entries = ", ".join(f"'{name}', {number}L" for name, number in batch_numbers.items())
+    number = (
+        f"element_at(map({entries}), _metadata.file_name)"
+        if len(batch_numbers) > 1
+        else f"{next(iter(batch_numbers.values()))}L"
+    )
+    return staged.select(
+        F.expr(f"xxhash64({keys})").alias(TOKEN_COLUMN),
+        *(F.col(quote(column.name)) for column in plan.schema.columns),
+        F.col(KIND_COLUMN),
+        F.expr(f"shiftleft({number}, {POSITION_BITS}) | {POSITION_COLUMN}").alias(ARRIVAL_COLUMN),
+    )
+
+
+def folded(plan: MergePlan, staged: DataFrame) -> DataFrame:
+    """One state row per key from ``records``."""
+    also = "TRUE"
+    relation = staged
+    if plan.removes_on_delete:
+        partition = ", ".join(quote(name) for name in key_names(plan))
+        removal = f"max(IF({KIND_COLUMN} = 3, {ARRIVAL_COLUMN}, NULL)) OVER (PARTITION BY {partition})"
+        relation = staged.withColumn(_REMOVED_AT, F.expr(removal))
+        also = f"(r.{_REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{_REMOVED_AT})"
+    aggregates, outputs = _fold_sql(plan, also)
+    grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in key_names(plan)))
+    # The count stands in for the aggregates of a table that has key columns only.
+    columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
+    return _state_rows(
+        plan, grouped.agg(*columns), {**{name: quote(name) for name in plan.schema.primary_key}, **outputs}
+    )
+
+
+def _fold_sql(plan: MergePlan, also: str) -> tuple[dict[str, str], dict[str, str]]:
+    aggregates: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    for rule in plan.rules:
+        rule_aggregates, rule_outputs = rule.fold_sql(also)
+        aggregates |= rule_aggregates
+        outputs |= rule_outputs
+    if plan.liveness is Liveness.ADD:
+        aggregates[LIVE_COLUMN] = f"coalesce(bool_or({ADD_SQL} AND {also}), FALSE)"
+        outputs[LIVE_COLUMN] = LIVE_COLUMN
+    if plan.removes_on_delete:
+        aggregates[RESET_COLUMN] = f"bool_or(r.{KIND_COLUMN} = 3)"
+        outputs[RESET_COLUMN] = RESET_COLUMN
+    return aggregates, outputs
+
+
+def _state_rows(plan: MergePlan, rows: DataFrame, outputs: dict[str, str]) -> DataFrame:
+    """``rows`` with exactly the state columns, in order, typed, with the field ids that a run's files carry."""
+    ids = {column.name: column.id for column in plan.schema.columns}
+    return rows.select(
+        F.col(TOKEN_COLUMN),
+        *(_typed(name, data_type, outputs[name], ids.get(name)) for name, data_type in plan.state_columns),
+    )
+
+
+def _typed(name: str, data_type: DataType, sql: str, field_id: int | None) -> Column:
+    column = F.expr(f"CAST({sql} AS {data_type.spark})")
+    return column.alias(name) if field_id is None else column.alias(name, metadata={FIELD_ID: field_id})
+
+
+def combined(plan: MergePlan, older: DataFrame, newer: DataFrame) -> DataFrame:
+    """One state row per key of two runs, by a full outer join on token and key."""
+    keys = key_names(plan)
+    matches = [F.expr(f"{ref('o', name)} {_equals(plan, name)} {ref('n', name)}") for name in keys]
+    condition = matches[0]
+    for match in matches[1:]:
+        condition = condition & match
+    joined = older.alias("o").join(newer.alias("n"), condition, "full_outer")
+    outputs = {name: f"coalesce({ref('n', name)}, {ref('o', name)})" for name in keys}
+    both = _combine_sql(plan)
+    for name in both:
+        outputs[name] = (
+            f"CASE WHEN n.{TOKEN_COLUMN} IS NULL THEN {ref('o', name)} "
+            f"WHEN o.{TOKEN_COLUMN} IS NULL THEN {ref('n', name)} ELSE {both[name]} END"
+        )
+    with_token = joined.withColumn("_kf_joined_token", F.expr(outputs.pop(TOKEN_COLUMN)))
+    ids = {column.name: column.id for column in plan.schema.columns}
+    return with_token.select(
+        F.col("_kf_joined_token").alias(TOKEN_COLUMN),
+        *(_typed(name, data_type, outputs[name], ids.get(name)) for name, data_type in plan.state_columns),
+    )
+
+
+def _equals(plan: MergePlan, name: str) -> str:
+    column = plan.schema.by_name.get(name)
+    return "<=>" if column is not None and column.nullable else "="
+
+
+def _combine_sql(plan: MergePlan) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for rule in plan.rules:
+        outputs |= rule.combine_sql("o", "n")
+    if plan.liveness is Liveness.ADD:
+        outputs[LIVE_COLUMN] = f"(o.{LIVE_COLUMN} OR n.{LIVE_COLUMN})"
+    if plan.removes_on_delete:
+        outputs = {name: f"IF(n.{RESET_COLUMN}, {ref('n', name)}, {sql})" for name, sql in outputs.items()}
+        outputs[RESET_COLUMN] = f"(n.{RESET_COLUMN} OR o.{RESET_COLUMN})"
+    return outputs
+
+
+def spread(rows: DataFrame, ranges: int) -> DataFrame:
+    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges."""
+    if ranges == 1:
+        return rows.coalesce(1)
+    bits = ranges.bit_length() - 1
+    return rows.repartitionById(ranges, F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)"))
+
+
+def sorted_within(plan: MergePlan, rows: DataFrame) -> DataFrame:
+    """``rows`` with each partition sorted by token, then key."""
+    return rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in key_names(plan)))
+
+
+def range_count(rows: int, rows_per_range: int) -> int:
+    """The power of two of token ranges that keeps about ``rows_per_range`` rows in each."""
+    ranges = 1
+    while ranges * rows_per_range < rows:
+        ranges *= 2
+    return ranges

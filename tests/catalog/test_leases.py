@@ -1,0 +1,290 @@
+"""Merges of the catalog as workers run them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ClaimedMerge
+from app.core.errors import Conflict, ErrorCode
+from app.core.table import BatchState, MergeState, MergeTrigger
+from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+
+
+def test_a_claim_takes_every_staged_batch_of_its_table_and_its_base(database: CatalogDatabase) -> None:
+    table, other = create_table(database), create_table(database, "other")
+    post(database, table)
+    base = commit(database, request_and_claim(database, table), [run("r1")])
+    numbers = [post(database, table).number for _ in range(3)]
+    post(database, other)
+    claimed = request_and_claim(database, table)
+    assert (claimed.merge.state, claimed.merge.batches, claimed.lease_owner) == (MergeState.RUNNING, 3, "worker")
+    assert claimed.merge.started_at is not None
+    assert (claimed.table.id, claimed.table.snapshot_id, claimed.base) == (table.id, base.id, base)
+    assert [batch.number for batch in claimed.batches] == numbers
+    assert {batch.merge_id for batch in claimed.batches} == {claimed.merge.id}
+
+
+def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase) -> None:
+    tables = [create_table(database, name) for name in ("c", "a", "b")]
+    for table in tables:
+        with database.transaction() as repository:
+            repository.request_merge(table.id, MergeTrigger.REQUEST)
+    with database.transaction() as repository:
+        claims = [repository.claim_merge("worker", 600) for _ in range(4)]
+    assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
+
+
+def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
+    tables = [create_table(database, f"t{number}") for number in range(6)]
+    running: Counter[str] = Counter()
+    merged: Counter[str] = Counter()
+    count = threading.Lock()
+    start = threading.Barrier(6)
+
+    def work(worker: int) -> int:
+        start.wait()
+        done = 0
+        for _ in range(12):
+            for table in tables[worker % 3 :: 3]:
+                post(database, table)
+                with database.transaction() as repository:
+                    repository.request_merge(table.id, MergeTrigger.REQUEST)
+            with database.transaction() as repository:
+                claimed = repository.claim_merge(f"worker {worker}", 600)
+            if claimed is None:
+                continue
+            with count:
+                running[claimed.table.id] += 1
+                assert running[claimed.table.id] == 1
+            base = claimed.base.runs if claimed.base else ()
+            with count:
+                running[claimed.table.id] -= 1
+            commit(database, claimed, [*base, run(claimed.merge.id, files=1)])
+            with count:
+                merged.update(batch.id for batch in claimed.batches)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(6) as threads:
+        commits = sum(threads.map(work, range(6)))
+    with database.reading() as repository:
+        assert set(merged.values()) == {1}
+        assert sum(table.snapshot_id or 0 for table in repository.list_tables("shop", limit=9)) == commits
+        posted = [batch for table in tables for batch in repository.list_batches(table.id, limit=999)]
+    assert {batch.id for batch in posted if batch.state is BatchState.MERGED} == set(merged)
+
+
+def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    start = threading.Barrier(8)
+    with database.transaction() as repository:
+        repository.request_merge(table.id, MergeTrigger.REQUEST)
+
+    def claim(worker: int) -> ClaimedMerge | None:
+        start.wait()
+        with database.transaction() as repository:
+            return repository.claim_merge(f"worker {worker}", 600)
+
+    with ThreadPoolExecutor(8) as threads:
+        claims = [claimed for claimed in threads.map(claim, range(8)) if claimed is not None]
+    assert [claimed.table.id for claimed in claims] == [table.id]
+
+
+def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: CatalogDatabase) -> None:
+    start = threading.Barrier(4)
+
+    def churn(name: str) -> None:
+        for _ in range(10):
+            table = create_table(database, name)
+            post(database, table)
+            with database.transaction() as repository:
+                repository.request_merge(table.id, MergeTrigger.REQUEST)
+            with database.transaction() as repository:
+                repository.drop_table("shop", name)
+
+    def work(worker: str) -> None:
+        for _ in range(20):
+            with database.transaction() as repository:
+                claimed = repository.claim_merge(worker, 600)
+            if claimed is not None:
+                with suppress(Conflict):  # its table was dropped meanwhile
+                    commit(database, claimed, [run(claimed.merge.id)])
+
+    def side(number: int) -> None:
+        start.wait()
+        if number < 2:
+            churn(f"t{number}")
+        else:
+            work(f"worker {number}")
+
+    create_table(database, "first")  # so that the threads do not race to create the database
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(side, range(4))) == [None] * 4
+    with database.reading() as repository:
+        assert [table.name for table in repository.list_tables("shop", limit=9)] == ["first"]
+
+
+def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table, records=5)
+    claimed = request_and_claim(database, table)
+    late = post(database, table)
+    with pytest.raises(ZeroDivisionError), database.transaction() as repository:
+        repository.commit_merge(claimed.merge.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5)
+        raise ZeroDivisionError
+    with database.reading() as repository:
+        assert repository.current_snapshot(table.id) is None
+        assert len(repository.staged_batches(table.id)) == 2
+    snapshot = commit(database, claimed, [run("r1")])
+    with database.reading() as repository:
+        assert repository.current_snapshot(table.id) == snapshot
+        assert (snapshot.id, snapshot.merge_id, snapshot.runs) == (1, claimed.merge.id, (run("r1"),))
+        [folded] = repository.list_batches(table.id, limit=9, state=BatchState.MERGED)
+        assert (folded.id, folded.snapshot_id) == (claimed.batches[0].id, 1)
+        assert repository.staged_batches(table.id) == [late]
+        merge = repository.get_merge(table.id, claimed.merge.id)
+    assert (merge.state, merge.snapshot_id, merge.progress) == (MergeState.SUCCEEDED, 1, 1.0)
+    assert (merge.batches, merge.records, merge.rows) == (1, 5, 20)
+    assert merge.finished_at is not None
+
+
+def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_nothing(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    base = commit(database, request_and_claim(database, table), [run("r1")])
+    post(database, table)
+    claimed = request_and_claim(database, table)
+    with database.transaction() as repository:
+        compacted = repository.commit_compaction(table.id, base.id, [run("c1")])
+    with pytest.raises(Conflict) as refused:
+        commit(database, claimed, [run("r1"), run("r2")])
+    assert refused.value.code is ErrorCode.COMMIT_CONFLICT
+    with database.reading() as repository:
+        assert repository.current_snapshot(table.id) == compacted
+        assert len(repository.staged_batches(table.id)) == 1
+    with database.transaction() as repository:  # the merge can be tried again on the new base
+        repository.commit_merge(
+            claimed.merge.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
+        )
+        assert repository.staged_batches(table.id) == []
+
+
+def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table)
+    dead = request_and_claim(database, table, "dead", lease_seconds=0)
+    post(database, table)
+    with database.transaction() as repository:
+        repository.request_merge(table.id, MergeTrigger.ROWS)
+    with database.transaction() as repository:
+        again = repository.claim_merge("alive", 600)
+        assert again is not None
+        assert again.merge.id == dead.merge.id
+        assert [batch.number for batch in again.batches] == [1, 2]
+        assert repository.claim_merge("third", 600) is None
+
+
+def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table)
+    dead = request_and_claim(database, table, "dead", lease_seconds=0)
+    with database.transaction() as repository:
+        again = repository.claim_merge("alive", 600)
+    assert again is not None
+    with database.transaction() as repository:
+        for operation in (
+            lambda: repository.renew_lease(dead.merge.id, "dead", 600, 0.5, {}),
+            lambda: repository.commit_merge(
+                dead.merge.id, "dead", [run("r")], base_snapshot_id=None, rows=1, records=1
+            ),
+            lambda: repository.fail_merge(dead.merge.id, "dead", "too late"),
+            lambda: repository.finish_merge_without_changes(dead.merge.id, "dead"),
+        ):
+            with pytest.raises(Conflict) as refused:
+                operation()
+            assert refused.value.code is ErrorCode.COMMIT_CONFLICT
+    assert commit(database, again, [run("r")]).id == 1
+
+
+def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table)
+    late = request_and_claim(database, table, lease_seconds=0)
+    with database.transaction() as repository:
+        assert repository.renew_lease(late.merge.id, "worker", 600, 0.5, {}) is False
+        assert repository.claim_merge("another", 600) is None
+    assert commit(database, late, [run("r")]).id == 1
+
+
+def test_a_merge_cannot_end_twice(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    claimed = request_and_claim(database, table)
+    commit(database, claimed, [run("r1")])
+    with pytest.raises(Conflict):
+        commit(database, claimed, [run("r1")])
+    with pytest.raises(Conflict), database.transaction() as repository:
+        repository.fail_merge(claimed.merge.id, "worker", "no")
+
+
+def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    claimed = request_and_claim(database, table)
+    with database.transaction() as repository:
+        repository.drop_table("shop", "wide")
+    with pytest.raises(Conflict):
+        commit(database, claimed, [run("r1")])
+    with database.transaction() as repository:
+        with pytest.raises(Conflict):
+            repository.renew_lease(claimed.merge.id, "worker", 600, 0.5, {})
+        with pytest.raises(Conflict):
+            repository.commit_compaction(table.id, 1, [run("c1")])
+
+
+def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    batch = post(database, table)
+    claimed = request_and_claim(database, table)
+    with database.transaction() as repository:
+        failed = repository.fail_merge(claimed.merge.id, "worker", "Spark is gone; start it")
+        assert (failed.state, failed.error) == (MergeState.FAILED, "Spark is gone; start it")
+        assert repository.staged_batches(table.id) == [batch]
+    assert [again.id for again in request_and_claim(database, table).batches] == [batch.id]
+
+
+def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    batch = post(database, table)
+    dead = request_and_claim(database, table, "dead", lease_seconds=0)
+    with database.transaction() as repository:
+        repository.request_cancel(table.id, dead.merge.id)
+        assert repository.claim_merge("alive", 600) is None
+    with database.reading() as repository:
+        assert repository.get_merge(table.id, dead.merge.id).state is MergeState.CANCELLED
+        assert repository.staged_batches(table.id) == [batch]
+
+
+def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    commit(database, request_and_claim(database, table), [run("r1")])
+    post(database, table, records=0)
+    claimed = request_and_claim(database, table)
+    with database.transaction() as repository:
+        merge = repository.finish_merge_without_changes(claimed.merge.id, "worker")
+        assert (merge.state, merge.snapshot_id) == (MergeState.SUCCEEDED, 1)
+        assert repository.staged_batches(table.id) == []
+        assert [snapshot.id for snapshot in repository.list_snapshots(table.id, limit=9)] == [1]
+
+
+def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    batch = post(database, table)
+    claimed = request_and_claim(database, table)
+    with pytest.raises(ValueError, match="records"), database.transaction() as repository:
+        repository.finish_merge_without_changes(claimed.merge.id, "worker")
+    with database.reading() as repository:
+        assert [staged.id for staged in repository.staged_batches(table.id)] == [batch.id]

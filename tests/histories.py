@@ -1,0 +1,191 @@
+"""Random tables and histories: few keys, many ties, nulls, late records, retracts, duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from tests.oracle import Change, TableCase
+
+KEYS = 12
+
+DOMAINS: Mapping[str, list[Any]] = {
+    "INT": [None, -1, 0, 1, 2, 3],
+    "TINYINT": [None, -3, 0, 1, 2],
+    "BIGINT": [None, -(2**40), 0, 1, 2**40],
+    "DOUBLE": [None, -0.0, 0.0, 0.5, 1.25, -2.0],
+    "FLOAT": [None, -0.0, 0.0, 0.5, 1.25],
+    "DECIMAL(6,2)": [None, Decimal("-1.50"), Decimal("0.00"), Decimal("0.25"), Decimal("10.00")],
+    "STRING": [None, "", "a", "ab", "b", "ä", "z𝄞"],
+    "BOOLEAN": [None, False, True],
+    "DATE": [None, date(1969, 12, 31), date(2024, 1, 31), date(2024, 2, 29)],
+    "TIMESTAMP(6)": [
+        None,
+        datetime(2024, 1, 31, 10, 0, 0, 1),
+        datetime(2024, 1, 31, 10, 0, 0, 999),
+        datetime(2024, 1, 31, 10, 0, 1),
+    ],
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": [
+        None,
+        datetime(2024, 1, 31, 10, tzinfo=UTC),
+        datetime(2024, 1, 31, 11, tzinfo=UTC),
+    ],
+    "VARBINARY(4)": [None, b"", b"\x00", b"\x7f\xff", b"\xff"],
+    "ARRAY<INT>": [None, [], [1], [1, None]],
+}
+ORDERED = [t for t in DOMAINS if t != "ARRAY<INT>"]
+GROUP_ORDERED = ["INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIMESTAMP(6)", "DECIMAL(6,2)"]
+NUMBERS = ["INT", "TINYINT", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(6,2)"]
+FUNCTION_TYPES: Mapping[str, list[str]] = {
+    "sum": NUMBERS,
+    "max": ORDERED,
+    "min": ORDERED,
+    "last_value": list(DOMAINS),
+    "last_non_null_value": list(DOMAINS),
+    "first_value": list(DOMAINS),
+    "first_non_null_value": list(DOMAINS),
+    "bool_and": ["BOOLEAN"],
+    "bool_or": ["BOOLEAN"],
+}
+RETRACTABLE = ("sum", "last_value", "last_non_null_value")
+
+
+class TableMaker:
+    """Draws one table; ``retracts`` decides whether its histories hold -U and -D."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.columns: list[tuple[str, str]] = [("k", "INT"), ("j", "STRING")][: random.choice((1, 2))]
+        self.primary_key = tuple(name for name, _ in self.columns)
+        self.options: dict[str, str] = {}
+        self.retracts = random.random() < 0.6
+
+    def maybe(self, share: float = 0.5) -> bool:
+        """True in ``share`` of the draws."""
+        return self.random.random() < share
+
+    def column(self, name: str, types: list[str]) -> str:
+        """Adds a column of one of ``types``."""
+        self.columns.append((name, self.random.choice(types)))
+        return name
+
+    def sequence_fields(self, share: float) -> None:
+        """Perhaps one or two sequence fields, a direction, a padding."""
+        if not self.maybe(share):
+            return
+        count = self.random.choice((1, 1, 2))
+        padded = count == 1 and self.maybe(0.3)
+        types = ["INT", "BIGINT", "TIMESTAMP(6)"] if padded else ORDERED
+        fields = [self.column(f"s{i}", types) for i in range(count)]
+        self.options["sequence.field"] = ",".join(fields)
+        if self.maybe(0.4):
+            self.options["sequence.field.sort-order"] = "descending"
+        if padded:
+            paddings = ["row-kind-flag", "second-to-micro", "millis-to-micro", "second-to-micro,row-kind-flag"]
+            self.options["sequence.auto-padding"] = self.random.choice(paddings)
+
+    def function(self, name: str) -> None:
+        """A column with an aggregate function that takes the history's retracts."""
+        function = self.random.choice(list(FUNCTION_TYPES))
+        self.column(name, FUNCTION_TYPES[function])
+        self.options[f"fields.{name}.aggregate-function"] = function
+        if self.retracts and (function not in RETRACTABLE or self.maybe(0.2)):
+            self.options[f"fields.{name}.ignore-retract"] = "true"
+
+    def table(self) -> TableCase:
+        """The table drawn so far."""
+        return TableCase(tuple(self.columns), self.primary_key, self.options)
+
+
+def _deduplicate(maker: TableMaker) -> None:
+    maker.sequence_fields(0.7)
+    for i in range(maker.random.randint(0, 3)):
+        maker.column(f"v{i}", list(DOMAINS))
+    if maker.maybe(0.2):
+        maker.options[maker.random.choice(("ignore-delete", "ignore-update-before"))] = "true"
+
+
+def _first_row(maker: TableMaker) -> None:
+    maker.options["merge-engine"] = "first-row"
+    maker.retracts = False
+    for i in range(maker.random.randint(1, 3)):
+        maker.column(f"v{i}", list(DOMAINS))
+
+
+def _partial_update(maker: TableMaker) -> None:
+    maker.options["merge-engine"] = "partial-update"
+    groups = maker.random.choice((0, 1, 2))
+    removes = groups == 0 and maker.retracts and maker.maybe()
+    maker.retracts = maker.retracts and (groups > 0 or removes)
+    if removes:
+        maker.options["partial-update.remove-record-on-delete"] = "true"
+    else:
+        maker.sequence_fields(0.4)
+    for i in range(groups):
+        ordering = [maker.column(f"g{i}{n}", GROUP_ORDERED) for n in range(maker.random.choice((1, 1, 2)))]
+        protected = []
+        for n in range(maker.random.randint(1, 3)):
+            name = f"p{i}{n}"
+            protected.append(name)
+            maker.function(name) if maker.maybe(0.4) else maker.column(name, list(DOMAINS))
+        maker.options[f"fields.{','.join(ordering)}.sequence-group"] = ",".join(protected)
+    for i in range(maker.random.randint(0 if groups else 1, 3)):
+        maker.column(f"v{i}", list(DOMAINS))
+
+
+def _aggregation(maker: TableMaker) -> None:
+    maker.options["merge-engine"] = "aggregation"
+    removes = maker.retracts and maker.maybe(0.3)
+    if not removes:
+        maker.sequence_fields(0.5)
+    for i in range(maker.random.randint(1, 4)):
+        maker.function(f"v{i}")
+    if removes:
+        maker.options["aggregation.remove-record-on-delete"] = "true"
+        for key in [key for key in maker.options if key.endswith(".ignore-retract")]:
+            column = key.split(".")[1]
+            del maker.options[key]
+            maker.options[f"fields.{column}.aggregate-function"] = "last_non_null_value"
+
+
+ENGINES: Mapping[str, Callable[[TableMaker], None]] = {
+    "deduplicate": _deduplicate,
+    "first-row": _first_row,
+    "partial-update": _partial_update,
+    "aggregation": _aggregation,
+}
+
+
+def random_table(random: Random, engine: str) -> tuple[TableCase, bool]:
+    """A legal table of the engine, and whether its histories may hold retracts."""
+    maker = TableMaker(random)
+    ENGINES[engine](maker)
+    return maker.table(), maker.retracts
+
+
+def random_history(random: Random, table: TableCase, retracts: bool, size: int) -> list[Change]:
+    """``size`` changes of at most ``KEYS`` keys."""
+    kinds = ["+I", "+U", "+I", "-U", "-D"] if retracts else ["+I", "+U"]
+    return [Change(random.choice(kinds), _values(random, table)) for _ in range(size)]
+
+
+def _values(random: Random, table: TableCase) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    padded = table.options.get("sequence.field") if "sequence.auto-padding" in table.options else None
+    for name, data_type in table.columns:
+        domain = DOMAINS[data_type]
+        if name in table.primary_key:
+            domain = list(range(KEYS)) if name == "k" else ["x", "y"]
+        elif name == padded:
+            domain = domain[1:]
+        values[name] = None if domain[0] is None and random.random() < 0.3 else random.choice(domain)
+    return values
+
+
+def cut(random: Random, size: int, most: int) -> list[slice]:
+    """``range(size)`` cut at random into at most ``most`` neighbouring pieces."""
+    places = sorted(random.randint(0, size) for _ in range(random.randint(0, most - 1)))
+    return [slice(a, b) for a, b in zip([0, *places], [*places, size], strict=True)]

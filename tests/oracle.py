@@ -1,0 +1,232 @@
+"""The merge semantics restated from merge-semantics.md, independently of ``app.core``: one fold, record by record.
+
+It takes a table as the conformance cases write it and records with Python values, sorts them into merge order, and
+folds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+ADDS = ("+I", "+U")
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TableCase:
+    """A table: (name, type) of each column, key column names, options."""
+
+    columns: tuple[tuple[str, str], ...]
+    primary_key: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def values(self) -> list[str]:
+        """Names of the columns outside the key."""
+        return [name for name, _ in self.columns if name not in self.primary_key]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One record: kind, values by column; its place in the history is its arrival."""
+
+    kind: str
+    values: Mapping[str, Any]
+
+    @property
+    def add(self) -> bool:
+        """Whether it adds."""
+        return self.kind in ADDS
+
+
+def names(text: str) -> list[str]:
+    """A comma-separated option value."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+class _Down:
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __lt__(self, other: _Down) -> bool:
+        return bool(other.key < self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Down) and bool(self.key == other.key)
+
+
+def sortable(value: Any) -> tuple[Any, ...]:
+    """Nulls first; -0.0 before 0.0; NaN last (§3.1)."""
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (1, math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1.0, value))
+    return (1, value)
+
+
+def merge_order(table: TableCase, history: Sequence[Change]) -> list[int]:
+    """Positions of the history's records, in merge order (§1.2, §3)."""
+    fields = names(table.options.get("sequence.field", ""))
+    down = table.options.get("sequence.field.sort-order") == "descending"
+    padding = names(table.options.get("sequence.auto-padding", ""))
+
+    def one(value: Any) -> Any:
+        if value is not None and hasattr(value, "microsecond"):
+            if "second-to-micro" in padding:
+                value = value.replace(microsecond=0)
+            if "millis-to-micro" in padding:
+                value = value.replace(microsecond=value.microsecond // 1000 * 1000)
+        key = sortable(value)
+        return key if not down or value is None else (key[0], _Down(key[1:]))
+
+    def key(position: int) -> tuple[Any, ...]:
+        change = history[position]
+        flag = (change.add,) if padding == ["row-kind-flag"] else ()
+        return (*(one(change.values[name]) for name in fields), *flag, position)
+
+    return sorted(range(len(history)), key=key)
+
+
+Step = Callable[[Any, Any, bool], Any]
+EMPTY = object()
+
+
+def _sum(acc: Any, value: Any, add: bool) -> Any:
+    if value is None:
+        return acc
+    signed = value if add else -value
+    return signed if acc is EMPTY or acc is None else acc + signed
+
+
+def _extreme(better: Callable[[Any, Any], bool]) -> Step:
+    def step(acc: Any, value: Any, add: bool) -> Any:
+        if value is None:
+            return acc
+        return value if acc is EMPTY or acc is None or better(sortable(value), sortable(acc)) else acc
+
+    return step
+
+
+def _first(acc: Any, value: Any, add: bool) -> Any:
+    return value if acc is EMPTY else acc
+
+
+def _first_non_null(acc: Any, value: Any, add: bool) -> Any:
+    return value if acc is EMPTY and value is not None else acc
+
+
+def _last(acc: Any, value: Any, add: bool) -> Any:
+    return value if add else None
+
+
+def _last_non_null(acc: Any, value: Any, add: bool) -> Any:
+    return acc if value is None else value if add else None
+
+
+def _logical(join: Callable[[Any, Any], Any]) -> Step:
+    def step(acc: Any, value: Any, add: bool) -> Any:
+        return acc if value is None else value if acc is EMPTY else join(acc, value)
+
+    return step
+
+
+STEPS: Mapping[str, Step] = {
+    "sum": _sum,
+    "max": _extreme(lambda new, old: new > old),
+    "min": _extreme(lambda new, old: new < old),
+    "last_value": _last,
+    "last_non_null_value": _last_non_null,
+    "first_value": _first,
+    "first_non_null_value": _first_non_null,
+    "first_not_null_value": _first_non_null,
+    "bool_and": _logical(lambda a, b: a and b),
+    "bool_or": _logical(lambda a, b: a or b),
+}
+
+
+def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
+    """The row after the whole history of one key, None if there is none."""
+    options = table.options
+    kept = [c for c in history if c.add or not _dropped(options, c)]
+    engine = options.get("merge-engine", "deduplicate")
+    order = merge_order(table, kept)
+    if engine == "first-row":
+        return dict(kept[0].values) if kept else None
+    if engine == "deduplicate":
+        latest = kept[order[-1]] if order else None
+        return dict(latest.values) if latest and latest.add else None
+    removing = f"{engine}.remove-record-on-delete"
+    if options.get(removing) == "true":
+        deletes = [place for place, position in enumerate(order) if kept[position].kind == "-D"]
+        order = order[deletes[-1] + 1 :] if deletes else order
+        if engine == "partial-update":
+            order = [position for position in order if kept[position].add]
+    if not any(kept[position].add for position in order):
+        return None
+    fold_columns = _partial_update if engine == "partial-update" else _aggregation
+    row = fold_columns(table, kept, order)
+    keys = {name: kept[0].values[name] for name in table.primary_key}
+    return {name: {**keys, **row}[name] for name, _ in table.columns}
+
+
+def _dropped(options: Mapping[str, str], change: Change) -> bool:
+    ignore_delete = any(options.get(k) == "true" for k in ("ignore-delete", "partial-update.ignore-delete"))
+    return ignore_delete or (change.kind == "-U" and options.get("ignore-update-before") == "true")
+
+
+def _function(table: TableCase, column: str) -> str | None:
+    default = table.options.get("fields.default-aggregate-function")
+    return table.options.get(f"fields.{column}.aggregate-function", default)
+
+
+def _run(table: TableCase, column: str, function: str, changes: Sequence[Change]) -> Any:
+    ignore = table.options.get(f"fields.{column}.ignore-retract") == "true"
+    acc: Any = EMPTY
+    for change in changes:
+        if change.add or not ignore:
+            acc = STEPS[function](acc, change.values[column], change.add)
+    return _as_type(dict(table.columns)[column], None if acc is EMPTY else acc)
+
+
+def _as_type(data_type: str, value: Any) -> Any:
+    if isinstance(value, Decimal) and "," in data_type:
+        return value.quantize(Decimal(1).scaleb(-int(data_type.rstrip(")").split(",")[1])))
+    return value
+
+
+def _aggregation(table: TableCase, kept: Sequence[Change], order: Sequence[int]) -> Values:
+    changes = [kept[position] for position in order]
+    sequence = names(table.options.get("sequence.field", ""))
+    row = {name: changes[-1].values[name] for name in sequence}
+    for column in table.values:
+        if column not in sequence:
+            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", changes)
+    return row
+
+
+def _partial_update(table: TableCase, kept: Sequence[Change], order: Sequence[int]) -> Values:
+    row: Values = {}
+    for key, text in table.options.items():
+        if key.endswith(".sequence-group"):
+            row |= _group(table, names(key.split(".")[1]), names(text), kept, order)
+    for column in table.values:
+        if column not in row:
+            row[column] = _run(table, column, "last_non_null_value", [kept[p] for p in order if kept[p].add])
+    return row
+
+
+def _group(
+    table: TableCase, ordering: list[str], protected: list[str], kept: Sequence[Change], order: Sequence[int]
+) -> Values:
+    """Records with the group's sequence, in (group, merge) order (§4, §9.3, §9.4)."""
+    inside = [kept[p] for p in order if any(kept[p].values[g] is not None for g in ordering)]
+    inside.sort(key=lambda change: [sortable(change.values[g]) for g in ordering])
+    row: Values = {g: inside[-1].values[g] if inside else None for g in ordering}
+    for column in protected:
+        if column not in ordering:
+            row[column] = _run(table, column, _function(table, column) or "last_value", inside)
+    return row

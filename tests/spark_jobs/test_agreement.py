@@ -1,0 +1,155 @@
+"""Spark and Python mean the same: random tables and histories, cut into merges and compactions at random."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from app.core.fold import combine_all, finish
+from app.core.keys import token_of
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.record_decoder import DecodedRecords
+from app.core.records import KINDS_BY_TEXT, TOKEN_COLUMN
+from app.core.table import Run
+from app.storage.layout import Warehouse, data_file, run_folder, staging_file
+from app.storage.runs import file_uris, read_run
+from app.storage.staging import write_batch
+from spark_jobs.compact import CompactionJob, run_compaction
+from spark_jobs.merge import MergeJob, run_merge
+from spark_jobs.session import SparkConnection
+from tests import oracle
+from tests.builders import schema_of
+from tests.histories import ENGINES, cut, random_history, random_table
+
+Row = dict[str, Any]
+Rows = dict[tuple[Any, ...], Row | None]
+
+
+class Site:
+    """One table's files, with merges and compactions run on Spark."""
+
+    def __init__(self, spark: SparkConnection, folder: Path, plan: MergePlan) -> None:
+        self.spark = spark
+        self.plan = plan
+        self.warehouse = Warehouse(str(folder))
+        self.table_id = uuid.uuid4().hex
+        self.batches = 0
+        self.runs: list[Run] = []
+
+    def stage(self, changes: Sequence[oracle.Change]) -> tuple[str, int, int]:
+        kept = [(i, c) for i, c in enumerate(changes) if KINDS_BY_TEXT[c.kind] not in self.plan.dropped]
+        decoded = DecodedRecords(
+            {column.name: [c.values[column.name] for _, c in kept] for column in self.plan.schema.columns},
+            [int(KINDS_BY_TEXT[c.kind]) for _, c in kept],
+            [i for i, _ in kept],
+        )
+        self.batches += 1
+        name, _ = write_batch(self.warehouse, self.table_id, uuid.uuid4().hex, self.plan.schema, decoded)
+        return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
+
+    def merge(self, batches: Sequence[Sequence[oracle.Change]]) -> None:
+        staged = [self.stage(changes) for changes in batches]
+        run_id = uuid.uuid4().hex
+        job = MergeJob(
+            self.plan,
+            {uri: number for uri, number, _ in staged},
+            sum(size for _, _, size in staged),
+            self.warehouse.uri(*run_folder(self.table_id, run_id)),
+        )
+        with self.spark.job(run_id) as session:
+            run_merge(session, job)
+        self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
+
+    def compact(self, first: int, last: int) -> None:
+        chosen = [run for run in self.runs[first:last] if run.files]
+        if not chosen:
+            return
+        run_id = uuid.uuid4().hex
+        job = CompactionJob(
+            self.plan,
+            tuple(file_uris(self.warehouse, self.table_id, run) for run in chosen),
+            sum(run.rows for run in chosen),
+            self.warehouse.uri(*run_folder(self.table_id, run_id)),
+            oldest=first == 0,
+        )
+        with self.spark.job(run_id) as session:
+            run_compaction(session, job)
+        self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
+
+    def states(self, run: Run) -> Iterator[Row]:
+        for file in run.files:
+            rows = pq.read_table(self.warehouse.path(*data_file(self.table_id, run.id, file.name))).to_pylist()
+            tokens = [row.pop(TOKEN_COLUMN) for row in rows]
+            assert tokens == sorted(tokens), "a file is sorted by token"
+            assert (tokens[0], tokens[-1]) == (file.min_token, file.max_token)
+            yield from rows
+
+    def rows(self) -> Rows:
+        states: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for run in self.runs:
+            for state in self.states(run):
+                states[tuple(state[name] for name in self.plan.schema.primary_key)].append(state)
+        return {key: finish(self.plan, combine_all(self.plan, found) or {}) for key, found in states.items()}
+
+
+def expected_rows(table: oracle.TableCase, history: Sequence[oracle.Change]) -> Rows:
+    keys: dict[tuple[Any, ...], list[oracle.Change]] = defaultdict(list)
+    for change in history:
+        keys[tuple(change.values[name] for name in table.primary_key)].append(change)
+    return {key: oracle.fold(table, changes) for key, changes in keys.items()}
+
+
+def visible(rows: Rows) -> Rows:
+    return {key: row for key, row in rows.items() if row is not None}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32))
+def test_spark_folds_any_cut_into_merges_and_compactions_like_the_one_by_one_fold(
+    engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    random = Random(seed)
+    table, retracts = random_table(random, engine)
+    note(str(table))
+    site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
+    history = random_history(random, table, retracts, 120)
+    expected = visible(expected_rows(table, history))
+    for piece in cut(random, len(history), 4):
+        part = history[piece]
+        site.merge([part[batch] for batch in cut(random, len(part), 3)])
+    note(str({key: changes for key, changes in _by_key(table, history).items() if True}))
+    assert visible(site.rows()) == expected
+    first = random.randrange(len(site.runs))
+    site.compact(first, random.randint(first + 1, len(site.runs)))
+    assert visible(site.rows()) == expected, "after a compaction of neighbouring runs"
+    site.compact(0, len(site.runs))
+    assert visible(site.rows()) == expected, "after a full compaction"
+
+
+def _by_key(table: oracle.TableCase, history: Sequence[oracle.Change]) -> dict[Any, list[oracle.Change]]:
+    keys: dict[Any, list[oracle.Change]] = defaultdict(list)
+    for change in history:
+        keys[tuple(change.values[name] for name in table.primary_key)].append(change)
+    return keys
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tokens_of_a_run_are_those_that_python_computes(engine: str, spark: SparkConnection, tmp_path: Path) -> None:
+    table, retracts = random_table(Random(1), engine)
+    site = Site(spark, tmp_path, compile_plan(schema_of(table)))
+    site.merge([random_history(Random(2), table, retracts, 50)])
+    run = site.runs[0]
+    for file in run.files:
+        for row in pq.read_table(site.warehouse.path(*data_file(site.table_id, run.id, file.name))).to_pylist():
+            key = tuple(row[name] for name in table.primary_key)
+            assert token_of(site.plan.schema, key) == row[TOKEN_COLUMN]

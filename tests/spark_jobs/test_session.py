@@ -1,0 +1,189 @@
+"""The connection on a real embedded server: what is lost is found again, jobs can be watched and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.connect.session import SparkSession
+
+from app.core.errors import Unavailable
+from spark_jobs.server import EmbeddedServer
+from spark_jobs.session import SESSION_CONFIGS, JobCancelled, SparkConnection
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(tmp_path_factory.mktemp("session"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def connection(server: EmbeddedServer) -> Iterator[SparkConnection]:
+    connection = SparkConnection(server)
+    yield connection
+    connection.close()
+
+
+def test_ready_starts_nothing(server: EmbeddedServer, connection: SparkConnection) -> None:
+    assert not connection.ready()
+    assert not server.alive
+
+
+def test_the_first_use_starts_the_server_and_sets_the_session_up(connection: SparkConnection) -> None:
+    session = connection.session()
+    assert {key: session.conf.get(key) for key in SESSION_CONFIGS} == dict(SESSION_CONFIGS)
+    assert connection.session() is session
+    assert connection.ready()
+
+
+def test_warming_up_leaves_no_files(server: EmbeddedServer, connection: SparkConnection) -> None:
+    connection.warm_up()
+    assert not (server.folder / "warm-up").exists()
+
+
+def test_written_files_are_zstd_parquet_without_a_marker(connection: SparkConnection, tmp_path: Path) -> None:
+    with connection.job("write") as spark:
+        spark.sql("SELECT 1 AS a, TIMESTAMP '2024-02-29 12:00:00' AS t").write.parquet(str(tmp_path / "run"))
+    names = [path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith(".")]
+    assert "_SUCCESS" not in names
+    metadata = pq.read_metadata(tmp_path / "run" / names[0])
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+    assert metadata.row_group(0).column(1).physical_type == "INT64"
+
+
+def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection) -> None:
+    told: list[tuple[float, Mapping[str, int], int]] = []
+
+    def hear(fraction: float, counts: Mapping[str, int]) -> None:
+        told.append((fraction, counts, threading.get_ident()))
+
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(lambda: _several_stages(connection.session()))
+        with connection.progress(hear) as spark:
+            while not any(counts["stagesDone"] > 1 for _, counts, _ in told):
+                _several_stages(spark)
+        other.result()
+    assert {thread for _, _, thread in told} == {threading.get_ident()}
+    assert all(0 <= fraction <= 1 and counts["tasksDone"] <= counts["tasks"] for fraction, counts, _ in told)
+    assert told[-1][0] == 1
+
+
+def test_a_listener_that_fails_does_not_fail_the_job(connection: SparkConnection) -> None:
+    def fail(fraction: float, counts: Mapping[str, int]) -> None:
+        raise RuntimeError("the catalog is away")
+
+    with connection.progress(fail) as spark:
+        assert spark.range(3).count() == 3
+
+
+def test_cancel_ends_a_running_query_and_later_ones_work(connection: SparkConnection) -> None:
+    running = threading.Event()
+
+    def work() -> None:
+        with connection.job("endless", lambda *_: running.set()) as spark:
+            _run_for_ever(spark)
+
+    with ThreadPoolExecutor() as pool:
+        job = pool.submit(work)
+        assert running.wait(60)
+        assert connection.cancel("endless")
+        with pytest.raises(JobCancelled, match="endless"):
+            job.result(60)
+    with connection.job("next") as spark:
+        assert spark.range(10).count() == 10
+
+
+def test_cancel_between_two_queries_ends_the_second(connection: SparkConnection) -> None:
+    with pytest.raises(JobCancelled), connection.job("between") as spark:
+        spark.range(1).count()
+        connection.cancel("between")
+        _run_for_ever(spark)
+
+
+def test_cancel_after_the_last_query_still_cancels_the_job(connection: SparkConnection) -> None:
+    with pytest.raises(JobCancelled), connection.job("late") as spark:
+        spark.range(1).count()
+        connection.cancel("late")
+
+
+def test_there_is_nothing_to_cancel_under_an_unknown_tag(connection: SparkConnection) -> None:
+    assert not connection.cancel("unknown")
+
+
+def test_a_tag_names_one_running_job(connection: SparkConnection) -> None:
+    with connection.job("twice"), pytest.raises(ValueError, match="twice"), connection.job("twice"):
+        pass
+    assert not connection.cancel("twice")
+
+
+def test_a_failed_query_raises_its_own_error_without_java(connection: SparkConnection) -> None:
+    with pytest.raises(AnalysisException) as caught, connection.job("wrong") as spark:
+        spark.sql("SELECT no_such_column").collect()
+    assert caught.value.getCondition() == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"
+    assert "at org.apache.spark" not in str(caught.value)
+
+
+def test_an_expired_session_is_replaced(connection: SparkConnection) -> None:
+    expired = connection.session()
+    expired.client.release_session()
+    assert connection.ready()
+    assert connection.session() is not expired
+    assert connection.session().conf.get("spark.sql.parquet.compression.codec") == "zstd"
+
+
+def test_a_killed_server_fails_the_job_and_is_replaced_at_the_next_use(
+    server: EmbeddedServer, connection: SparkConnection
+) -> None:
+    connection.session()
+    killed = server.remote
+
+    def kill(fraction: float, counts: Mapping[str, int]) -> None:
+        os.kill(_java_of(server), signal.SIGKILL)
+
+    with pytest.raises(Unavailable, match="lost"), connection.job("killed", kill) as spark:
+        _run_for_ever(spark)
+    assert not connection.ready()
+    with connection.job("after") as spark:
+        assert spark.range(5).count() == 5
+    assert connection.ready()
+    assert server.remote != killed
+
+
+def test_two_connections_share_a_server(server: EmbeddedServer, connection: SparkConnection) -> None:
+    other = SparkConnection(server)
+    assert other.session().session_id != connection.session().session_id
+    other.close()
+    assert connection.session().range(2).count() == 2
+
+
+def test_an_unreachable_server_is_reported_with_what_to_check() -> None:
+    connection = SparkConnection("sc://127.0.0.1:1", start_timeout_seconds=0.5)
+    assert not connection.ready(0.5)
+    with pytest.raises(Unavailable, match="KEYFOLD_SPARK_REMOTE"):
+        connection.session()
+
+
+def _several_stages(spark: SparkSession) -> None:
+    spark.range(0, 3_000_000, 1, 8).selectExpr("id % 100000 AS k").groupBy("k").count().groupBy(
+        "count"
+    ).count().collect()
+
+
+def _run_for_ever(spark: SparkSession) -> None:
+    spark.range(0, 10**14, 1, 8).selectExpr("sum(CAST(id AS DOUBLE)) AS s").collect()
+
+
+def _java_of(server: EmbeddedServer) -> int:
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,comm="], capture_output=True, text=True, check=True).stdout
+    rows = (line.split(None, 2) for line in listing.splitlines())
+    return next(int(pid) for pid, pgid, program in rows if int(pgid) == server.pid and program.endswith("java"))
