@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from app.core.errors import KeyfoldError
 from app.core.merge_plan import MergePlan
@@ -17,6 +18,7 @@ from app.services.sweeps import sweep
 from app.settings import Settings
 from spark_jobs.compact import CompactionJob, run_compaction
 from spark_jobs.merge import MergeJob, run_merge
+from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import JobCancelled, SparkConnection
 
@@ -63,6 +65,16 @@ class SparkExecutor:
         try:
             with self.connection.job(tag, on_progress) as spark:
                 run_compaction(spark, CompactionJob(plan, tuple(runs), rows, output, oldest))
+        except JobCancelled as error:
+            raise MergeCancelled(tag) from error
+
+    def overflows(
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+    ) -> Mapping[str, Any] | None:
+        """See ``MergeExecutor.overflows``."""
+        try:
+            with self.connection.job(tag, on_progress) as spark:
+                return find_overflow(spark, plan, runs)
         except JobCancelled as error:
             raise MergeCancelled(tag) from error
 

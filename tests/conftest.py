@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
-from tests.spark_server import embedded_spark
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
@@ -17,7 +17,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnection]:
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """A real Spark Connect server, shared by the session."""
-    with embedded_spark(tmp_path_factory.mktemp("spark")) as connection:
-        yield connection
+    server = EmbeddedServer(tmp_path_factory.mktemp("spark"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_server: EmbeddedServer) -> Iterator[SparkConnection]:
+    """A connection to the session's Spark server."""
+    connection = SparkConnection(spark_server)
+    yield connection
+    connection.close()

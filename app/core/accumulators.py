@@ -9,6 +9,7 @@ from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any
 
+from app.core.errors import Conflict, ErrorCode
 from app.core.records import Record
 from app.core.rules import ADD_SQL, HiddenColumn, Rule, Sql, State, ref, takes_part_sql
 from app.core.schema import Column
@@ -35,6 +36,35 @@ def as_float32(value: float) -> float:
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
     return rounded
+
+
+@dataclass(frozen=True)
+class TotalBounds:
+    """The range of a summed column and the hidden column that holds a total outside it."""
+
+    column: Column
+    carry: str
+    low: Decimal
+    high: Decimal
+
+
+def _range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
+    if data_type.kind == "DECIMAL":
+        scale = data_type.scale or 0
+        high = EXACT.subtract(EXACT.scaleb(Decimal(1), (data_type.precision or 0) - scale), Decimal(1).scaleb(-scale))
+        return EXACT.minus(high), high
+    half = 1 << INTEGER_BITS[data_type.kind] - 1
+    return Decimal(-half), Decimal(half - 1)
+
+
+def overflow(column: Column, key: Mapping[str, Any] | None = None) -> Conflict:
+    """A total that its column cannot hold (merge-semantics A.7)."""
+    where = f" of key {dict(key)}" if key is not None else ""
+    message = (
+        f"column {column.name!r}{where}: the sum is out of range for {column.type.base_sql}; "
+        "delete the staged batch that exceeds it, or post a record that brings it back"
+    )
+    return Conflict(message, code=ErrorCode.MERGE_FAILED)
 
 
 def _minus(value: Any) -> Any:
@@ -103,6 +133,18 @@ class Sum(Rule):
         if carried is None:
             return state[self.column.name]
         return int(carried) if self.column.type.kind != "DECIMAL" else carried
+
+    @property
+    def bounds(self) -> TotalBounds | None:
+        """The range that a total must end in, and where a state keeps one that left it; None where any total is legal."""
+        if self._carry is None:
+            return None
+        return TotalBounds(self.column, self._carry, *_range_of(self.column.type))
+
+    def finish(self, state: Mapping[str, Any]) -> State:
+        if self._carry and state[self._carry] is not None:
+            raise overflow(self.column)
+        return super().finish(state)
 
     def lift(self, record: Record) -> State:
         if not _contributes(record, self.column, self.group) or (self.ignore_retract and not record.kind.add):

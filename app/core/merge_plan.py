@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
+from app.core.accumulators import Sum, TotalBounds
 from app.core.errors import ErrorCode, Invalid
 from app.core.functions import FunctionUse, find_function
 from app.core.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
@@ -76,6 +77,12 @@ class MergePlan:
         """(name, type) of every column of a run after the token: keys, values, hidden."""
         visible = [(column.name, column.type) for column in (*self.schema.key_columns, *self.schema.value_columns)]
         return (*visible, *((hidden.name, hidden.type) for hidden in self.hidden))
+
+    @cached_property
+    def totals(self) -> tuple[TotalBounds, ...]:
+        """The summed columns whose total can leave the column's type."""
+        found = (rule.bounds for rule in self.rules if isinstance(rule, Sum))
+        return tuple(bounds for bounds in found if bounds is not None)
 
     @property
     def forgets_dead_rows(self) -> bool:

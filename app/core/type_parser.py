@@ -236,9 +236,9 @@ def _parse_field(raw: object) -> Field:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("name"), str) or not raw["name"]:
         raise TypeSyntaxError("a ROW field needs a name", 'write {"name": …, "type": …}')
     number = raw.get("id")
-    legal = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**31
-    # A missing id is given later, when all ids of the schema are known.
-    return Field(number if legal else -1, raw["name"], parse_type(raw.get("type")), raw.get("description"))
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+        number = -1  # given later, when all ids of the schema are known
+    return Field(number, raw["name"], parse_type(raw.get("type")), raw.get("description"))
 
 
 def _check_nested(data_type: DataType) -> None:

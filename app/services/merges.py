@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.leases import ClaimedMerge
+from app.core.accumulators import overflow
 from app.core.errors import Conflict, ErrorCode, KeyfoldError
+from app.core.keys import key_to_json
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import parse_options
 from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot
 from app.storage.layout import Warehouse, run_folder, staging_file
-from app.storage.runs import file_uris, read_run
+from app.storage.runs import file_uris, read_run, totals_fit
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,11 @@ class MergeExecutor(Protocol):
         on_progress: Progress,
     ) -> None:
         """Combine neighbouring runs (file URIs of each, oldest first) with ``rows`` rows into one below ``output``."""
+
+    def overflows(
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+    ) -> Mapping[str, Any] | None:
+        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is none."""
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``, which then raises ``MergeCancelled``."""
@@ -201,6 +208,7 @@ def _run(site: MergeSite, claimed: ClaimedMerge, lease: _Lease) -> Snapshot | No
             repository.finish_merge_without_changes(claimed.merge.id, claimed.lease_owner)
         return None
     run = _fold(site, claimed, filled, lease)
+    _check_totals(site, claimed, run, lease)
     records = sum(batch.records for batch in filled)
     return _commit_merge(site, claimed, run, records)
 
@@ -214,6 +222,24 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
     output = site.warehouse.uri(*run_folder(table.id, run_id))
     site.executor.merge(lease.tag, compile_plan(table.schema), numbers, records, output, lease.report)
     return read_run(site.warehouse, table.id, run_id, table.schema_id)
+
+
+def _check_totals(site: MergeSite, claimed: ClaimedMerge, run: Run, lease: _Lease) -> None:
+    """Raises ``Conflict`` when a total of the table would leave its column's type (merge-semantics A.7).
+
+    The footers almost always prove that none can; only otherwise are the keys of ``run`` looked up in the older runs.
+    """
+    plan = compile_plan(claimed.table.schema)
+    table_id = claimed.table.id
+    runs = [older for older in (*(claimed.base.runs if claimed.base else ()), run) if older.files]
+    if not plan.totals or not run.files or totals_fit(site.warehouse, table_id, runs, plan.totals):
+        return
+    files = [file_uris(site.warehouse, table_id, one) for one in runs]
+    state = site.executor.overflows(lease.tag, plan, files, lease.report)
+    if state is not None:
+        bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
+        key = tuple(state[name] for name in plan.schema.primary_key)
+        raise overflow(bounds.column, key_to_json(plan.schema, key))
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedMerge, run: Run, records: int) -> Snapshot:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from app.core.accumulators import TotalBounds
 from app.core.records import TOKEN_COLUMN
 from app.core.table import DataFile, Run
 from app.storage.layout import Warehouse, data_file, run_folder
@@ -31,6 +35,49 @@ def _read_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
     ranges = [metadata.row_group(group).column(position).statistics for group in range(metadata.num_row_groups)]
     smallest, largest = min(r.min for r in ranges), max(r.max for r in ranges)
     return DataFile(entry.base_name, metadata.num_rows, entry.size, smallest, largest)
+
+
+def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds: Sequence[TotalBounds]) -> bool:
+    """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range."""
+    low = {bound.column.name: Decimal(0) for bound in bounds}
+    high = dict(low)
+    for run in runs:
+        least, most = dict.fromkeys(low, Decimal(0)), dict.fromkeys(low, Decimal(0))
+        for file in run.files:
+            for group in _row_groups(warehouse, data_file(table_id, run.id, file.name)):
+                for bound in bounds:
+                    if not _all_null(group, bound.carry):
+                        return False
+                    smallest, largest = _value_range(group, bound.column.name)
+                    least[bound.column.name] = min(least[bound.column.name], smallest)
+                    most[bound.column.name] = max(most[bound.column.name], largest)
+        for name in low:
+            low[name] += least[name]
+            high[name] += most[name]
+    return all(bound.low <= low[bound.column.name] and high[bound.column.name] <= bound.high for bound in bounds)
+
+
+def _row_groups(warehouse: Warehouse, segments: tuple[str, ...]) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
+    """The column chunks of each row group by top-level column name."""
+    with warehouse.filesystem.open_input_file(warehouse.path(*segments)) as source:
+        metadata = pq.ParquetFile(source).metadata
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+
+
+def _all_null(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> bool:
+    statistics = group[name].statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == group[name].num_values
+
+
+def _value_range(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> tuple[Decimal, Decimal]:
+    if _all_null(group, name):
+        return Decimal(0), Decimal(0)
+    statistics = group[name].statistics
+    if statistics is None or not statistics.has_min_max:
+        return Decimal("-Infinity"), Decimal("Infinity")
+    return Decimal(statistics.min), Decimal(statistics.max)
 
 
 def file_uris(warehouse: Warehouse, table_id: str, run: Run) -> tuple[str, ...]:

@@ -80,10 +80,8 @@ class Play:
 
     def records(self, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            {
-                **{n: to_json(t, v) for n, t, v in zip(self.names, self.types, one["row"], strict=True)},
-                "_kind": one["kind"],
-            }
+            {n: to_json(t, v) for n, t, v in zip(self.names, self.types, one["row"], strict=True)}
+            | {"_kind": one["kind"]}
             for one in batch
         ]
 
