@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 import uvicorn
+from pydantic import ValidationError
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
@@ -166,6 +167,11 @@ def main() -> None:
         cli()
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
+        raise SystemExit(1) from error
+    except ValidationError as error:  # of the settings, the only thing that a command reads
+        for fault in error.errors(include_url=False, include_input=False):
+            name = ".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_")
+            typer.echo(f"keyfold: KEYFOLD_{name.upper()}: {fault['msg']}", err=True)
         raise SystemExit(1) from error
 
 

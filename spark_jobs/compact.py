@@ -35,8 +35,8 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
     frames = [_read(spark, job, files, ranges) for files in job.runs]
     rows = frames[-1]
     # Newest first: the small young runs are joined together before they meet the large old one.
-    for older in reversed(frames[:-1]):
-        rows = combined(job.plan, older, rows)
+    for place, older in reversed(list(enumerate(frames[:-1]))):
+        rows = combined(job.plan, older, rows, oldest=job.oldest and place == 0)
     if job.oldest and job.plan.forgets_dead_rows:
         rows = rows.where(F.col(LIVE_COLUMN))
     sorted_within(job.plan, rows).write.mode("overwrite").parquet(job.output)

@@ -99,11 +99,10 @@ def folded(plan: MergePlan, staged: DataFrame) -> DataFrame:
         also = f"(r.{_REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{_REMOVED_AT})"
     aggregates, outputs = _fold_sql(plan, also)
     grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in key_names(plan)))
+    keys = {name: quote(name) for name in plan.schema.primary_key}
     # The count stands in for the aggregates of a table that has key columns only.
     columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
-    return _state_rows(
-        plan, grouped.agg(*columns), {**{name: quote(name) for name in plan.schema.primary_key}, **outputs}
-    )
+    return _state_rows(plan, grouped.agg(*columns), {**keys, **outputs}, oldest=False)
 
 
 def _fold_sql(plan: MergePlan, also: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -122,13 +121,22 @@ def _fold_sql(plan: MergePlan, also: str) -> tuple[dict[str, str], dict[str, str
     return aggregates, outputs
 
 
-def _state_rows(plan: MergePlan, rows: DataFrame, outputs: dict[str, str]) -> DataFrame:
+def _state_rows(plan: MergePlan, rows: DataFrame, outputs: dict[str, str], *, oldest: bool) -> DataFrame:
     """``rows`` with exactly the state columns, in order, typed, with the field ids that a run's files carry."""
+    selected = rows.select(F.col(TOKEN_COLUMN), *_typed_columns(plan, outputs))
+    settled = [rule.settle_sql("s", oldest) for rule in plan.rules]
+    if not any(one.outputs for one in settled):
+        return selected
+    steps = {name: sql for one in settled for name, sql in one.steps.items()}
+    stepped = selected.alias("s").select("s.*", *(F.expr(sql).alias(name) for name, sql in steps.items()))
+    names = {name: ref("s", name) for name, _ in plan.state_columns}
+    stored = names | {name: sql for one in settled for name, sql in one.outputs.items()}
+    return stepped.alias("s").select(F.col(TOKEN_COLUMN), *_typed_columns(plan, stored))
+
+
+def _typed_columns(plan: MergePlan, outputs: dict[str, str]) -> list[Column]:
     ids = {column.name: column.id for column in plan.schema.columns}
-    return rows.select(
-        F.col(TOKEN_COLUMN),
-        *(_typed(name, data_type, outputs[name], ids.get(name)) for name, data_type in plan.state_columns),
-    )
+    return [_typed(name, data_type, outputs[name], ids.get(name)) for name, data_type in plan.state_columns]
 
 
 def _typed(name: str, data_type: DataType, sql: str, field_id: int | None) -> Column:
@@ -136,8 +144,10 @@ def _typed(name: str, data_type: DataType, sql: str, field_id: int | None) -> Co
     return column.alias(name) if field_id is None else column.alias(name, metadata={FIELD_ID: field_id})
 
 
-def combined(plan: MergePlan, older: DataFrame, newer: DataFrame) -> DataFrame:
-    """One state row per key of two runs, by a full outer join on token and key."""
+def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: bool = False) -> DataFrame:
+    """One state row per key of two runs, by a full outer join on token and key; ``oldest``: none lies below
+    ``older``.
+    """
     keys = key_names(plan)
     matches = [F.expr(f"{ref('o', name)} {_equals(plan, name)} {ref('n', name)}") for name in keys]
     condition = matches[0]
@@ -151,12 +161,11 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame) -> DataFrame:
             f"CASE WHEN n.{TOKEN_COLUMN} IS NULL THEN {ref('o', name)} "
             f"WHEN o.{TOKEN_COLUMN} IS NULL THEN {ref('n', name)} ELSE {both[name]} END"
         )
-    with_token = joined.withColumn("_kf_joined_token", F.expr(outputs.pop(TOKEN_COLUMN)))
-    ids = {column.name: column.id for column in plan.schema.columns}
-    return with_token.select(
-        F.col("_kf_joined_token").alias(TOKEN_COLUMN),
-        *(_typed(name, data_type, outputs[name], ids.get(name)) for name, data_type in plan.state_columns),
-    )
+    token = F.expr(outputs.pop(TOKEN_COLUMN)).alias(TOKEN_COLUMN)
+    # Named by place: both sides of the join have columns of every state column's name.
+    places = {name: f"_kf_{i}" for i, name in enumerate(outputs)}
+    merged = joined.select(token, *(F.expr(sql).alias(places[name]) for name, sql in outputs.items()))
+    return _state_rows(plan, merged, {name: quote(place) for name, place in places.items()}, oldest=oldest)
 
 
 def _equals(plan: MergePlan, name: str) -> str:

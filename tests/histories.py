@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tests.oracle import Change, TableCase
+from tests.oracle import Change, TableCase, names
 
 KEYS = 12
 
@@ -34,9 +34,34 @@ DOMAINS: Mapping[str, list[Any]] = {
         datetime(2024, 1, 31, 11, tzinfo=UTC),
     ],
     "VARBINARY(4)": [None, b"", b"\x00", b"\x7f\xff", b"\xff"],
-    "ARRAY<INT>": [None, [], [1], [1, None]],
+    "ARRAY<INT>": [None, [], [1], [1, None], [2, 1, 1]],
+    "ARRAY<MAP<STRING, INT>>": [None, [], [[("a", 1)]], [[("a", 1)], [("b", None)], None]],
+    "MAP<STRING, INT>": [None, [], [("a", 1)], [("b", 2), ("a", None)]],
+    "MAP<STRING, ROW<v INT, ts STRING>>": [
+        None,
+        [],
+        [("a", {"v": 1, "ts": "2"})],
+        [("a", {"v": 2, "ts": "2"}), ("b", {"v": 3, "ts": "1"})],
+        [("a", None)],
+        [("b", {"v": 4, "ts": None}), ("a", {"v": 5, "ts": "3"})],
+    ],
+    "ARRAY<ROW<id INT, s INT, v STRING>>": [
+        None,
+        [],
+        [{"id": 1, "s": 1, "v": "a"}],
+        [{"id": 2, "s": 2, "v": "b"}, None, {"id": 1, "s": None, "v": "c"}],
+        [{"id": None, "s": 1, "v": "d"}, {"id": 1, "s": 3, "v": None}, {"id": 3, "s": 1, "v": "e"}],
+    ],
 }
-ORDERED = [t for t in DOMAINS if t != "ARRAY<INT>"]
+FACTORS: Mapping[str, list[Any]] = {
+    "TINYINT": [None, 1, -1, 1],
+    "BIGINT": [None, 1, 2, -2],
+    "DOUBLE": [None, 0.5, 2.0, -1.0],
+    "DECIMAL(12,2)": [None, Decimal("0.50"), Decimal("2.00"), Decimal("-1.00")],
+}
+DOMAINS = {**DOMAINS, "DECIMAL(12,2)": FACTORS["DECIMAL(12,2)"]}
+ORDERED = [t for t in DOMAINS if not t.startswith(("ARRAY", "MAP"))]
+NESTED_TABLE = "ARRAY<ROW<id INT, s INT, v STRING>>"
 GROUP_ORDERED = ["INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIMESTAMP(6)", "DECIMAL(6,2)"]
 NUMBERS = ["INT", "TINYINT", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(6,2)"]
 FUNCTION_TYPES: Mapping[str, list[str]] = {
@@ -49,8 +74,15 @@ FUNCTION_TYPES: Mapping[str, list[str]] = {
     "first_non_null_value": list(DOMAINS),
     "bool_and": ["BOOLEAN"],
     "bool_or": ["BOOLEAN"],
+    "product": list(FACTORS),
+    "listagg": ["STRING"],
+    "collect": ["ARRAY<INT>", "ARRAY<MAP<STRING, INT>>", NESTED_TABLE],
+    "merge_map": ["MAP<STRING, INT>"],
+    "merge_map_with_keytime": ["MAP<STRING, ROW<v INT, ts STRING>>"],
+    "nested_update": [NESTED_TABLE],
+    "nested_partial_update": [NESTED_TABLE],
 }
-RETRACTABLE = ("sum", "last_value", "last_non_null_value")
+RETRACTABLE = ("sum", "last_value", "last_non_null_value", "product", "collect", "merge_map", "nested_update")
 
 
 class TableMaker:
@@ -92,8 +124,22 @@ class TableMaker:
         function = self.random.choice(list(FUNCTION_TYPES))
         self.column(name, FUNCTION_TYPES[function])
         self.options[f"fields.{name}.aggregate-function"] = function
+        self.own_options(name, function)
         if self.retracts and (function not in RETRACTABLE or self.maybe(0.2)):
             self.options[f"fields.{name}.ignore-retract"] = "true"
+
+    def own_options(self, name: str, function: str) -> None:
+        """Options of the function itself."""
+        keyed = function == "nested_partial_update" or (function == "nested_update" and self.maybe(0.7))
+        drawn = {
+            "distinct": "true" if function in ("listagg", "collect") and self.maybe() else None,
+            "list-agg-delimiter": self.random.choice(("|", "; ")) if function == "listagg" and self.maybe() else None,
+            "nested-key": "id" if keyed else None,
+            "nested-key-null-strategy": self.random.choice(("merge", "ignore")) if keyed and self.maybe() else None,
+            "nested-sequence-field": "s" if keyed and function == "nested_update" and self.maybe() else None,
+            "count-limit": str(self.random.randint(1, 3)) if function == "nested_update" and self.maybe(0.4) else None,
+        }
+        self.options.update({f"fields.{name}.{suffix}": text for suffix, text in drawn.items() if text is not None})
 
     def table(self) -> TableCase:
         """The table drawn so far."""
@@ -122,8 +168,7 @@ def _partial_update(maker: TableMaker) -> None:
     maker.retracts = maker.retracts and (groups > 0 or removes)
     if removes:
         maker.options["partial-update.remove-record-on-delete"] = "true"
-    else:
-        maker.sequence_fields(0.4)
+    maker.sequence_fields(0.4)
     for i in range(groups):
         ordering = [maker.column(f"g{i}{n}", GROUP_ORDERED) for n in range(maker.random.choice((1, 1, 2)))]
         protected = []
@@ -132,6 +177,10 @@ def _partial_update(maker: TableMaker) -> None:
             protected.append(name)
             maker.function(name) if maker.maybe(0.4) else maker.column(name, list(DOMAINS))
         maker.options[f"fields.{','.join(ordering)}.sequence-group"] = ",".join(protected)
+        if maker.retracts and maker.maybe(0.3):
+            key = "partial-update.remove-record-on-sequence-group"
+            listed = [*names(maker.options.get(key, "")), maker.random.choice(ordering)]
+            maker.options[key] = ",".join(listed)
     for i in range(maker.random.randint(0 if groups else 1, 3)):
         maker.column(f"v{i}", list(DOMAINS))
 
@@ -139,15 +188,15 @@ def _partial_update(maker: TableMaker) -> None:
 def _aggregation(maker: TableMaker) -> None:
     maker.options["merge-engine"] = "aggregation"
     removes = maker.retracts and maker.maybe(0.3)
-    if not removes:
-        maker.sequence_fields(0.5)
+    maker.sequence_fields(0.5)
     for i in range(maker.random.randint(1, 4)):
         maker.function(f"v{i}")
     if removes:
         maker.options["aggregation.remove-record-on-delete"] = "true"
         for key in [key for key in maker.options if key.endswith(".ignore-retract")]:
             column = key.split(".")[1]
-            del maker.options[key]
+            for own in [own for own in maker.options if own.startswith(f"fields.{column}.")]:
+                del maker.options[own]
             maker.options[f"fields.{column}.aggregate-function"] = "last_non_null_value"
 
 
@@ -177,6 +226,8 @@ def _values(random: Random, table: TableCase) -> dict[str, Any]:
     padded = table.options.get("sequence.field") if "sequence.auto-padding" in table.options else None
     for name, data_type in table.columns:
         domain = DOMAINS[data_type]
+        if table.options.get(f"fields.{name}.aggregate-function") == "product":
+            domain = FACTORS[data_type]
         if name in table.primary_key:
             domain = list(range(KEYS)) if name == "k" else ["x", "y"]
         elif name == padded:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from tests.oracle_collections import COLLECTIONS
+
 ADDS = ("+I", "+U")
 Values = dict[str, Any]
 
@@ -159,6 +161,8 @@ def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
     if engine == "deduplicate":
         latest = kept[order[-1]] if order else None
         return dict(latest.values) if latest and latest.add else None
+    if "partial-update.remove-record-on-sequence-group" in options:
+        return _removing_groups(table, kept, order)
     removing = f"{engine}.remove-record-on-delete"
     if options.get(removing) == "true":
         deletes = [place for place, position in enumerate(order) if kept[position].kind == "-D"]
@@ -185,11 +189,20 @@ def _function(table: TableCase, column: str) -> str | None:
 
 def _run(table: TableCase, column: str, function: str, changes: Sequence[Change]) -> Any:
     ignore = table.options.get(f"fields.{column}.ignore-retract") == "true"
-    acc: Any = EMPTY
+    data_type = dict(table.columns)[column]
+    step, acc = _step(table, column, function, data_type)
     for change in changes:
         if change.add or not ignore:
-            acc = STEPS[function](acc, change.values[column], change.add)
-    return _as_type(dict(table.columns)[column], None if acc is EMPTY else acc)
+            acc = step(acc, change.values[column], change.add)
+    return _as_type(data_type, None if acc is EMPTY else acc)
+
+
+def _step(table: TableCase, column: str, function: str, data_type: str) -> tuple[Step, Any]:
+    if function in STEPS:
+        return STEPS[function], EMPTY
+    prefix = f"fields.{column}."
+    own = {key[len(prefix) :]: text for key, text in table.options.items() if key.startswith(prefix)}
+    return COLLECTIONS[function](own, data_type), None
 
 
 def _as_type(data_type: str, value: Any) -> Any:
@@ -230,3 +243,71 @@ def _group(
         if column not in ordering:
             row[column] = _run(table, column, _function(table, column) or "last_value", inside)
     return row
+
+
+def _removing_groups(table: TableCase, kept: Sequence[Change], order: Sequence[int]) -> Values | None:
+    """Rows that a -D removes when a listed group accepts it (§4.4): every prefix after the last removal counts.
+
+    The last effective -D is found by walking the history; what a group holds before a record is what its fold gives.
+    """
+    listed = names(table.options["partial-update.remove-record-on-sequence-group"])
+    groups = [names(k.split(".")[1]) for k in table.options if k.endswith(".sequence-group")]
+    listed_groups = [group for group in groups if set(group) & set(listed)]
+    since: list[int] = []
+    tombstones: dict[int, Change] = {}
+    live = False
+    for position in order:
+        change = kept[position]
+        accepting = [
+            i for i, group in enumerate(listed_groups) if _accepts(group, kept, since, tombstones.get(i), change)
+        ]
+        if change.kind == "-D" and accepting:
+            since, live = [], False
+            tombstones = dict.fromkeys(accepting, change)
+            continue
+        since.append(position)
+        stale = [
+            i
+            for i, tombstone in tombstones.items()
+            if _has(listed_groups[i], change) and _place(listed_groups[i], change) < _place(listed_groups[i], tombstone)
+        ]
+        live = live or (change.add and not stale)
+    if not live:
+        return None
+    return _after_removal(table, kept, since, {tuple(listed_groups[i]): t for i, t in tombstones.items()})
+
+
+def _has(group: list[str], change: Change) -> bool:
+    return any(change.values[g] is not None for g in group)
+
+
+def _place(group: list[str], change: Change) -> list[Any]:
+    return [sortable(change.values[g]) for g in group]
+
+
+def _accepts(
+    group: list[str], kept: Sequence[Change], since: Sequence[int], tombstone: Change | None, change: Change
+) -> bool:
+    if not _has(group, change):
+        return False
+    earlier = [_place(group, kept[p]) for p in since if _has(group, kept[p])]
+    earlier += [_place(group, tombstone)] if tombstone is not None else []
+    return all(_place(group, change) >= place for place in earlier)
+
+
+def _after_removal(
+    table: TableCase, kept: Sequence[Change], since: Sequence[int], tombstones: Mapping[tuple[str, ...], Change]
+) -> Values:
+    row = _partial_update(table, kept, since)
+    for key, text in table.options.items():
+        group = names(key.split(".")[1]) if key.endswith(".sequence-group") else []
+        tombstone = tombstones.get(tuple(group))
+        if tombstone is None:
+            continue
+        inside = [kept[p] for p in since if _has(group, kept[p])]
+        if all(_place(group, change) < _place(group, tombstone) for change in inside):
+            row |= {g: tombstone.values[g] for g in group}
+            plain = [p for p in names(text) if p not in group and _function(table, p) is None]
+            row |= dict.fromkeys(plain)
+    keys = {name: kept[0].values[name] for name in table.primary_key}
+    return {name: {**keys, **row}[name] for name, _ in table.columns}

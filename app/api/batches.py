@@ -13,7 +13,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
 from app.api.tables import TableName
 from app.core.errors import TooLarge
-from app.core.table import Batch
+from app.core.table import Batch, BatchState
 from app.services.batches import list_batches, request_merge, wait_merged, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
 from app.settings import Settings
@@ -122,7 +122,7 @@ def post_batch(
         request_merge(catalog, batch.table_id)
         batch = wait_merged(catalog, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
-        response.status_code = 200 if batch.snapshot_id is not None else 202
+        response.status_code = 200 if batch.state is BatchState.MERGED else 202
     response.headers["Location"] = f"{request.url.path}/{batch.id}"
     return BatchBody.of(batch)
 

@@ -73,7 +73,8 @@ def _row_response(found: FoundRow, if_none_match: str | None) -> Response:
     body = json.dumps(found.row, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, SNAPSHOT_HEADER: str(found.snapshot_id or 0)}
-    if if_none_match is not None and etag in [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]:
+    known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    if etag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.errors import Conflict, ErrorCode
 from app.core.records import Record
-from app.core.rules import ADD_SQL, HiddenColumn, Rule, Sql, State, ref, takes_part_sql
+from app.core.rules import ADD_SQL, HiddenColumn, Rule, Sql, State, TotalBounds, ref, takes_part_sql
 from app.core.schema import Column
 from app.core.types import DataType
 
@@ -38,17 +38,8 @@ def as_float32(value: float) -> float:
     return rounded
 
 
-@dataclass(frozen=True)
-class TotalBounds:
-    """The range of a summed column and the hidden column that holds a total outside it."""
-
-    column: Column
-    carry: str
-    low: Decimal
-    high: Decimal
-
-
-def _range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
+def range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
+    """The smallest and largest value of an integer or DECIMAL type."""
     if data_type.kind == "DECIMAL":
         scale = data_type.scale or 0
         high = EXACT.subtract(EXACT.scaleb(Decimal(1), (data_type.precision or 0) - scale), Decimal(1).scaleb(-scale))
@@ -61,7 +52,7 @@ def overflow(column: Column, key: Mapping[str, Any] | None = None) -> Conflict:
     """A total that its column cannot hold (merge-semantics A.7)."""
     where = f" of key {dict(key)}" if key is not None else ""
     message = (
-        f"column {column.name!r}{where}: the sum is out of range for {column.type.base_sql}; "
+        f"column {column.name!r}{where}: its total is out of range for {column.type.base_sql}; "
         "delete the staged batch that exceeds it, or post a record that brings it back"
     )
     return Conflict(message, code=ErrorCode.MERGE_FAILED)
@@ -136,10 +127,12 @@ class Sum(Rule):
 
     @property
     def bounds(self) -> TotalBounds | None:
-        """The range that a total must end in, and where a state keeps one that left it; None where any total is legal."""
+        """The range that a total must end in, and where a state keeps one that left it; None where any total is
+        legal.
+        """
         if self._carry is None:
             return None
-        return TotalBounds(self.column, self._carry, *_range_of(self.column.type))
+        return TotalBounds(self.column, self._carry, *range_of(self.column.type))
 
     def finish(self, state: Mapping[str, Any]) -> State:
         if self._carry and state[self._carry] is not None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.core.accumulators import Sum, Union
+from app.core.collection_functions import (
+    NestedKey,
+    collect,
+    listagg,
+    merge_map,
+    merge_map_with_keytime,
+    nested_partial_update,
+    nested_update,
+    nested_update_unkeyed,
+)
 from app.core.order import Order, OrderField
+from app.core.product import product
 from app.core.rules import OnRetract, Pick, Register, Rule
 from app.core.schema import Column
+from app.core.stepwise import StepFunction, Stepwise
 from app.core.types import DataType
 
 NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -18,19 +31,20 @@ NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 class FunctionUse:
     """One use of a function: its column, the order of the records it sees, the group that lets them in.
 
-    ``options`` are the function's own options of the column, by suffix (``list-agg-delimiter``).
+    ``options`` are the function's own options of the column, parsed, by suffix (``list-agg-delimiter``).
+    ``retracts``: the table takes -U or -D records that reach the function.
     """
 
     column: Column
     order: Order
     group: tuple[str, ...] = ()
-    ignore_retract: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
+    retracts: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cleared_by_retract(self) -> OnRetract:
         """What a retract does to a function that it sets to null."""
-        return OnRetract.IGNORE if self.ignore_retract else OnRetract.CLEAR
+        return OnRetract.CLEAR if self.retracts else OnRetract.IGNORE
 
     @property
     def by_value(self) -> Order:
@@ -39,8 +53,21 @@ class FunctionUse:
 
 
 @dataclass(frozen=True)
+class OptionFault:
+    """What is wrong with a function's own option (its suffix) on a column."""
+
+    suffix: str
+    code: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
 class AggregateFunction:
-    """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts."""
+    """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
+
+    ``faults`` checks its own options on a column (merge-semantics §6.2.8).
+    """
 
     name: str
     types: Callable[[DataType], bool]
@@ -48,6 +75,7 @@ class AggregateFunction:
     rule: Callable[[FunctionUse], Rule]
     retracts: bool
     meaning: str
+    faults: Callable[[Column, Mapping[str, Any]], Iterator[OptionFault]] = lambda _column, _options: iter(())
 
 
 def _any(_: DataType) -> bool:
@@ -64,6 +92,88 @@ def _comparable(data_type: DataType) -> bool:
 
 def _boolean(data_type: DataType) -> bool:
     return data_type.kind == "BOOLEAN"
+
+
+def _array(data_type: DataType) -> bool:
+    return data_type.kind == "ARRAY"
+
+
+def _array_of_rows(data_type: DataType) -> bool:
+    return data_type.kind == "ARRAY" and data_type.element_type.kind == "ROW"
+
+
+def _map(data_type: DataType) -> bool:
+    return data_type.kind == "MAP"
+
+
+def _map_of_rows(data_type: DataType) -> bool:
+    return _map(data_type) and data_type.element_type.kind == "ROW" and len(data_type.element_type.fields) >= 2
+
+
+def _string(data_type: DataType) -> bool:
+    return data_type.kind == "STRING"
+
+
+def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
+    def build(use: FunctionUse) -> Rule:
+        return Stepwise(use.column, function(use), use.order, use.group, use.retracts)
+
+    return build
+
+
+def _nested_key(options: Mapping[str, Any]) -> NestedKey:
+    return NestedKey(options["nested-key"], options["nested-key-null-strategy"], options["nested-sequence-field"])
+
+
+def _nested_update(use: FunctionUse) -> StepFunction:
+    limit = use.options["count-limit"]
+    if not use.options["nested-key"]:
+        return nested_update_unkeyed(use.column.type, limit)
+    return nested_update(use.column.type, _nested_key(use.options), limit)
+
+
+def _keytime_field(column: Column, options: Mapping[str, Any]) -> str:
+    """The time of merge_map_with_keytime: ``ts-field``, by default the last field of the row (§5.4)."""
+    return str(options["ts-field"] or column.type.element_type.fields[-1].name)
+
+
+def _nested_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    """Named fields exist; the strategy is known; what needs a nested key has one."""
+    fields = {field.name: field.type for field in column.type.element_type.fields}
+    known = f"fields: {', '.join(fields)}"
+    for suffix in ("nested-key", "nested-sequence-field"):
+        for name in options[suffix]:
+            if name not in fields:
+                yield OptionFault(suffix, "unknown_field", f"the row of {column.name!r} has no field {name!r}", known)
+            elif not fields[name].comparable:
+                message = f"nested field {name!r} is {fields[name].base_sql}, which cannot be compared"
+                yield OptionFault(suffix, "illegal_order_type", message, "use a scalar field")
+    if options["nested-key-null-strategy"] not in ("merge", "ignore", "error"):
+        message = f"unknown strategy {options['nested-key-null-strategy']!r}"
+        yield OptionFault("nested-key-null-strategy", "illegal_option_value", message, "write merge, ignore or error")
+    if not options["nested-key"]:
+        for suffix in ("nested-sequence-field", "nested-key-null-strategy"):
+            if suffix in options["given"]:
+                message = f"{suffix} needs nested-key"
+                yield OptionFault(suffix, "missing_option", message, f"set fields.{column.name}.nested-key")
+
+
+def _nested_partial_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    yield from _nested_faults(column, options)
+    if not options["nested-key"]:
+        fix = f"set fields.{column.name}.nested-key"
+        yield OptionFault("nested-key", "missing_option", "nested_partial_update needs nested-key", fix)
+
+
+def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    fields = {field.name: field.type for field in column.type.element_type.fields}
+    name = _keytime_field(column, options)
+    if name not in fields:
+        message = f"the row of {column.name!r} has no field {name!r}"
+        yield OptionFault("ts-field", "unknown_field", message, f"fields: {', '.join(fields)}")
+    elif not fields[name].comparable:
+        message = f"time field {name!r} is {fields[name].base_sql}, which has no order"
+        yield OptionFault("ts-field", "illegal_order_type", message, "use a text, number, date or timestamp field")
 
 
 def _register(pick: Pick, skip_null: bool) -> Callable[[FunctionUse], Rule]:
@@ -84,7 +194,7 @@ _ENTRIES = (
         "sum",
         _numeric,
         "a number",
-        lambda use: Sum(use.column, use.group, use.ignore_retract),
+        lambda use: Sum(use.column, use.group, not use.retracts),
         True,
         "the sum of all values",
     ),
@@ -117,6 +227,65 @@ _ENTRIES = (
         lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.group),
         False,
         "true once any value is true",
+    ),
+    AggregateFunction(
+        "product",
+        _numeric,
+        "a number",
+        _stepwise(lambda use: product(use.column.type)),
+        True,
+        "the product of all values",
+    ),
+    AggregateFunction(
+        "listagg",
+        _string,
+        "STRING",
+        _stepwise(lambda use: listagg(use.options["list-agg-delimiter"], use.options["distinct"])),
+        False,
+        "the texts joined",
+    ),
+    AggregateFunction(
+        "collect",
+        _array,
+        "ARRAY",
+        _stepwise(lambda use: collect(use.column.type, use.options["distinct"])),
+        True,
+        "the elements of all arrays",
+    ),
+    AggregateFunction(
+        "merge_map",
+        _map,
+        "MAP",
+        _stepwise(lambda use: merge_map(use.column.type)),
+        True,
+        "the entries of all maps, the latest value of each key",
+    ),
+    AggregateFunction(
+        "merge_map_with_keytime",
+        _map_of_rows,
+        "MAP of a ROW with at least two fields",
+        _stepwise(lambda use: merge_map_with_keytime(use.column.type, _keytime_field(use.column, use.options))),
+        False,
+        "the entries of all maps, the row with the latest time of each key",
+        _keytime_faults,
+    ),
+    AggregateFunction(
+        "nested_update",
+        _array_of_rows,
+        "ARRAY of ROW",
+        _stepwise(_nested_update),
+        True,
+        "the rows of all arrays, the latest of each nested key",
+        _nested_faults,
+    ),
+    AggregateFunction(
+        "nested_partial_update",
+        _array_of_rows,
+        "ARRAY of ROW",
+        _stepwise(lambda use: nested_partial_update(use.column.type, _nested_key(use.options))),
+        False,
+        "the rows of all arrays, the latest value of each field and nested key that is not null",
+        _nested_partial_faults,
     ),
 )
 

@@ -10,14 +10,14 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from app.core.accumulators import Sum, TotalBounds
 from app.core.errors import ErrorCode, Invalid
 from app.core.functions import FunctionUse, find_function
 from app.core.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
 from app.core.options import MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
 from app.core.order import Floor, Order, OrderField
-from app.core.records import RowKind
-from app.core.rules import BOOLEAN, HiddenColumn, OnRetract, Pick, Register, Rule
+from app.core.records import Record, RowKind
+from app.core.replay import Replay
+from app.core.rules import BOOLEAN, HiddenColumn, OnRetract, Pick, Register, Rule, TotalBounds
 from app.core.schema import Column, TableSchema
 from app.core.types import DataType
 from app.core.values import text_decoder
@@ -80,23 +80,33 @@ class MergePlan:
 
     @cached_property
     def totals(self) -> tuple[TotalBounds, ...]:
-        """The summed columns whose total can leave the column's type."""
-        found = (rule.bounds for rule in self.rules if isinstance(rule, Sum))
-        return tuple(bounds for bounds in found if bounds is not None)
+        """The accumulating columns whose total can leave the column's type."""
+        return tuple(rule.bounds for rule in self.rules if rule.bounds is not None)
 
     @property
     def forgets_dead_rows(self) -> bool:
         """Whether a hidden row of the oldest run can be dropped: only where no late record can sort before it (§10
         Q2).
         """
-        return self.liveness is Liveness.KIND and self.order.by_arrival
+        by_latest = all(isinstance(rule, Register) for rule in self.rules)
+        return self.liveness is Liveness.KIND and by_latest and self.order.by_arrival
 
     def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
         """Why a record can never be folded, None if it can."""
         for refusal in self.refusals:
             if refusal.kind is kind and (not refusal.group or any(values[name] is not None for name in refusal.group)):
                 return refusal
+        record = Record(kind, values)
+        for rule in self.faulting:
+            fault = rule.fault(record)
+            if fault is not None:
+                return Refusal(kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
         return None
+
+    @cached_property
+    def faulting(self) -> tuple[Rule, ...]:
+        """The rules that look at single values (A.7)."""
+        return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
 
 
 @lru_cache(maxsize=1024)
@@ -223,9 +233,9 @@ def _function_rule(
     """The rule of a function used on a column, and whether it takes retracts."""
     function = find_function(name)
     assert function is not None, "check_options refuses unknown functions"
-    own = {suffix: text for (named, suffix), text in options.fields.items() if named == column.name}
     ignore_retract = options.of_field(column.name, "ignore-retract")
-    use = FunctionUse(column, order, group, ignore_retract, own)
+    reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
+    use = FunctionUse(column, order, group, reached, options.of_function(column.name))
     return function.rule(use), function.retracts or ignore_retract
 
 
@@ -241,12 +251,39 @@ def _partial_update(schema: TableSchema, options: TableOptions, order: Order, ac
     free = [column for column in schema.value_columns if column.name not in grouped]
     rules += [Register((column,), order, skip_null=True) for column in free]
     removes = options["partial-update.remove-record-on-delete"]
+    listed = _removal_groups(options, rules)
+    if listed:
+        replay = Replay(schema.value_columns, tuple(rules), order, listed)
+        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
     if not options.groups and not removes:
         fix = (
             "set ignore-delete = true, partial-update.remove-record-on-delete = true, or protect columns by "
             "fields.<g>.sequence-group"
         )
         refusals += _refuse_retracts("partial-update cannot take deletes", fix)
+    return _removing(schema, rules, refusals, order, removes)
+
+
+def _removal_groups(options: TableOptions, rules: list[Rule]) -> tuple[Register, ...]:
+    """The registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering fields
+    (§4.4).
+    """
+    names = set(options["partial-update.remove-record-on-sequence-group"])
+    groups = [
+        rule for rule in rules if isinstance(rule, Register) and set(rule.group) <= {c.name for c in rule.columns}
+    ]
+    return tuple(register for register in groups if names & set(register.group))
+
+
+def _removing(
+    schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool
+) -> _EnginePlan:
+    """The plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in the
+    log.
+    """
+    if removes and not order.by_arrival:
+        replay = Replay(schema.value_columns, tuple(rules), order)
+        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
     return _EnginePlan(tuple(rules), Liveness.ADD, tuple(refusals), removes)
 
 
@@ -290,7 +327,7 @@ def _aggregation(schema: TableSchema, options: TableOptions, order: Order, accep
     removes = options["aggregation.remove-record-on-delete"]
     if removes:
         refusals = [refusal for refusal in refusals if refusal.kind is not RowKind.DELETE]
-    return _EnginePlan(tuple(rules), Liveness.ADD, tuple(refusals), removes)
+    return _removing(schema, rules, refusals, order, removes)
 
 
 _ENGINES: Mapping[MergeEngine, Callable[[TableSchema, TableOptions, Order, bool], _EnginePlan]] = {

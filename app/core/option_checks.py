@@ -59,7 +59,11 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
     for column in schema.value_columns:
         own = options.of_field(column.name, "aggregate-function")
         function = find_function(own or default or "")
-        if function is None or not _aggregates(schema, options, column.name) or function.types(column.type):
+        if function is None or not _aggregates(schema, options, column.name):
+            continue
+        if function.types(column.type):
+            for found in function.faults(column, options.of_function(column.name)):
+                yield option_violation(_field_key(column.name, found.suffix), found.code, found.message, found.fix)
             continue
         key = _field_key(column.name, "aggregate-function") if own else "fields.default-aggregate-function"
         message = f"function {function.name} takes {function.takes}, column {column.name!r} is {column.type.base_sql}"
@@ -293,18 +297,6 @@ def _default_fault(schema: TableSchema, name: str, text: str) -> str | None:
     return None
 
 
-def _awaited(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """What this version cannot fold yet is refused by name, never accepted in silence."""
-    on_group = "partial-update.remove-record-on-sequence-group"
-    if options[on_group]:
-        yield option_violation(on_group, "not_supported_yet", f"{on_group} is not supported yet", "remove it")
-    for key in ("partial-update.remove-record-on-delete", "aggregation.remove-record-on-delete"):
-        if options[key] and options["sequence.field"]:
-            yield option_violation(
-                key, "not_supported_yet", f"{key} with sequence.field is not supported yet", "remove one of the two"
-            )
-
-
 CHECKS: tuple[Check, ...] = (
     _functions,
     _retraction,
@@ -317,5 +309,4 @@ CHECKS: tuple[Check, ...] = (
     _removals,
     _producers,
     _default_values,
-    _awaited,
 )

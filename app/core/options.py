@@ -193,6 +193,11 @@ class TableOptions:
         text = self.fields.get((column, suffix))
         return FIELD_OPTIONS[suffix].default if text is None else FIELD_OPTIONS[suffix].parse(text)
 
+    def of_function(self, column: str) -> dict[str, Any]:
+        """All options of a column, parsed; ``given`` holds the suffixes that the table sets."""
+        parsed = {suffix: self.of_field(column, suffix) for suffix in FIELD_OPTIONS}
+        return parsed | {"given": {suffix for named, suffix in self.fields if named == column}}
+
     @property
     def engine(self) -> MergeEngine:
         """The merge engine."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,35 @@ class HiddenColumn:
 BOOLEAN = DataType("BOOLEAN")
 
 
+@dataclass(frozen=True)
+class TotalBounds:
+    """The range of a column that accumulates, and the hidden column that holds a total outside it.
+
+    ``additive``: a key's total is the sum of its totals in the runs, so bounds on those bound it.
+    """
+
+    column: Column
+    carry: str
+    low: Decimal
+    high: Decimal
+    additive: bool = True
+
+
+@dataclass(frozen=True)
+class Settled:
+    """State columns to be stored (``outputs``), in terms of the state and of named intermediate values (``steps``)."""
+
+    steps: Sql = field(default_factory=dict)
+    outputs: Sql = field(default_factory=dict)
+
+    def inlined(self, state: str) -> Sql:
+        """The outputs with the steps written out, for where a struct has no place for them."""
+        inlined = dict(self.outputs)
+        for name, step in self.steps.items():
+            inlined = {output: sql.replace(f"{state}.{name}", f"({step})") for output, sql in inlined.items()}
+        return inlined
+
+
 class Rule(ABC):
     """How some columns fold."""
 
@@ -42,6 +72,15 @@ class Rule(ABC):
     @abstractmethod
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """State columns that this rule needs beside its visible columns."""
+
+    @property
+    def bounds(self) -> TotalBounds | None:
+        """The range in which an accumulated value must end, None where every value is legal."""
+        return None
+
+    def fault(self, record: Record) -> str | None:
+        """Why a record can never be folded, None if it can (merge-semantics A.7)."""
+        return None
 
     @abstractmethod
     def lift(self, record: Record) -> State:
@@ -69,6 +108,10 @@ class Rule(ABC):
     @abstractmethod
     def combine_sql(self, older: str, newer: str) -> Sql:
         """As ``combine``, over two structs or relations that have the state columns."""
+
+    def settle_sql(self, state: str, oldest: bool) -> Settled:
+        """What a run stores in place of what the fold or a combine gave; ``oldest``: nothing older lies below."""
+        return Settled()
 
     @property
     def empty(self) -> State:

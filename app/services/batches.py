@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.core.errors import Invalid
 from app.core.table import Batch, BatchState, Merge, MergeTrigger, Table
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
@@ -16,11 +18,19 @@ _WAIT_STEP_SECONDS = 0.05
 def list_batches(
     repository: Repository, table: Table, page_token: str | None, limit: int
 ) -> tuple[list[Batch], str | None]:
-    """Batches in arrival order after ``page_token``, and the token of the next page."""
-    after = int(page_token) if page_token and page_token.isascii() and page_token.isdigit() else 0
-    found = repository.list_batches(table.id, after_number=after, limit=limit + 1)
+    """Batches in arrival order after ``page_token``, and the token of the next page. Raises ``Invalid``."""
+    found = repository.list_batches(table.id, after_number=_number_of(page_token), limit=limit + 1)
     page = found[:limit]
     return page, str(page[-1].number) if len(found) > limit else None
+
+
+def _number_of(page_token: str | None) -> int:
+    """The batch number that a page token is."""
+    if not page_token:
+        return 0
+    if not re.fullmatch("[0-9]{1,18}", page_token):
+        raise Invalid("the page token is not one that this list gave")
+    return int(page_token)
 
 
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str) -> Batch:

@@ -7,13 +7,14 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType, Violation
 from app.core.merge_plan import compile_plan
 from app.core.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.schema import escape_pointer
 from app.core.table import Batch, NewBatch, Table
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch, write_batch
@@ -88,7 +89,7 @@ def _stage(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Upload, decoded: DecodedRecords
 ) -> Batch:
     batch_id = uuid.uuid4().hex
-    file, size = write_batch(warehouse, table.id, batch_id, table.schema, decoded)
+    file, size = _write(database, warehouse, table, batch_id, decoded)
     new = NewBatch(
         batch_id, table.schema_id, file, len(decoded), decoded.ignored, size, upload.fingerprint, upload.idempotency_key
     )
@@ -104,6 +105,20 @@ def _stage(
         # The same request came twice at once and the other one was first.
         delete_batch(warehouse, table.id, file)
     return batch
+
+
+def _write(
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, decoded: DecodedRecords
+) -> tuple[str, int]:
+    try:
+        return write_batch(warehouse, table.id, batch_id, table.schema, decoded)
+    except FileNotFoundError as error:
+        with database.reading() as repository:
+            dropped = repository.get_table_by_id(table.id) is None
+        if dropped:  # and its folder with it, while the file was written
+            message = f"the table {table.full_name} was dropped while the batch was written"
+            raise NotFound(message, code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE") from error
+        raise
 
 
 def parse_records(upload: Upload) -> Iterable[object]:
@@ -127,8 +142,11 @@ def _json_records(body: bytes) -> Iterable[object]:
         raise Invalid("the body is not a batch of records", violations=[fault])
     unknown = [name for name in parsed if name != "records"]
     if unknown:
-        faults = [Violation(f"/{name}", "unknown_member", f"unknown member {name!r}", "remove it") for name in unknown]
-        raise Invalid("the body is not a batch of records", violations=faults)
+        faults = [
+            Violation(f"/{escape_pointer(name)}", "unknown_member", f"unknown member {name!r}", "remove it")
+            for name in unknown[:REPORTED_VIOLATIONS]
+        ]
+        raise Invalid("the body is not a batch of records", violations=faults, total_violations=len(unknown))
     return records
 
 
@@ -137,7 +155,7 @@ def _ndjson_records(body: bytes) -> Iterable[object]:
     records: list[object] = []
     faults: list[Violation] = []
     total = 0
-    for line in body.splitlines():
+    for number, line in enumerate(body.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -147,7 +165,7 @@ def _ndjson_records(body: bytes) -> Iterable[object]:
             row = len(records)
             records.append(None)
             if len(faults) < REPORTED_VIOLATIONS:
-                message = f"line {row + 1} is not JSON: {error}"
+                message = f"line {number} is not JSON: {error}"
                 faults.append(Violation(f"/records/{row}", "not_json", message, "send one JSON object a line", row))
     if total:
         code = ErrorCode.INVALID_RECORDS
@@ -166,6 +184,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError("a number has an exponent with too many digits") from None
+
+
 def _loads(text: bytes) -> Any:
     """JSON with exact numbers: those with a fraction or exponent become Decimal; NaN and Infinity are refused."""
-    return json.loads(text.decode("utf-8"), parse_float=Decimal, parse_constant=_refuse_constant)
+    return json.loads(text.decode("utf-8"), parse_float=_decimal, parse_constant=_refuse_constant)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, NotFound
+from app.core.errors import ErrorCode, NotFound, Unavailable
 from app.core.fold import combine_all, finish, lift
 from app.core.keys import Key, key_from_text, key_to_json, token_of
 from app.core.merge_plan import MergePlan, compile_plan
@@ -106,6 +106,14 @@ def _find(view: _View, images: Images, key: Key, columns: Sequence[str] | None) 
 
 def _states(view: _View, images: Images, key: Key) -> Iterator[State]:
     """The key's state rows, oldest first: one of each run that has it, then its staged records."""
+    try:
+        yield from _read_states(view, images, key)
+    except FileNotFoundError as error:
+        # The table was dropped, or the batch withdrawn, after the catalog was read.
+        raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
+
+
+def _read_states(view: _View, images: Images, key: Key) -> Iterator[State]:
     table = view.table
     token = token_of(table.schema, key)
     for run in view.snapshot.runs if view.snapshot else ():

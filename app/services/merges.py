@@ -63,7 +63,9 @@ class MergeExecutor(Protocol):
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is none."""
+        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is
+        none.
+        """
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``, which then raises ``MergeCancelled``."""
@@ -106,7 +108,7 @@ def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
     options, _ = parse_options(backlog.table.schema)
     if backlog.records >= options["merge.max-staged-rows"]:
         return MergeTrigger.ROWS
-    if now >= backlog.oldest_accepted_at + options["merge.max-staleness"]:
+    if now - backlog.oldest_accepted_at >= options["merge.max-staleness"]:
         return MergeTrigger.STALENESS
     return None
 

@@ -37,12 +37,19 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
         live_runs = {run for table, run in repository.live_run_ids() if table == table_id}
     garbage = [entry for entry in staging if entry.base_name not in files and _older(entry, before)]
     garbage += [entry for entry in runs if entry.base_name not in live_runs and _older(entry, before)]
-    for entry in garbage:
+    return sum(_remove(warehouse, entry) for entry in garbage)
+
+
+def _remove(warehouse: Warehouse, entry: fs.FileInfo) -> bool:
+    """Whether the entry was still there; workers may sweep at the same time."""
+    try:
         if entry.type is fs.FileType.Directory:
             warehouse.filesystem.delete_dir(entry.path)
         else:
             warehouse.filesystem.delete_file(entry.path)
-    return len(garbage)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _older(entry: fs.FileInfo, before: datetime) -> bool:

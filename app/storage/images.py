@@ -85,9 +85,9 @@ class Images:
         path = self._path(table_id, run, file)
         image = self._open.get(str(path))
         if image is None and path.exists():
-            with pa.memory_map(str(path)) as source:
-                image = Image(pa.ipc.open_file(source).read_all())
-            self._open[str(path)] = image
+            image = _read(path)
+            if image is not None:
+                self._open[str(path)] = image
         return image
 
     def _row_groups(self, table_id: str, run: Run, file: DataFile, token: int) -> pa.Table:
@@ -125,6 +125,17 @@ class Images:
         finally:
             with self._lock:
                 self._wanted.discard(str(path))
+
+
+def _read(path: Path) -> Image | None:
+    """The image in the file; None, and the file is removed, if a power cut left it broken."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            return Image(pa.ipc.open_file(source).read_all())
+    except (pa.ArrowInvalid, OSError):
+        logger.warning("the image %s cannot be read and is made again", path, exc_info=True)
+        path.unlink(missing_ok=True)
+        return None
 
 
 def _holds(parquet: pq.ParquetFile, group: int, token: int) -> bool:

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.accumulators import TotalBounds
 from app.core.records import TOKEN_COLUMN
+from app.core.rules import TotalBounds
 from app.core.table import DataFile, Run
 from app.storage.layout import Warehouse, data_file, run_folder
 
@@ -39,6 +39,8 @@ def _read_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
 
 def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds: Sequence[TotalBounds]) -> bool:
     """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range."""
+    if len(runs) > 1 and not all(bound.additive for bound in bounds):
+        return False
     low = {bound.column.name: Decimal(0) for bound in bounds}
     high = dict(low)
     for run in runs:

@@ -1,0 +1,229 @@
+"""Rows that a delete can remove in the middle of their history: the state is the log of the row's records.
+
+Needed where a removal does not simply end everything that arrived before it: a -D with a sequence field removes what
+sorts
+before it, however late that arrives, and a -D that a sequence group accepts depends on all groups (merge-semantics
+§4.4, §9.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from app.core.order import Order
+from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
+from app.core.rules import BOOLEAN, HiddenColumn, Register, Rule, Settled, Sql, State, any_not_null, ref
+from app.core.schema import Column
+from app.core.sql_text import literal
+from app.core.stepwise import sorted_sql
+from app.core.types import DataType, Field
+
+LIVE = "_kf_live"
+LOG = "_kf_log"
+_REPLAYED = "_kf_replayed"
+_LAST_REMOVAL = "_kf_last_removal"
+
+
+@dataclass(frozen=True)
+class Replay(Rule):
+    """All columns of a row whose records are replayed in merge order with ``rules``.
+
+    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does.
+    """
+
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...]
+    order: Order
+    listed: tuple[Register, ...] = ()
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        members = [(ARRIVAL_COLUMN, DataType("BIGINT")), (KIND_COLUMN, DataType("TINYINT"))]
+        members += [(column.name, column.type.with_nullable(True)) for column in self.columns]
+        fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
+        return (
+            HiddenColumn(LIVE, BOOLEAN),
+            HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields))),
+        )
+
+    def fault(self, record: Record) -> str | None:
+        return next((fault for rule in self.rules if (fault := rule.fault(record)) is not None), None)
+
+    def lift(self, record: Record) -> State:
+        values = {column.name: record.values[column.name] for column in self.columns}
+        return self._replayed([{ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **values}])
+
+    def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        return self._replayed([*(older[LOG] or []), *(newer[LOG] or [])])
+
+    def _replayed(self, log: Sequence[Mapping[str, Any]]) -> State:
+        return {**dict.fromkeys(self.names), LIVE: self._row(log).live, LOG: log}
+
+    def _row(self, log: Sequence[Mapping[str, Any]]) -> _Row:
+        row = _Row(self)
+        for entry in sorted(log, key=self._rank):
+            row.fold(Record(RowKind(entry[KIND_COLUMN]), entry, entry[ARRIVAL_COLUMN]))
+        return row
+
+    def finish(self, state: Mapping[str, Any]) -> State:
+        inner = self._row(state[LOG]).state
+        return {name: value for rule in self.rules for name, value in rule.finish(inner).items()}
+
+    def _rank(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (*self.order.rank(entry, RowKind(entry[KIND_COLUMN]).add), entry[ARRIVAL_COLUMN])
+
+    def _entry_sql(self) -> str:
+        names = [ARRIVAL_COLUMN, KIND_COLUMN, *(column.name for column in self.columns)]
+        members = [f"{literal(name)}, {ref('r', name)}" for name in names]
+        return f"named_struct({', '.join(members)})"
+
+    def _only_log_sql(self, log: str) -> Sql:
+        return {**dict.fromkeys(self.names, "NULL"), LOG: log}
+
+    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
+        found = "_kf_found"
+        return {found: f"collect_list({self._entry_sql()}) FILTER (WHERE {also})"}, self._only_log_sql(found)
+
+    def lift_sql(self) -> Sql:
+        return self._only_log_sql(f"array({self._entry_sql()})")
+
+    def combine_sql(self, older: str, newer: str) -> Sql:
+        return self._only_log_sql(f"concat({ref(older, LOG)}, {ref(newer, LOG)})")
+
+    def settle_sql(self, state: str, oldest: bool) -> Settled:
+        log = ref(state, LOG)
+        kept = log if self.listed else self._without_removed_sql(log)
+        replayed = {name: f"{state}.{_REPLAYED}.{ref('', name)[1:]}" for name in self.names if name != LOG}
+        return Settled({_REPLAYED: self._replay_sql(log)}, {**replayed, LOG: kept})
+
+    def _keys_sql(self, entry: str) -> list[str]:
+        return self.order.record_sql(entry)
+
+    def _without_removed_sql(self, log: str) -> str:
+        """The log without what its last -D removes for good; the -D itself stays, for records that come late."""
+        keys = f"struct({', '.join(self._keys_sql('e'))})"
+        removals = f"transform(filter({log}, e -> e.{KIND_COLUMN} = 3), e -> {keys})"
+        return f"IF(size({removals}) = 0, {log}, filter({log}, e -> {keys} >= array_max({removals})))"
+
+    def _inner_columns(self) -> dict[str, str]:
+        """Names and Spark types of what is accumulated: the state of every rule."""
+        columns = {column.name: column.type.spark for rule in self.rules for column in rule.columns}
+        return columns | {hidden.name: hidden.type.spark for rule in self.rules for hidden in rule.hidden}
+
+    def _accumulator_type(self) -> str:
+        members = [f"{ref('', name)[1:]}: {spark_type}" for name, spark_type in self._inner_columns().items()]
+        return f"STRUCT<{', '.join([*members, 'live: BOOLEAN', *self._tombstone_types()])}>"
+
+    def _tombstone_types(self) -> list[str]:
+        return [f"tombstone{i}: {self._tombstone_type(register)}" for i, register in enumerate(self.listed)]
+
+    def _tombstone_type(self, register: Register) -> str:
+        types = {column.name: column.type.spark for column in register.columns}
+        return f"STRUCT<{', '.join(f'g{i}: {types[name]}' for i, name in enumerate(register.group))}>"
+
+    def _replay_sql(self, log: str) -> str:
+        ordered = sorted_sql(log, self._keys_sql("{e}"))
+        lifted = {name: sql for rule in self.rules for name, sql in rule.lift_sql().items()}
+        states = f"transform({ordered}, r -> {self._struct_sql(lifted, {'kind': f'r.{KIND_COLUMN}'})})"
+        accumulator = self._accumulator_type()
+        nothing = [f"'tombstone{i}', NULL" for i in range(len(self.listed))]
+        zero = f"CAST({self._struct_sql({}, {'live': 'FALSE'}, nothing)} AS {accumulator})"
+        step = f"CASE WHEN {self._removes_sql()} THEN {self._removed_sql()} ELSE {self._folded_sql()} END"
+        folded = f"aggregate({states}, {zero}, (a, n) -> CAST({step} AS {accumulator}))"
+        return f"transform(array({folded}), x -> {self._finished_sql()})[0]"
+
+    def _struct_sql(self, values: Sql, own: Sql, tail: Sequence[str] = ()) -> str:
+        """A struct of the inner columns (null where ``values`` has none), then ``own`` and ``tail``."""
+        members = [
+            f"{literal(name)}, CAST({values.get(name, 'NULL')} AS {spark_type})"
+            for name, spark_type in self._inner_columns().items()
+        ]
+        return f"named_struct({', '.join([*members, *(f'{literal(k)}, {v}' for k, v in own.items()), *tail])})"
+
+    def _removes_sql(self) -> str:
+        accepted = " OR ".join(register.newer_wins_sql("a", "n") for register in self.listed)
+        return f"n.kind = 3 AND ({accepted})" if self.listed else "n.kind = 3"
+
+    def _removed_sql(self) -> str:
+        """Nothing is left but, of the groups that accepted the -D, its sequence."""
+        values: Sql = {}
+        tombstones = []
+        for i, register in enumerate(self.listed):
+            accepted = register.newer_wins_sql("a", "n")
+            values |= {name: f"IF({accepted}, {ref('n', name)}, NULL)" for name in register.names}
+            sequence = ", ".join(f"'g{place}', {ref('n', name)}" for place, name in enumerate(register.group))
+            tombstones.append(f"'tombstone{i}', IF({accepted}, named_struct({sequence}), NULL)")
+        return self._struct_sql(values, {"live": "FALSE"}, tombstones)
+
+    def _folded_sql(self) -> str:
+        values = {name: sql for rule in self.rules for name, sql in rule.combine_sql("a", "n").items()}
+        stale = " OR ".join(self._stale_sql(i, register) for i, register in enumerate(self.listed)) or "FALSE"
+        live = f"(a.live OR (n.kind IN (0, 2) AND NOT ({stale})))"
+        tombstones = [f"'tombstone{i}', a.tombstone{i}" for i in range(len(self.listed))]
+        return self._struct_sql(values, {"live": live}, tombstones)
+
+    def _stale_sql(self, number: int, register: Register) -> str:
+        """Whether record ``n`` is older than the removal that group ``number`` accepted."""
+        group = Order(register.order.fields[: len(register.group)])
+        mine = group.sql({name: ref("n", name) for name in register.group}, "TRUE")
+        theirs = group.sql({name: f"a.tombstone{number}.g{i}" for i, name in enumerate(register.group)}, "TRUE")
+        present = any_not_null("n", register.group)
+        return f"(a.tombstone{number} IS NOT NULL AND {present} AND struct({', '.join(mine)}) < struct({', '.join(theirs)}))"
+
+    def _finished_sql(self) -> str:
+        outputs = {column.name: ref("x", column.name) for column in self.columns}
+        for rule in self.rules:
+            settled = rule.settle_sql("x", False)
+            outputs |= {name: sql for name, sql in settled.inlined("x").items() if name in outputs}
+        members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]
+        return f"named_struct({', '.join([*members, literal(LIVE), 'x.live'])})"
+
+
+class _Row:
+    """One row while its log is replayed."""
+
+    def __init__(self, rule: Replay) -> None:
+        self.rule = rule
+        self.live = False
+        self.state = self._nothing()
+        self.tombstones: dict[int, tuple[Any, ...]] = {}
+
+    def _nothing(self) -> State:
+        return {name: value for rule in self.rule.rules for name, value in rule.empty.items()}
+
+    def fold(self, record: Record) -> None:
+        """One record, in merge order (§4.4)."""
+        lifted = [rule.lift(record) for rule in self.rule.rules]
+        newer = {name: value for part in lifted for name, value in part.items()}
+        if record.kind is RowKind.DELETE and self._removed_by(newer):
+            return
+        for rule in self.rule.rules:
+            self.state.update(rule.combine(self.state, newer))
+        if record.kind.add and not any(self._stale(i, record) for i in self.tombstones):
+            self.live = True
+
+    def _removed_by(self, newer: State) -> bool:
+        accepting = [i for i, register in enumerate(self.rule.listed) if register.newer_wins(self.state, newer)]
+        if self.rule.listed and not accepting:
+            return False
+        self.state = self._nothing()
+        self.live = False
+        self.tombstones = {}
+        for i in accepting:
+            register = self.rule.listed[i]
+            self.state.update({name: newer[name] for name in register.names})
+            self.tombstones[i] = _sequence_rank(register, newer)
+        return True
+
+    def _stale(self, number: int, record: Record) -> bool:
+        register = self.rule.listed[number]
+        if all(record.values[name] is None for name in register.group):
+            return False
+        return _sequence_rank(register, record.values) < self.tombstones[number]
+
+
+def _sequence_rank(register: Register, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return Order(register.order.fields[: len(register.group)]).rank(values, add=True)

@@ -1,0 +1,265 @@
+"""Unions of bitmaps and sketches in their serialised forms (merge-semantics §5.7).
+
+The bytes may come from anywhere: all of them are checked here before a native library sees them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import datasketches  # type: ignore[import-untyped]  # ships no types
+
+from app.core.roaring64 import rbm32_union, read_roaring32, write_roaring32
+
+__all__ = [
+    "hll_fault",
+    "hll_shown",
+    "hll_union",
+    "rbm32_fault",
+    "rbm32_shown",
+    "rbm32_union",
+    "theta_fault",
+    "theta_shown",
+    "theta_union",
+]
+
+
+def _fault(read: Callable[[bytes], object], value: bytes) -> str | None:
+    try:
+        read(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def rbm32_fault(value: bytes) -> str | None:
+    """Why ``value`` is no 32-bit Roaring bitmap in the portable format; None if it is one."""
+    return _fault(read_roaring32, value)
+
+
+def rbm32_shown(value: bytes) -> bytes:
+    """The same bitmap run-optimised, as Java's library writes it. Raises ``ValueError`` for bytes that are none."""
+    return write_roaring32(read_roaring32(value))
+
+
+# --- HLL --------------------------------------------------------------------------------------------------------------
+
+_HLL_FAMILY = 7
+_LIST, _SET, _HLL = 0, 1, 2
+_HLL_4, _HLL_6, _HLL_8 = 0, 1, 2
+_HLL_EMPTY, _HLL_COMPACT = 4, 8
+_PREAMBLE_INTS = (2, 3, 10)  # of each mode
+_LIST_PLACES = 8
+
+
+def hll_union(a: bytes, b: bytes) -> bytes:
+    """The union of two HLL sketches as compact HLL_4 with at most the precision (lgK) of ``b``.
+
+    Raises ``ValueError`` for bytes that are no HLL sketch.
+    """
+    older, newer = _read_hll(a), _read_hll(b)
+    union = datasketches.hll_union(newer.lg_config_k)
+    union.update(newer)
+    union.update(older)
+    return _hll_4(union)
+
+
+def hll_fault(value: bytes) -> str | None:
+    """Why ``value`` is no HLL sketch; None if it is one."""
+    return _fault(_read_hll, value)
+
+
+def hll_shown(value: bytes) -> bytes:
+    """A compact sketch as it is; an updatable one, which Spark's unions give, as compact HLL_4.
+
+    Raises ``ValueError`` for bytes that are no HLL sketch.
+    """
+    sketch = _read_hll(value)
+    if value[5] & _HLL_COMPACT:
+        return bytes(value)
+    union = datasketches.hll_union(sketch.lg_config_k)
+    union.update(sketch)
+    return _hll_4(union)
+
+
+def _hll_4(union: Any) -> bytes:
+    return bytes(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
+
+
+def _read_hll(value: bytes) -> Any:
+    value = _with_listed_exceptions(bytes(value))
+    _check_hll(value)
+    try:
+        return datasketches.hll_sketch.deserialize(value)
+    except (RuntimeError, ValueError, IndexError, MemoryError) as error:
+        raise ValueError(f"the HLL sketch cannot be read: {error}") from error
+
+
+def _with_listed_exceptions(value: bytes) -> bytes:
+    """An updatable HLL_4 sketch as a compact one: Java leaves out the size of its table of exceptions."""
+    if len(value) < 40 or value[7] & 15 != _HLL_4 << 2 | _HLL or value[5] & _HLL_COMPACT or value[3] > 21:
+        return value
+    table = 40 + (1 << value[3]) // 2
+    exceptions = [value[place : place + 4] for place in range(table, len(value), 4)]
+    head = value[:4] + bytes([0, value[5] | _HLL_COMPACT]) + value[6:table]
+    return head + b"".join(exception for exception in exceptions if any(exception))
+
+
+def _check_hll(value: bytes) -> None:
+    """The library allocates and reads what the header says: the header must agree with the size."""
+    if len(value) < 8 or value[1] != 1 or value[2] != _HLL_FAMILY:
+        raise ValueError("the bytes do not begin like an HLL sketch")
+    mode, target = value[7] & 3, value[7] >> 2 & 3
+    if mode > _HLL or target > _HLL_8 or value[0] != _PREAMBLE_INTS[mode] or not 4 <= value[3] <= 21:
+        raise ValueError("the header of the HLL sketch is not well formed")
+    if len(value) < 4 * value[0]:
+        raise ValueError("the HLL sketch ends too early")
+    size = (_list_size, _set_size, _registers_size)[mode](value)
+    if len(value) != size:
+        raise ValueError(f"the HLL sketch has {len(value)} bytes and should have {size}")
+
+
+def _list_size(value: bytes) -> int:
+    if value[6] > _LIST_PLACES or value[4] > 3:
+        raise ValueError("the HLL sketch lists too many values")
+    if value[5] & _HLL_EMPTY and value[6]:
+        raise ValueError("the HLL sketch is empty and has values")
+    return 8 + 4 * (value[6] if value[5] & _HLL_COMPACT else _LIST_PLACES)
+
+
+def _set_size(value: bytes) -> int:
+    (count,) = struct.unpack_from("<I", value, 8)
+    places = _places_of(value)
+    if count >= places:
+        raise ValueError("the HLL sketch has more values than places for them")
+    return 12 + 4 * (count if value[5] & _HLL_COMPACT else places)
+
+
+def _registers_size(value: bytes) -> int:
+    registers, target = 1 << value[3], value[7] >> 2 & 3
+    if target == _HLL_8:
+        return 40 + registers
+    if target == _HLL_6:
+        return 40 + 3 * registers // 4 + 1
+    (exceptions,) = struct.unpack_from("<I", value, 36)
+    return 40 + registers // 2 + 4 * exceptions
+
+
+def _places_of(value: bytes) -> int:
+    if value[4] > value[3]:
+        raise ValueError("the HLL sketch has more places than its precision allows")
+    return 1 << value[4]
+
+
+# --- Theta ------------------------------------------------------------------------------------------------------------
+
+_ALPHA, _QUICK_SELECT, _COMPACT = 1, 2, 3
+_BIG_ENDIAN, _THETA_EMPTY = 1, 4
+_SEED_HASH = b"\xcc\x93"  # of the default seed, 9001
+_NOMINAL_ENTRIES = 4096
+_EVERYTHING = 2**63 - 1
+_EMPTY_THETA = bytes.fromhex("01030300001e0000")
+
+
+@dataclass(frozen=True)
+class _Theta:
+    """The set of the hashes below ``theta``; ``empty`` tells a sketch that saw nothing from one that kept nothing."""
+
+    empty: bool
+    theta: int
+    hashes: frozenset[int]
+
+
+def theta_union(a: bytes, b: bytes) -> bytes:
+    """The union of two Theta sketches, compact and ordered, of 4096 nominal entries and the default seed.
+
+    Raises ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
+    """
+    return _write_theta(_united(_read_theta(a), _read_theta(b)))
+
+
+def theta_fault(value: bytes) -> str | None:
+    """Why ``value`` is no Theta sketch that can be united; None if it is one."""
+    return _fault(_read_theta, value)
+
+
+def theta_shown(value: bytes) -> bytes:
+    """The same sketch in the bytes that Java writes for it, compact and ordered.
+
+    Raises ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
+    """
+    return _write_theta(_read_theta(value))
+
+
+def _united(a: _Theta, b: _Theta) -> _Theta:
+    theta = min(a.theta, b.theta)
+    hashes = sorted(hash_ for hash_ in a.hashes | b.hashes if hash_ < theta)
+    if len(hashes) > _NOMINAL_ENTRIES:
+        theta = hashes[_NOMINAL_ENTRIES]
+        del hashes[_NOMINAL_ENTRIES:]
+    return _Theta(a.empty and b.empty, theta, frozenset(hashes))
+
+
+def _write_theta(sketch: _Theta) -> bytes:
+    if sketch.empty:
+        return _EMPTY_THETA
+    hashes = struct.pack(f"<{len(sketch.hashes)}Q", *sorted(sketch.hashes))
+    if sketch.theta < _EVERYTHING:
+        return _theta_head(3, 0x1A) + struct.pack("<IfQ", len(sketch.hashes), 1.0, sketch.theta) + hashes
+    if len(sketch.hashes) == 1:
+        return _theta_head(1, 0x3A) + hashes
+    return _theta_head(2, 0x1A) + struct.pack("<If", len(sketch.hashes), 1.0) + hashes
+
+
+def _theta_head(longs: int, flags: int) -> bytes:
+    return bytes([longs, 3, 3, 0, 0, flags]) + _SEED_HASH
+
+
+def _read_theta(value: bytes) -> _Theta:
+    value = bytes(value)
+    if len(value) < 8 or value[2] not in (_ALPHA, _QUICK_SELECT, _COMPACT):
+        raise ValueError("the bytes do not begin like a Theta sketch")
+    if value[1] == 4 and value[2] == _COMPACT:
+        value = _uncompressed(value)
+    if value[1] != 3 or value[5] & _BIG_ENDIAN:
+        raise ValueError(
+            f"serial version {value[1]} of Theta sketches cannot be read; write it with DataSketches 1 or later"
+        )
+    if value[5] & _THETA_EMPTY:
+        return _Theta(True, _EVERYTHING, frozenset())
+    if value[6:8] != _SEED_HASH:
+        raise ValueError("the Theta sketch was made with another seed than the default")
+    return _read_compact(value) if value[2] == _COMPACT else _read_table(value)
+
+
+def _uncompressed(value: bytes) -> bytes:
+    try:
+        return bytes(datasketches.compact_theta_sketch.deserialize(value).serialize())
+    except (RuntimeError, ValueError, IndexError, MemoryError) as error:
+        raise ValueError(f"the Theta sketch cannot be read: {error}") from error
+
+
+def _read_compact(value: bytes) -> _Theta:
+    longs = value[0] & 0x3F
+    if not 1 <= longs <= 3 or len(value) < 8 * max(2, longs):
+        raise ValueError("the header of the Theta sketch is not well formed")
+    count = 1 if longs == 1 else struct.unpack_from("<I", value, 8)[0]
+    theta = struct.unpack_from("<Q", value, 16)[0] if longs == 3 else _EVERYTHING
+    if len(value) != 8 * (longs + count):
+        raise ValueError(f"the Theta sketch has {len(value)} bytes and should have {8 * (longs + count)}")
+    hashes = frozenset(struct.unpack_from(f"<{count}Q", value, 8 * longs))
+    if len(hashes) != count or not all(0 < hash_ < theta for hash_ in hashes):
+        raise ValueError("the Theta sketch holds a hash twice or beyond its limit")
+    return _Theta(False, theta, hashes)
+
+
+def _read_table(value: bytes) -> _Theta:
+    """An updatable sketch: a hash table, whose free places are 0 and which may hold outdated hashes."""
+    places = 1 << min(value[4], 40)
+    if value[0] & 0x3F != 3 or len(value) != 8 * (3 + places):
+        raise ValueError("the header of the Theta sketch is not well formed")
+    theta: int = struct.unpack_from("<Q", value, 16)[0]
+    return _Theta(False, theta, frozenset(h for h in struct.unpack_from(f"<{places}Q", value, 24) if 0 < h < theta))

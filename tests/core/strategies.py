@@ -1,0 +1,155 @@
+"""Random types, and random values of each: scalars at their limits, nesting, nulls."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from app.core.types import DataType, Field
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
+_LENGTHS = st.one_of(st.integers(1, 10), st.sampled_from([255, 2_147_483_646]))
+
+
+def _decimals() -> st.SearchStrategy[DataType]:
+    def with_scale(precision: int) -> st.SearchStrategy[DataType]:
+        return st.integers(0, precision).map(lambda scale: DataType("DECIMAL", precision=precision, scale=scale))
+
+    return st.integers(1, 38).flatmap(with_scale)
+
+
+def _sized(kind: str) -> st.SearchStrategy[DataType]:
+    return _LENGTHS.map(lambda length: DataType(kind, length=length))
+
+
+def _precise(kind: str, most: int) -> st.SearchStrategy[DataType]:
+    return st.integers(0, most).map(lambda precision: DataType(kind, precision=precision))
+
+
+SCALAR_TYPES = st.one_of(
+    st.sampled_from(_PLAIN).map(DataType),
+    _decimals(),
+    *(_sized(kind) for kind in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")),
+    _precise("TIME", 9),
+    _precise("TIMESTAMP", 6),
+    _precise("TIMESTAMP_LTZ", 6),
+)
+_MAYBE_NULL = st.booleans()
+
+
+def _null_or_not(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
+    return st.builds(lambda data_type, nullable: data_type.with_nullable(nullable), types, _MAYBE_NULL)
+
+
+def _rows(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
+    fields = st.lists(st.tuples(NAMES, inner, st.none() | TEXT), min_size=1, max_size=3, unique_by=lambda f: f[0])
+    return fields.map(
+        lambda found: DataType("ROW", fields=tuple(Field(i, n, t, text) for i, (n, t, text) in enumerate(found)))
+    )
+
+
+def _nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
+    keys = _null_or_not(SCALAR_TYPES)
+    return _null_or_not(
+        st.one_of(
+            inner.map(lambda t: DataType("ARRAY", element=t)),
+            keys.map(lambda t: DataType("MULTISET", element=t)),
+            st.builds(lambda key, element: DataType("MAP", key=key, element=element), keys, inner),
+            keys.map(lambda t: DataType("MAP", key=DataType("ARRAY", element=t), element=DataType("INT"))),
+            _rows(inner),
+        )
+    )
+
+
+TYPES = st.recursive(_null_or_not(SCALAR_TYPES), _nested, max_leaves=4)
+
+
+def _whole(bits: int) -> st.SearchStrategy[int]:
+    half = 1 << bits - 1
+    return st.one_of(st.integers(-half, half - 1), st.sampled_from([-half, half - 1, 0, -1]))
+
+
+def as_float32(value: float) -> float:
+    """``value`` as FLOAT holds it."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def _decimal_values(data_type: DataType) -> st.SearchStrategy[Decimal]:
+    most = 10 ** (data_type.precision or 0) - 1
+    unscaled = st.one_of(st.integers(-most, most), st.sampled_from([most, -most, 0]))
+    # Without scaleb, which rounds to 28 digits.
+    return unscaled.map(lambda u: Decimal((int(u < 0), tuple(map(int, str(abs(u)))), -(data_type.scale or 0))))
+
+
+def _timestamps(data_type: DataType) -> st.SearchStrategy[datetime]:
+    unit = 10 ** (6 - (data_type.precision or 0))
+    zone = UTC if data_type.kind == "TIMESTAMP_LTZ" else None
+    moments = st.one_of(
+        st.datetimes(), st.sampled_from([datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)])
+    )
+    return moments.map(lambda m: m.replace(microsecond=m.microsecond // unit * unit, tzinfo=zone, fold=0))
+
+
+def _times(data_type: DataType) -> st.SearchStrategy[int]:
+    unit = 10 ** (3 - min(data_type.precision or 0, 3))
+    return st.integers(0, 86_399_999).map(lambda millis: millis // unit * unit)
+
+
+def _text_values(data_type: DataType) -> st.SearchStrategy[str]:
+    return TEXT.map(lambda text: text[: data_type.length])
+
+
+def _binary_values(data_type: DataType) -> st.SearchStrategy[bytes]:
+    return st.binary(max_size=8).map(lambda value: value[: data_type.length])
+
+
+def _row_values(data_type: DataType) -> st.SearchStrategy[dict[str, Any]]:
+    names = [field.name for field in data_type.fields]
+    return st.tuples(*(values(field.type) for field in data_type.fields)).map(
+        lambda row: dict(zip(names, row, strict=True))
+    )
+
+
+def _map_values(data_type: DataType) -> st.SearchStrategy[list[tuple[Any, Any]]]:
+    multiset = data_type.kind == "MULTISET"
+    key = data_type.element_type if multiset else data_type.key_type
+    element = DataType("INT", nullable=False) if multiset else data_type.element_type
+    # 0.0 and -0.0 are one key to Spark.
+    entries = st.tuples(values(key.with_nullable(False)), values(element))
+    return st.lists(entries, max_size=3, unique_by=lambda entry: repr(entry[0]).replace("-0.0", "0.0"))
+
+
+_FINITE = {"allow_nan": False, "allow_infinity": False}
+_VALUES: Mapping[str, Callable[[DataType], st.SearchStrategy[Any]]] = {
+    "BOOLEAN": lambda _: st.booleans(),
+    "TINYINT": lambda _: _whole(8),
+    "SMALLINT": lambda _: _whole(16),
+    "INT": lambda _: _whole(32),
+    "BIGINT": lambda _: _whole(64),
+    "FLOAT": lambda _: st.floats(width=32, **_FINITE),
+    "DOUBLE": lambda _: st.floats(**_FINITE),
+    "DECIMAL": _decimal_values,
+    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), _text_values),
+    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), _binary_values),
+    "DATE": lambda _: st.one_of(st.dates(), st.sampled_from([date(1, 1, 1), date(1969, 12, 31)])),
+    "TIME": _times,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), _timestamps),
+    "ARRAY": lambda t: st.lists(values(t.element_type), max_size=3),
+    "ROW": _row_values,
+    **dict.fromkeys(("MAP", "MULTISET"), _map_values),
+}
+
+
+def values(data_type: DataType) -> st.SearchStrategy[Any]:
+    """Legal values of the type, null included where it may be null."""
+    present = _VALUES[data_type.kind](data_type)
+    return st.none() | present if data_type.nullable else present

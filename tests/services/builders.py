@@ -1,0 +1,59 @@
+"""Valid values by default, so that a test names only what matters to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import AlreadyExists
+from app.core.schema import TableSchema
+from app.core.table import Batch, Snapshot, Table
+from app.services.ingest import JSON, Upload, accept_batch
+from app.services.lookups import Consistency, Images, get_rows
+from app.storage.layout import Warehouse
+
+SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+QUIET = {"merge.max-staleness": "1 d"}
+
+
+def schema(
+    *columns: tuple[str, str], key: Sequence[str] = ("id",), options: Mapping[str, str] | None = None
+) -> TableSchema:
+    """``columns`` (name, type), by default a key ``id`` and a number ``n``."""
+    fields = [{"name": name, "type": kind} for name, kind in columns or (("id", "BIGINT"), ("n", "BIGINT"))]
+    return TableSchema.from_json({"fields": fields, "primaryKeys": list(key), "options": dict(options or {})})
+
+
+def create_table(database: CatalogDatabase, options: Mapping[str, str] = SUM, name: str = "wide") -> Table:
+    """A table of the database ``shop`` with a key ``id`` and a number ``n``."""
+    try:
+        with database.transaction() as repository:
+            repository.create_database("shop", {})
+    except AlreadyExists:
+        pass
+    with database.transaction() as repository:
+        return repository.create_table("shop", name, schema(options=options))
+
+
+def post(database: CatalogDatabase, warehouse: Warehouse, *records: Mapping[str, Any], key: str | None = None) -> Batch:
+    """One accepted POST to ``shop.wide``."""
+    upload = Upload(json.dumps({"records": records}).encode(), JSON, key)
+    return accept_batch(database, warehouse, "shop", "wide", upload, 1000)
+
+
+def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:
+    """What readers of the table see now."""
+    with database.reading() as repository:
+        return repository.current_snapshot(table.id)
+
+
+def totals(
+    database: CatalogDatabase, images: Images, table: Table, ids: Sequence[int], *, latest: bool = False
+) -> list[Any]:
+    """The column ``n`` of the rows ``ids``; None where there is no row."""
+    consistency = Consistency.LATEST if latest else Consistency.MERGED
+    with database.reading() as repository:
+        found = get_rows(repository, images, table, [(one,) for one in ids], consistency)
+    return [None if one.row is None else one.row["n"] for one in found]

@@ -1,0 +1,39 @@
+"""Services over a real catalog (SQLite and PostgreSQL) and a warehouse in a fresh folder; merges run in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.services.lookups import Images
+from app.services.merges import MergeSite
+from app.storage.layout import Warehouse
+from tests.catalog.conftest import catalog_url, database, postgres
+from tests.services.executor import PythonExecutor
+
+__all__ = ["catalog_url", "database", "postgres"]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return Warehouse(str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
+    opened = Images(tmp_path / "images", warehouse)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def executor() -> PythonExecutor:
+    return PythonExecutor()
+
+
+@pytest.fixture
+def site(database: CatalogDatabase, warehouse: Warehouse, executor: PythonExecutor) -> MergeSite:
+    return MergeSite(database, warehouse, executor, lease_seconds=600)

@@ -1,0 +1,191 @@
+"""Merges without Spark: folded by ``app.core.fold``, written as Parquet the way Spark's jobs write it."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.fold import combine_all, fold, is_live
+from app.core.keys import token_of
+from app.core.merge_plan import MergePlan
+from app.core.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
+from app.services.merges import MergeCancelled, Progress
+from app.storage.arrow import arrow_field, arrow_type, staging_schema
+
+StateRow = Mapping[str, Any]
+
+
+def path_of(uri: str) -> Path:
+    """The local path that a ``file:`` URI means."""
+    return Path(unquote(urlsplit(uri).path))
+
+
+def run_schema(plan: MergePlan) -> pa.Schema:
+    """What a run's files hold: the token, the columns with their field ids, the hidden columns."""
+    visible = [arrow_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
+    hidden = [pa.field(column.name, arrow_type(column.type)) for column in plan.hidden]
+    return pa.schema([pa.field(TOKEN_COLUMN, pa.int64()), *visible, *hidden])
+
+
+def write_run(
+    folder: Path,
+    plan: MergePlan,
+    states: Iterable[StateRow],
+    *,
+    files: int = 1,
+    rows_per_group: int = 100,
+    token: Callable[[tuple[Any, ...]], int] | None = None,
+) -> None:
+    """Writes a run's files, sorted by token, of disjoint token ranges; ``token`` replaces the real token of a key."""
+    of_key = token or (lambda key: token_of(plan.schema, key))
+    rows = [{**state, TOKEN_COLUMN: of_key(tuple(state[name] for name in plan.schema.primary_key))} for state in states]
+    rows.sort(key=lambda row: row[TOKEN_COLUMN])
+    folder.mkdir(parents=True, exist_ok=True)
+    size = max(1, -(-len(rows) // files))
+    for number in range(files):
+        part = pa.Table.from_pylist(rows[number * size : (number + 1) * size], schema=run_schema(plan))
+        pq.write_table(part, folder / f"part-{number:05}.parquet", compression="zstd", row_group_size=rows_per_group)
+
+
+class PythonExecutor:
+    """The real meaning of merges, in this process; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.merges = 0
+        self.compactions = 0
+
+    def ready(self) -> bool:
+        return True
+
+    def warm_up(self) -> None:
+        return
+
+    def merge(
+        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
+    ) -> None:
+        self.merges += 1
+        by_key: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+        for uri, number in batches.items():
+            for row in pq.read_table(path_of(uri), schema=staging_schema(plan.schema)).to_pylist():
+                kind, position = RowKind(row.pop(KIND_COLUMN)), row.pop(POSITION_COLUMN)
+                key = tuple(row[name] for name in plan.schema.primary_key)
+                by_key[key].append(Record(kind, row, arrival(number, position)))
+        on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
+        ordered = (sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values())
+        states = [fold(plan, of_key) for of_key in ordered]
+        write_run(path_of(output), plan, [state for state in states if state is not None])
+
+    def compact(
+        self,
+        tag: str,
+        plan: MergePlan,
+        runs: Sequence[tuple[str, ...]],
+        rows: int,
+        output: str,
+        oldest: bool,
+        on_progress: Progress,
+    ) -> None:
+        self.compactions += 1
+        states = [state for state in self._combined(plan, runs).values() if state is not None]
+        if oldest and plan.forgets_dead_rows:
+            states = [state for state in states if is_live(plan, state)]
+        write_run(path_of(output), plan, states)
+
+    def overflows(
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+    ) -> Mapping[str, Any] | None:
+        newest = self._combined(plan, runs[-1:])
+        totals = self._combined(plan, runs)
+        outside = (
+            totals[key]
+            for key in newest
+            if any((totals[key] or {}).get(bounds.carry) is not None for bounds in plan.totals)
+        )
+        return next(outside, None)
+
+    def cancel(self, tag: str) -> None:
+        return
+
+    def _combined(self, plan: MergePlan, runs: Sequence[tuple[str, ...]]) -> dict[tuple[Any, ...], StateRow | None]:
+        by_key: dict[tuple[Any, ...], list[StateRow]] = defaultdict(list)
+        for row in (row for files in runs for uri in files for row in pq.read_table(path_of(uri)).to_pylist()):
+            row.pop(TOKEN_COLUMN)
+            by_key[tuple(row[name] for name in plan.schema.primary_key)].append(row)
+        return {key: combine_all(plan, states) for key, states in by_key.items()}
+
+
+class BrokenExecutor(PythonExecutor):
+    """Fails every merge, and every compaction, with ``error``."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def merge(self, *args: Any) -> None:
+        self.merges += 1
+        raise self.error
+
+    def compact(self, *args: Any) -> None:
+        self.compactions += 1
+        raise self.error
+
+
+class InterruptedExecutor(PythonExecutor):
+    """Calls ``meanwhile`` once, after the files of the first merge (or compaction) are written."""
+
+    def __init__(self, meanwhile: Callable[[], object], *, in_compaction: bool = False) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = meanwhile
+        self.in_compaction = in_compaction
+
+    def _interrupt(self) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+
+    def merge(self, *args: Any) -> None:
+        super().merge(*args)
+        if not self.in_compaction:
+            self._interrupt()
+
+    def compact(self, *args: Any) -> None:
+        super().compact(*args)
+        if self.in_compaction:
+            self._interrupt()
+
+
+class PatientExecutor(PythonExecutor):
+    """Works until it is cancelled; ``started`` tells that it has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = threading.Event()
+        self.cancelled: set[str] = set()
+        self._stop = threading.Event()
+
+    def merge(self, tag: str, *args: Any) -> None:
+        self.merges += 1
+        self.started.set()
+        if not self._stop.wait(60):
+            raise AssertionError("nobody cancelled the job")
+        assert tag in self.cancelled
+        raise MergeCancelled(tag)
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.add(tag)
+        self._stop.set()
+
+
+class Killed(BaseException):
+    """Ends a worker on the spot, as kill -9 would: no ``except Exception`` of the service sees it."""
+
+
+def die() -> None:
+    raise Killed

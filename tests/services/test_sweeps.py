@@ -1,0 +1,119 @@
+"""Sweeps remove garbage, and nothing that somebody names or may still name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+from app.services.batches import request_merge, withdraw_batch
+from app.services.lookups import Images
+from app.services.merges import MergeSite, compact_all, run_next_merge
+from app.services.sweeps import GRACE, sweep
+from app.services.tables import drop_table
+from tests.services.builders import create_table, post, snapshot_of, totals
+
+NO_GRACE = timedelta(0)
+
+
+def entries(site: MergeSite, table_id: str) -> set[str]:
+    """Staging files and runs of the table, by name."""
+    found: Iterable[Path] = Path(site.warehouse.path(table_id)).glob("*/*")
+    return {entry.name for entry in found}
+
+
+def age(site: MergeSite, seconds: float = 2 * 3600) -> None:
+    """Makes everything in the warehouse look older."""
+    for path in Path(site.warehouse.path()).rglob("*"):
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database)
+    for _ in range(2):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
+        request_merge(site.database, table.id)
+        run_next_merge(site, "worker")
+    staged = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    age(site)
+    assert sweep(site.database, site.warehouse) == 2  # the staging files that are merged
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert entries(site, table.id) == {staged.file, *(run.id for run in snapshot.runs)}
+    assert totals(site.database, images, table, [1], latest=True) == [3]
+
+
+def test_runs_of_earlier_snapshots_stay_for_their_readers(site: MergeSite) -> None:
+    table = create_table(site.database)
+    runs = []
+    for _ in range(2):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
+        request_merge(site.database, table.id)
+        with site.database.transaction() as repository:
+            claimed = repository.claim_merge("worker", -1)
+        run_next_merge(site, "worker")
+        snapshot = snapshot_of(site.database, table)
+        assert snapshot is not None
+        assert claimed is not None
+        runs = [run.id for run in snapshot.runs]
+    compacted = compact_all(site, claimed, snapshot)
+    age(site)
+    sweep(site.database, site.warehouse)
+    assert entries(site, table.id) == {*runs, compacted.runs[0].id}
+
+
+def test_young_garbage_stays_because_it_may_be_named_in_a_moment(site: MergeSite) -> None:
+    table = create_table(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    run = Path(site.warehouse.path(table.id, "runs", "under-way"))
+    run.mkdir(parents=True)
+    (run / "part-00000.parquet").write_bytes(b"")
+    aside = Path(site.warehouse.path(table.id, "staging", "b.parquet.writing"))
+    aside.write_bytes(b"")
+    age(site, GRACE.total_seconds() - 60)
+    assert sweep(site.database, site.warehouse) == 0
+    age(site, GRACE.total_seconds() + 60)
+    assert sweep(site.database, site.warehouse) == 2
+    assert not run.exists()
+    assert not aside.exists()
+
+
+def test_a_withdrawn_batch_is_gone_at_once(site: MergeSite) -> None:
+    table = create_table(site.database)
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    withdraw_batch(site.database, site.warehouse, table, batch.id)
+    assert entries(site, table.id) == set()
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 0
+
+
+def test_what_a_dropped_table_left_is_removed(site: MergeSite) -> None:
+    table = create_table(site.database)
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    whole = Path(site.warehouse.path(table.id, "staging", batch.file)).read_bytes()
+    drop_table(site.database, site.warehouse, "shop", "wide")
+    assert not Path(site.warehouse.path(table.id)).exists()
+    late = Path(site.warehouse.path(table.id, "staging"))
+    late.mkdir(parents=True)
+    (late / batch.file).write_bytes(whole)
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 1
+    assert entries(site, table.id) == set()
+
+
+def test_a_warehouse_that_was_never_used_is_swept_without_complaint(site: MergeSite) -> None:
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 0
+
+
+def test_sweeps_may_run_at_the_same_time(site: MergeSite) -> None:
+    table = create_table(site.database)
+    folder = Path(site.warehouse.path(table.id, "runs"))
+    for number in range(200):
+        (folder / f"r{number}").mkdir(parents=True)
+        (folder / f"r{number}" / "part.parquet").write_bytes(b"")
+    with ThreadPoolExecutor(4) as pool:
+        removed = [pool.submit(sweep, site.database, site.warehouse, NO_GRACE) for _ in range(4)]
+        counts = [one.result() for one in removed]
+    assert sum(counts) >= 200
+    assert entries(site, table.id) == set()

@@ -1,0 +1,142 @@
+"""Runs, read from the footers of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.accumulators import EXACT
+from app.core.fold import lift
+from app.core.keys import token_of
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.records import Record, RowKind
+from app.core.table import Run
+from app.storage.layout import Warehouse, run_folder
+from app.storage.runs import delete_run, file_uris, read_run, totals_fit
+from tests.services.builders import SUM, schema
+from tests.services.executor import path_of, write_run
+
+
+def folder(warehouse: Warehouse, run: str = "r1") -> Path:
+    return Path(warehouse.path(*run_folder("t1", run)))
+
+
+def sums(kind: str) -> MergePlan:
+    return compile_plan(schema(("id", "INT"), ("n", kind), options=SUM))
+
+
+def written(warehouse: Warehouse, plan: MergePlan, values: Sequence[Any], run: str = "r1", **layout: Any) -> Run:
+    """A run that holds the state row of one record per value."""
+    records = [Record(RowKind.INSERT, {"id": number, "n": value}) for number, value in enumerate(values)]
+    write_run(folder(warehouse, run), plan, [lift(plan, record) for record in records], **layout)
+    return read_run(warehouse, "t1", run, 0)
+
+
+def test_a_run_tells_the_rows_sizes_and_token_ranges_of_its_files(warehouse: Warehouse) -> None:
+    plan = sums("INT")
+    run = written(warehouse, plan, range(50), files=3, rows_per_group=4)
+    tokens = sorted(token_of(plan.schema, (number,)) for number in range(50))
+    assert (run.id, run.schema_id, run.rows) == ("r1", 0, 50)
+    assert [(file.name, file.rows) for file in run.files] == [
+        ("part-00000.parquet", 17),
+        ("part-00001.parquet", 17),
+        ("part-00002.parquet", 16),
+    ]
+    ends = [(file.min_token, file.max_token) for file in run.files]
+    assert ends == [(tokens[0], tokens[16]), (tokens[17], tokens[33]), (tokens[34], tokens[49])]
+    sizes = [(folder(warehouse) / file.name).stat().st_size for file in run.files]
+    assert [file.size_bytes for file in run.files] == sizes
+
+
+def test_files_are_ordered_by_token_whatever_they_are_called(warehouse: Warehouse) -> None:
+    written(warehouse, sums("INT"), range(10), files=2)
+    (folder(warehouse) / "part-00000.parquet").rename(folder(warehouse) / "part-00009.parquet")
+    run = read_run(warehouse, "t1", "r1", 0)
+    assert [file.name for file in run.files] == ["part-00009.parquet", "part-00001.parquet"]
+    assert run.files[0].max_token < run.files[1].min_token
+
+
+def test_empty_files_and_what_spark_writes_beside_them_are_no_data_files(warehouse: Warehouse) -> None:
+    written(warehouse, sums("INT"), [1], files=3)
+    for name in ("_SUCCESS", ".part-00000.parquet.crc", "_temporary.parquet", ".hidden.parquet"):
+        (folder(warehouse) / name).write_bytes(b"not Parquet")
+    assert [file.name for file in read_run(warehouse, "t1", "r1", 0).files] == ["part-00000.parquet"]
+
+
+def test_a_folder_that_is_not_there_is_an_empty_run(warehouse: Warehouse) -> None:
+    assert read_run(warehouse, "t1", "never", 4) == Run("never", 4, ())
+
+
+def test_the_uris_of_a_run_lead_to_its_files_in_order(warehouse: Warehouse) -> None:
+    run = written(warehouse, sums("INT"), range(4), files=2)
+    assert [path_of(uri) for uri in file_uris(warehouse, "t1", run)] == [
+        folder(warehouse) / "part-00000.parquet",
+        folder(warehouse) / "part-00001.parquet",
+    ]
+
+
+def test_a_deleted_run_may_be_deleted_again(warehouse: Warehouse) -> None:
+    written(warehouse, sums("INT"), [1])
+    delete_run(warehouse, "t1", "r1")
+    assert not folder(warehouse).exists()
+    delete_run(warehouse, "t1", "r1")
+
+
+def minus(a: Any, b: Any) -> Any:
+    return EXACT.subtract(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a - b
+
+
+HIGH: Mapping[str, Any] = {
+    "TINYINT": 127,
+    "INT": 2**31 - 1,
+    "BIGINT": 2**63 - 1,
+    "DECIMAL(5, 2)": Decimal("999.99"),
+    "DECIMAL(18, 4)": Decimal("99999999999999.9999"),
+    "DECIMAL(38, 0)": Decimal("9" * 38),
+}
+
+
+@pytest.mark.parametrize("kind", HIGH)
+def test_footers_prove_that_totals_fit_up_to_the_last_number(warehouse: Warehouse, kind: str) -> None:
+    plan, high = sums(kind), HIGH[kind]
+    runs = [written(warehouse, plan, [minus(high, 7), 1, None]), written(warehouse, plan, [7], "r2")]
+    # Beyond 28 digits the proof is allowed to round, to the safe side.
+    assert totals_fit(warehouse, "t1", runs, plan.totals) or kind == "DECIMAL(38, 0)"
+    too_much = [*runs, written(warehouse, plan, [1], "r3")]
+    assert not totals_fit(warehouse, "t1", too_much, plan.totals)
+
+
+@pytest.mark.parametrize("kind", HIGH)
+def test_footers_prove_nothing_below_the_lowest_number(warehouse: Warehouse, kind: str) -> None:
+    plan, high = sums(kind), HIGH[kind]
+    runs = [written(warehouse, plan, [minus(0, high)]), written(warehouse, plan, [-7], "r2")]
+    assert not totals_fit(warehouse, "t1", runs, plan.totals)
+
+
+def test_the_highest_and_the_lowest_value_of_all_row_groups_count(warehouse: Warehouse) -> None:
+    plan = sums("TINYINT")
+    runs = [written(warehouse, plan, [0, 0, 100, 0], rows_per_group=1, files=2), written(warehouse, plan, [28], "r2")]
+    assert not totals_fit(warehouse, "t1", runs, plan.totals)
+    assert totals_fit(warehouse, "t1", [runs[0], written(warehouse, plan, [27], "r3")], plan.totals)
+
+
+def test_a_run_whose_values_have_one_sign_does_not_hide_another_runs_extreme(warehouse: Warehouse) -> None:
+    plan = sums("TINYINT")
+    # No key need be in both runs: the first run's 127 must not be offset by the second run's -100.
+    runs = [
+        written(warehouse, plan, [127]),
+        written(warehouse, plan, [-100], "r2"),
+        written(warehouse, plan, [1], "r3"),
+    ]
+    assert not totals_fit(warehouse, "t1", runs, plan.totals)
+
+
+def test_a_total_that_is_already_outside_proves_that_the_rows_must_be_read(warehouse: Warehouse) -> None:
+    plan = sums("TINYINT")
+    state = {"id": 1, "n": None, plan.totals[0].carry: 200}
+    write_run(folder(warehouse), plan, [state, lift(plan, Record(RowKind.INSERT, {"id": 2, "n": 1}))])
+    assert not totals_fit(warehouse, "t1", [read_run(warehouse, "t1", "r1", 0)], plan.totals)
