@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import batches, catalog_config, databases, health, merges, rows, tables
+from app.api import batches, catalog_config, databases, health, merges, rows, rules, simulations, tables
 from app.api.auth import Guarded
 from app.api.deps import Parts
 from app.api.problems import install_problems
@@ -23,7 +23,7 @@ from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker, open_spark
 
 logger = logging.getLogger(__name__)
-ROUTERS = (catalog_config, databases, tables, batches, merges, rows)
+ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, simulations)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

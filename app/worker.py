@@ -16,7 +16,7 @@ from app.core.merge_plan import MergePlan
 from app.services.merges import MergeCancelled, MergeSite, Progress, request_due_merges, run_next_merge
 from app.services.sweeps import sweep
 from app.settings import Settings
-from spark_jobs.compact import CompactionJob, run_compaction
+from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
 from spark_jobs.merge import MergeJob, run_merge
 from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
@@ -55,7 +55,7 @@ class SparkExecutor:
         self,
         tag: str,
         plan: MergePlan,
-        runs: Sequence[tuple[str, ...]],
+        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
         rows: int,
         output: str,
         oldest: bool,
@@ -64,7 +64,7 @@ class SparkExecutor:
         """See ``MergeExecutor.compact``."""
         try:
             with self.connection.job(tag, on_progress) as spark:
-                run_compaction(spark, CompactionJob(plan, tuple(runs), rows, output, oldest))
+                run_compaction(spark, CompactionJob(plan, tuple(StoredRun(*run) for run in runs), rows, output, oldest))
         except JobCancelled as error:
             raise MergeCancelled(tag) from error
 

@@ -168,6 +168,18 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
     return _state_rows(plan, merged, {name: quote(place) for name, place in places.items()}, oldest=oldest)
 
 
+def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
+    """The rows that state rows of ``old`` show, as first records of ``new`` (``app.core.epochs.carried_over``)."""
+    live = rows if old.liveness is Liveness.ALWAYS else rows.where(F.col(LIVE_COLUMN))
+    names = {column.id: column.name for column in old.schema.columns}
+    columns = [
+        F.expr(f"CAST({quote(names[c.id]) if c.id in names else 'NULL'} AS {c.type.spark})").alias(c.name)
+        for c in new.schema.columns
+    ]
+    kind, arrived = F.lit(0).cast("tinyint").alias(KIND_COLUMN), F.lit(0).cast("bigint").alias(ARRIVAL_COLUMN)
+    return folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
+
+
 def _equals(plan: MergePlan, name: str) -> str:
     column = plan.schema.by_name.get(name)
     return "<=>" if column is not None and column.nullable else "="

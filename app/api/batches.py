@@ -10,7 +10,7 @@ from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable
+from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.api.tables import TableName
 from app.core.errors import TooLarge
 from app.core.table import Batch, BatchState
@@ -123,7 +123,7 @@ def post_batch(
         batch = wait_merged(catalog, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
-    response.headers["Location"] = f"{request.url.path}/{batch.id}"
+    response.headers["Location"] = location(request, batch.id)
     return BatchBody.of(batch)
 
 

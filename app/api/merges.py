@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.deps import DatabaseDep, Reading, Writing
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable
+from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.core.table import Merge
 from app.services.batches import list_merges, request_merge
 
@@ -69,7 +69,7 @@ def _millis(moment: datetime | None) -> int | None:
 def post_merge(table: NamedTable, catalog: DatabaseDep, request: Request, response: Response) -> MergeBody:
     """Merge everything that is staged now; a merge that already waits is answered again."""
     merge = request_merge(catalog, table.id)
-    response.headers["Location"] = f"{request.url.path}/{merge.id}"
+    response.headers["Location"] = location(request, merge.id)
     return MergeBody.of(merge)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
@@ -96,11 +96,19 @@ def get_row_by_query(
     return _row_response(found, if_none_match)
 
 
+def _path_key(request: Request, key: str) -> str:
+    """The key in the path; the router's patterns lose a line feed at its end."""
+    return key if request.scope["path"].endswith(f"/{key}") else f"{key}\n"
+
+
+KeyInPath = Annotated[str, Depends(_path_key)]
+
+
 @router.get("/rows/{key:path}", operation_id="getRowByPath", response_model=dict[str, Any])
 def get_row_by_path(
     database: DatabaseName,
     table: TableName,
-    key: str,
+    key: KeyInPath,
     repository: Reading,
     images: ImagesDep,
     columns: Columns = None,

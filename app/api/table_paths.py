@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep
@@ -17,6 +18,13 @@ TABLE_PATH = "/v1/catalog/databases/{database}/tables/{table}"
 def _named_table(database: DatabaseName, table: TableName, catalog: DatabaseDep) -> Table:
     with catalog.reading() as repository:
         return repository.get_table(database, table)
+
+
+def location(request: Request, item_id: str) -> str:
+    """The ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any name."""
+    raw: bytes | None = request.scope.get("raw_path")
+    sent = quote(request.scope["path"]) if raw is None else quote(raw, safe="/%:+@!$&'()*,;=~")
+    return f"{sent}/{item_id}"
 
 
 NamedTable = Annotated[Table, Depends(_named_table)]

@@ -194,6 +194,7 @@ class Union(Rule):
     fold: str
     join_sql: str
     group: tuple[str, ...] = ()
+    meaning: str = ""
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules

@@ -52,17 +52,21 @@ def is_live(plan: MergePlan, state: Mapping[str, Any]) -> bool:
 
 
 def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The visible row in column order, nulls replaced by read defaults (A.6); None if there is no row."""
+    """The row as it is shown: ``visible_row`` with nulls replaced by read defaults (A.6); None if there is no row."""
+    row = visible_row(plan, state)
+    if row is None or not plan.read_defaults:
+        return row
+    return {name: plan.read_defaults.get(name) if value is None else value for name, value in row.items()}
+
+
+def visible_row(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The folded row in column order; None if there is no row."""
     if not is_live(plan, state):
         return None
     visible: dict[str, Any] = {name: state[name] for name in plan.schema.primary_key}
     for rule in plan.rules:
         visible.update(rule.finish(state))
-    return {column.name: _shown(plan, column.name, visible[column.name]) for column in plan.schema.columns}
-
-
-def _shown(plan: MergePlan, name: str, value: Any) -> Any:
-    return plan.read_defaults.get(name) if value is None else value
+    return {column.name: visible[column.name] for column in plan.schema.columns}
 
 
 def fold(plan: MergePlan, records: Iterable[Record]) -> Mapping[str, Any] | None:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
+from app.core.accumulators import Union
 from app.core.errors import ErrorCode, Invalid
 from app.core.functions import FunctionUse, find_function
 from app.core.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
@@ -19,6 +20,7 @@ from app.core.records import Record, RowKind
 from app.core.replay import Replay
 from app.core.rules import BOOLEAN, HiddenColumn, OnRetract, Pick, Register, Rule, TotalBounds
 from app.core.schema import Column, TableSchema
+from app.core.stepwise import Stepwise
 from app.core.types import DataType
 from app.core.values import text_decoder
 
@@ -236,7 +238,10 @@ def _function_rule(
     ignore_retract = options.of_field(column.name, "ignore-retract")
     reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
     use = FunctionUse(column, order, group, reached, options.of_function(column.name))
-    return function.rule(use), function.retracts or ignore_retract
+    rule = function.rule(use)
+    if isinstance(rule, (Stepwise, Union)):
+        rule = replace(rule, meaning=function.meaning)
+    return rule, function.retracts or ignore_retract
 
 
 def _partial_update(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:

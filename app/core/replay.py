@@ -68,8 +68,20 @@ class Replay(Rule):
             row.fold(Record(RowKind(entry[KIND_COLUMN]), entry, entry[ARRIVAL_COLUMN]))
         return row
 
+    def inner_state(self, state: Mapping[str, Any]) -> State:
+        """What the rules inside hold after the log of ``state``."""
+        return self._row(state[LOG]).state
+
+    def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
+        """Whether a record removes a row whose rules hold ``inner``."""
+        if record.kind is not RowKind.DELETE:
+            return False
+        before = inner if inner is not None else {n: v for rule in self.rules for n, v in rule.empty.items()}
+        lifted = {name: value for rule in self.rules for name, value in rule.lift(record).items()}
+        return not self.listed or any(register.newer_wins(before, lifted) for register in self.listed)
+
     def finish(self, state: Mapping[str, Any]) -> State:
-        inner = self._row(state[LOG]).state
+        inner = self.inner_state(state)
         return {name: value for rule in self.rules for name, value in rule.finish(inner).items()}
 
     def _rank(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -171,7 +183,8 @@ class Replay(Rule):
         mine = group.sql({name: ref("n", name) for name in register.group}, "TRUE")
         theirs = group.sql({name: f"a.tombstone{number}.g{i}" for i, name in enumerate(register.group)}, "TRUE")
         present = any_not_null("n", register.group)
-        return f"(a.tombstone{number} IS NOT NULL AND {present} AND struct({', '.join(mine)}) < struct({', '.join(theirs)}))"
+        older = f"struct({', '.join(mine)}) < struct({', '.join(theirs)})"
+        return f"(a.tombstone{number} IS NOT NULL AND {present} AND {older})"
 
     def _finished_sql(self) -> str:
         outputs = {column.name: ref("x", column.name) for column in self.columns}

@@ -228,7 +228,8 @@ class Register(Rule):
         return tuple(hidden)
 
     @cached_property
-    def _kept_on_clear(self) -> frozenset[str]:
+    def kept_on_clear(self) -> frozenset[str]:
+        """The columns that a clearing retract sets to its own values: those of the order."""
         return frozenset({*self.group, *(field.column.name for field in self.order.fields)}) & self._own
 
     def takes_part(self, record: Record) -> bool:
@@ -244,7 +245,7 @@ class Register(Rule):
         if not self.takes_part(record):
             return state
         cleared = self.on_retract is OnRetract.CLEAR and not record.kind.add
-        for name in self._kept_on_clear if cleared else self._own:
+        for name in self.kept_on_clear if cleared else self._own:
             state[name] = record.values[name]
         if self._order_column:
             order = {member: record.values[name] for member, name, _ in self._stored_order}
@@ -264,10 +265,15 @@ class Register(Rule):
             return state[self.columns[0].name] is not None
         return not self.group or any(state[name] is not None for name in self.group)
 
+    def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of the order's columns in the record that ``state`` holds."""
+        stored = (state[self._order_column] if self._order_column else None) or {}
+        return {**state, **{name: stored.get(member) for member, name, _ in self._stored_order}}
+
     def rank(self, state: Mapping[str, Any]) -> tuple[Any, ...]:
         """The place in the order of the record that ``state`` holds."""
-        stored = state[self._order_column] if self._order_column else {}
-        values = {**state, **{name: stored[member] for member, name, _ in self._stored_order}}
+        values = self.order_values(state)
+        stored = (state[self._order_column] if self._order_column else None) or {}
         add = stored["add"] if self._stores_flag else bool(state.get("_kf_live"))
         return self.order.rank(values, add)
 
@@ -290,7 +296,7 @@ class Register(Rule):
         outputs = {}
         for column in self.columns:
             value = ref("r", column.name)
-            kept = keeps_all or column.name in self._kept_on_clear
+            kept = keeps_all or column.name in self.kept_on_clear
             outputs[column.name] = value if kept else f"IF({ADD_SQL}, {value}, NULL)"
         if self._order_column:
             members = [f"'{member}', {ref('r', name)}" for member, name, _ in self._stored_order]

@@ -5,8 +5,9 @@ The bytes may come from anywhere: all of them are checked here before a native l
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,68 +91,117 @@ def _hll_4(union: Any) -> bytes:
 
 
 def _read_hll(value: bytes) -> Any:
-    value = _with_listed_exceptions(bytes(value))
-    _check_hll(value)
+    value = _check_hll(bytes(value))
     try:
         return datasketches.hll_sketch.deserialize(value)
     except (RuntimeError, ValueError, IndexError, MemoryError) as error:
         raise ValueError(f"the HLL sketch cannot be read: {error}") from error
 
 
-def _with_listed_exceptions(value: bytes) -> bytes:
-    """An updatable HLL_4 sketch as a compact one: Java leaves out the size of its table of exceptions."""
-    if len(value) < 40 or value[7] & 15 != _HLL_4 << 2 | _HLL or value[5] & _HLL_COMPACT or value[3] > 21:
+def _compact(value: bytes) -> bytes:
+    """An updatable list or HLL_4 sketch as a compact one: Java leaves out the size of the table of exceptions."""
+    mode, registers = value[7] & 3, _registers_bytes(value) if value[7] & 3 == _HLL else 0
+    if value[5] & _HLL_COMPACT or mode == _SET or (mode == _HLL and value[7] >> 2 & 3 != _HLL_4):
         return value
-    table = 40 + (1 << value[3]) // 2
-    exceptions = [value[place : place + 4] for place in range(table, len(value), 4)]
-    head = value[:4] + bytes([0, value[5] | _HLL_COMPACT]) + value[6:table]
-    return head + b"".join(exception for exception in exceptions if any(exception))
+    start = 4 * value[0] + registers
+    table = [value[place : place + 4] for place in range(start, len(value), 4)]
+    listed = b"".join(coupon for coupon in table if any(coupon))
+    return value[:5] + bytes([value[5] | _HLL_COMPACT]) + value[6:start] + listed
 
 
-def _check_hll(value: bytes) -> None:
-    """The library allocates and reads what the header says: the header must agree with the size."""
+def _check_hll(value: bytes) -> bytes:
+    """The sketch as a compact one, or HLL_6 or HLL_8; the library writes beyond its memory when one contradicts
+    itself.
+    """
     if len(value) < 8 or value[1] != 1 or value[2] != _HLL_FAMILY:
         raise ValueError("the bytes do not begin like an HLL sketch")
     mode, target = value[7] & 3, value[7] >> 2 & 3
     if mode > _HLL or target > _HLL_8 or value[0] != _PREAMBLE_INTS[mode] or not 4 <= value[3] <= 21:
         raise ValueError("the header of the HLL sketch is not well formed")
+    value = _compact(value)
     if len(value) < 4 * value[0]:
         raise ValueError("the HLL sketch ends too early")
-    size = (_list_size, _set_size, _registers_size)[mode](value)
+    (_check_list, _check_set, _check_registers)[mode](value)
+    return value
+
+
+def _check_list(value: bytes) -> None:
+    if value[4] > 3 or value[6] >= _LIST_PLACES or (value[5] & _HLL_EMPTY and value[6]):
+        raise ValueError("the HLL sketch lists too many values")
+    _check_coupons(value, 8, value[6])
+
+
+def _check_set(value: bytes) -> None:
+    (count,) = struct.unpack_from("<I", value, 8)
+    if value[3] < 8 or not 5 <= value[4] <= value[3] - 3 or 4 * count > 3 << value[4]:
+        raise ValueError("the HLL sketch has more values than its precision lets it list")
+    if value[5] & _HLL_COMPACT:
+        _check_coupons(value, 12, count)
+    else:
+        _check_coupons(value, 12, count, 1 << value[4])
+
+
+def _check_coupons(value: bytes, start: int, count: int, places: int | None = None) -> Sequence[int]:
+    """The ``count`` pairs (26 bits of hash, 6 bits of leading zeros) from ``start`` on, in a table of ``places``."""
+    size = start + 4 * (count if places is None else places)
     if len(value) != size:
         raise ValueError(f"the HLL sketch has {len(value)} bytes and should have {size}")
+    coupons = [coupon for coupon in struct.unpack_from(f"<{(size - start) // 4}I", value, start) if coupon]
+    if len(coupons) != count or len(set(coupons)) < count or min(coupons, default=1 << 26) < 1 << 26:
+        raise ValueError("the HLL sketch lists a value twice or none")
+    return coupons
 
 
-def _list_size(value: bytes) -> int:
-    if value[6] > _LIST_PLACES or value[4] > 3:
-        raise ValueError("the HLL sketch lists too many values")
-    if value[5] & _HLL_EMPTY and value[6]:
-        raise ValueError("the HLL sketch is empty and has values")
-    return 8 + 4 * (value[6] if value[5] & _HLL_COMPACT else _LIST_PLACES)
+def _registers_bytes(value: bytes) -> int:
+    registers = 1 << min(value[3], 21)
+    return (registers // 2, 3 * registers // 4 + 1, registers, 0)[value[7] >> 2 & 3]
 
 
-def _set_size(value: bytes) -> int:
-    (count,) = struct.unpack_from("<I", value, 8)
-    places = _places_of(value)
-    if count >= places:
-        raise ValueError("the HLL sketch has more values than places for them")
-    return 12 + 4 * (count if value[5] & _HLL_COMPACT else places)
+def _check_registers(value: bytes) -> None:
+    smallest, target = value[6], value[7] >> 2 & 3
+    estimate, low_sum, high_sum, at_smallest, exceptions = struct.unpack_from("<3d2I", value, 8)
+    registers = value[40 : 40 + _registers_bytes(value)]
+    coupons = _check_coupons(value, 40 + _registers_bytes(value), exceptions)
+    levels = _LEVELS[target](registers)
+    if target == _HLL_4:
+        levels = _full_levels(levels, coupons, smallest)
+    if (
+        min(levels) < smallest
+        or levels.count(smallest) != at_smallest
+        or (target != _HLL_4 and (smallest or exceptions))
+    ):
+        raise ValueError("the registers of the HLL sketch contradict its header")
+    sums = [sum(levels.count(level) * 0.5**level for level in half) for half in (range(32), range(32, 64))]
+    if max(levels) > 63 or sums != [low_sum, high_sum] or not 0 <= estimate < math.inf:
+        raise ValueError("the registers of the HLL sketch contradict its sums")
 
 
-def _registers_size(value: bytes) -> int:
-    registers, target = 1 << value[3], value[7] >> 2 & 3
-    if target == _HLL_8:
-        return 40 + registers
-    if target == _HLL_6:
-        return 40 + 3 * registers // 4 + 1
-    (exceptions,) = struct.unpack_from("<I", value, 36)
-    return 40 + registers // 2 + 4 * exceptions
+def _full_levels(offsets: bytes, coupons: Sequence[int], smallest: int) -> bytes:
+    """The levels of HLL_4: the smallest and 4 bits above it, or, where these are 15, a level in the list."""
+    listed = {coupon & len(offsets) - 1: coupon >> 26 for coupon in coupons}
+    if (
+        smallest > 63 - 14
+        or len(listed) < len(coupons)
+        or offsets.count(15) != len(listed)
+        or any(offsets[register] != 15 or level < smallest + 15 for register, level in listed.items())
+    ):
+        raise ValueError("the exceptions of the HLL sketch contradict its registers")
+    levels = bytearray(offset + smallest for offset in offsets)
+    for register, level in listed.items():
+        levels[register] = level
+    return bytes(levels)
 
 
-def _places_of(value: bytes) -> int:
-    if value[4] > value[3]:
-        raise ValueError("the HLL sketch has more places than its precision allows")
-    return 1 << value[4]
+def _levels_of_4(registers: bytes) -> bytes:
+    return bytes(level for pair in registers for level in (pair & 15, pair >> 4))
+
+
+def _levels_of_6(registers: bytes) -> bytes:
+    words = (int.from_bytes(registers[place : place + 3], "little") for place in range(0, len(registers) - 1, 3))
+    return bytes(word >> shift & 63 for word in words for shift in (0, 6, 12, 18))
+
+
+_LEVELS: tuple[Callable[[bytes], bytes], ...] = (_levels_of_4, _levels_of_6, bytes)
 
 
 # --- Theta ------------------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ class Stepwise(Rule):
     order: Order
     group: tuple[str, ...] = ()
     retracts: bool = False
+    meaning: str = ""
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules

@@ -131,13 +131,18 @@ def parse_records(upload: Upload) -> Iterable[object]:
     raise UnsupportedMediaType(message)
 
 
-def _json_records(body: bytes) -> Iterable[object]:
+def parse_json(body: bytes) -> object:
+    """The JSON of a body, numbers exact. Raises ``Invalid``."""
     try:
-        parsed = _loads(body)
+        return _loads(body)
     except (ValueError, RecursionError) as error:
         raise _unreadable("", error) from error
+
+
+def _json_records(body: bytes) -> Iterable[object]:
+    parsed = parse_json(body)
     records = parsed.get("records") if isinstance(parsed, dict) else None
-    if not isinstance(records, list):
+    if not isinstance(parsed, dict) or not isinstance(records, list):
         fault = Violation("/records", "missing", "the body has no list of records", 'send {"records": [{…}, …]}')
         raise Invalid("the body is not a batch of records", violations=[fault])
     unknown = [name for name in parsed if name != "records"]

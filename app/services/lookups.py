@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, NotFound, Unavailable
+from app.core.epochs import carried_over, renamed, same_fold
+from app.core.errors import ErrorCode, NotFound
 from app.core.fold import combine_all, finish, lift
 from app.core.keys import Key, key_from_text, key_to_json, token_of
 from app.core.merge_plan import MergePlan, compile_plan
-from app.core.rules import State
+from app.core.records import Record
+from app.core.schema import TableSchema
 from app.core.table import Batch, Snapshot, Table
 from app.core.values import encoder
 from app.storage.images import Images
@@ -49,6 +51,7 @@ class _View:
     plan: MergePlan
     snapshot: Snapshot | None
     staged: tuple[Batch, ...]
+    schemas: Mapping[int, TableSchema]  # those under which runs and staged batches were written
 
 
 def get_row(
@@ -88,13 +91,23 @@ def get_rows(
     return [_find(view, images, key, columns) for key in keys]
 
 
+def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
+    """A function from a key to its state row, staged records included, all of one moment."""
+    view = _view(repository, table, Consistency.LATEST)
+    return lambda key: _state(view, images, key)
+
+
 def _view(repository: Repository, table: Table, consistency: Consistency) -> _View:
     staged = repository.staged_batches(table.id) if consistency is Consistency.LATEST else []
-    return _View(table, compile_plan(table.schema), repository.current_snapshot(table.id), tuple(staged))
+    snapshot = repository.current_snapshot(table.id)
+    written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
+    schemas = {number: repository.schema_at(table.id, number) for number in written - {table.schema_id}}
+    schemas[table.schema_id] = table.schema
+    return _View(table, compile_plan(table.schema), snapshot, tuple(staged), schemas)
 
 
 def _find(view: _View, images: Images, key: Key, columns: Sequence[str] | None) -> FoundRow:
-    state = combine_all(view.plan, _states(view, images, key))
+    state = _state(view, images, key)
     row = None if state is None else finish(view.plan, state)
     snapshot_id = view.snapshot.id if view.snapshot else None
     if row is None:
@@ -104,22 +117,42 @@ def _find(view: _View, images: Images, key: Key, columns: Sequence[str] | None) 
     return FoundRow(key, {name: encoder(by_name[name].type)(row[name]) for name in wanted}, True, snapshot_id)
 
 
-def _states(view: _View, images: Images, key: Key) -> Iterator[State]:
-    """The key's state rows, oldest first: one of each run that has it, then its staged records."""
-    try:
-        yield from _read_states(view, images, key)
-    except FileNotFoundError as error:
-        # The table was dropped, or the batch withdrawn, after the catalog was read.
-        raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
+def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
+    """The key's state row under the current plan: its state in every run, oldest first, then its staged records."""
+    plan = view.plan
+    states: list[Mapping[str, Any]] = []
+    for schema, state in _stored_states(view, images, key):
+        entered = _entered(states, plan, compile_plan(schema))
+        states, plan = [*entered, state], compile_plan(schema)
+    states = _entered(states, plan, view.plan)
+    states += [lift(view.plan, record) for record in _staged_records(view, images, key)]
+    return combine_all(view.plan, states)
 
 
-def _read_states(view: _View, images: Images, key: Key) -> Iterator[State]:
-    table = view.table
-    token = token_of(table.schema, key)
+def _entered(states: list[Mapping[str, Any]], plan: MergePlan, next_plan: MergePlan) -> list[Mapping[str, Any]]:
+    """States of ``plan`` as states of ``next_plan``: as they are while the meaning is the same, else as one first
+    record.
+    """
+    if plan.schema is next_plan.schema or not states:
+        return states
+    if same_fold(plan.schema, next_plan.schema):
+        return [renamed(state, plan.schema, next_plan.schema) for state in states]
+    combined = combine_all(plan, states)
+    carried = None if combined is None else carried_over(combined, plan, next_plan)
+    return [] if carried is None else [carried]
+
+
+def _stored_states(view: _View, images: Images, key: Key) -> Iterator[tuple[TableSchema, Mapping[str, Any]]]:
+    """The key's state row in each run that has it, oldest first, with the schema it was written under."""
     for run in view.snapshot.runs if view.snapshot else ():
-        state = images.find(table.id, run, token, table.schema.primary_key, key)
+        schema = view.schemas[run.schema_id]
+        state = images.find(view.table.id, run, token_of(schema, key), schema.primary_key, key)
         if state is not None:
-            yield dict(state)
+            yield schema, state
+
+
+def _staged_records(view: _View, images: Images, key: Key) -> Iterator[Record]:
     for batch in view.staged:
-        for record in read_key_records(images.warehouse, table.id, batch.file, batch.number, table.schema, key):
-            yield lift(view.plan, record)
+        schema = view.schemas[batch.schema_id]
+        for record in read_key_records(images.warehouse, view.table.id, batch.file, batch.number, schema, key):
+            yield Record(record.kind, renamed(record.values, schema, view.table.schema), record.arrival)

@@ -18,7 +18,7 @@ from app.core.errors import Conflict, ErrorCode, KeyfoldError
 from app.core.keys import key_to_json
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import parse_options
-from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot
+from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot, Table
 from app.storage.layout import Warehouse, run_folder, staging_file
 from app.storage.runs import file_uris, read_run, totals_fit
 
@@ -52,13 +52,16 @@ class MergeExecutor(Protocol):
         self,
         tag: str,
         plan: MergePlan,
-        runs: Sequence[tuple[str, ...]],
+        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
         rows: int,
         output: str,
         oldest: bool,
         on_progress: Progress,
     ) -> None:
-        """Combine neighbouring runs (file URIs of each, oldest first) with ``rows`` rows into one below ``output``."""
+        """Combine neighbouring runs (the plan of each and its file URIs, oldest first) with ``rows`` rows into one.
+
+        It is written below the URI ``output``.
+        """
 
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
@@ -290,7 +293,9 @@ def compact_all(site: MergeSite, claimed: ClaimedMerge, snapshot: Snapshot) -> S
     """
     table = claimed.table
     run_id = uuid.uuid4().hex
-    inputs = [file_uris(site.warehouse, table.id, run) for run in snapshot.runs if run.files]
+    inputs = [
+        (_plan_of(site, table, run), file_uris(site.warehouse, table.id, run)) for run in snapshot.runs if run.files
+    ]
     rows = sum(run.rows for run in snapshot.runs)
     output = site.warehouse.uri(*run_folder(table.id, run_id))
     tag = f"keyfold-{run_id}"
@@ -298,6 +303,14 @@ def compact_all(site: MergeSite, claimed: ClaimedMerge, snapshot: Snapshot) -> S
         site.executor.compact(tag, compile_plan(table.schema), inputs, rows, output, True, lambda *_: None)
     compacted = read_run(site.warehouse, table.id, run_id, table.schema_id)
     return _commit_compaction(site, table.id, snapshot, compacted)
+
+
+def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
+    """The plan under which a run was written."""
+    if run.schema_id == table.schema_id:
+        return compile_plan(table.schema)
+    with site.database.reading() as repository:
+        return compile_plan(repository.schema_at(table.id, run.schema_id))
 
 
 def _commit_compaction(site: MergeSite, table_id: str, snapshot: Snapshot, compacted: Run) -> Snapshot:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from app.core.functions import ALIASES, FUNCTIONS
@@ -13,110 +11,8 @@ from app.core.options import parse_options
 from app.core.schema import TableSchema
 from app.core.type_parser import parse_type
 from app.core.types import KINDS
+from tests.core.option_cases import AGGREGATION, DEFAULT, ILLEGAL, LEGAL, PADDING, PARTIAL, Options
 from tests.core.tables import COLUMNS, faults, plan, table, violations
-
-Options = Mapping[str, str]
-PARTIAL = {"merge-engine": "partial-update"}
-AGGREGATION = {"merge-engine": "aggregation"}
-FIRST_ROW = {"merge-engine": "first-row"}
-ON_DELETE = "partial-update.remove-record-on-delete"
-ON_GROUP = "partial-update.remove-record-on-sequence-group"
-AGGREGATION_ON_DELETE = "aggregation.remove-record-on-delete"
-DEFAULT = "fields.default-aggregate-function"
-GROUP = {"fields.g.sequence-group": "a,b"}
-PADDING = "sequence.auto-padding"
-
-# (what is wrong, options, option key, violation code)
-ILLEGAL: list[tuple[str, Options, str, str]] = [
-    ("unknown function", AGGREGATION | {"fields.a.aggregate-function": "summ"}, "fields.a.aggregate-function", "unknown_function"),
-    ("unknown function of a key", AGGREGATION | {"fields.k.aggregate-function": "x"}, "fields.k.aggregate-function", "unknown_function"),
-    ("empty function", AGGREGATION | {"fields.a.aggregate-function": " "}, "fields.a.aggregate-function", "unknown_function"),
-    ("unknown default function", AGGREGATION | {DEFAULT: "summ"}, DEFAULT, "unknown_function"),
-    ("unknown function of a group", PARTIAL | GROUP | {"fields.a.aggregate-function": "x"}, "fields.a.aggregate-function", "unknown_function"),
-    ("sum of text", AGGREGATION | {"fields.c.aggregate-function": "sum"}, "fields.c.aggregate-function", "illegal_function_type"),
-    ("sum of text by default", AGGREGATION | {DEFAULT: "sum"}, DEFAULT, "illegal_function_type"),
-    ("max of a list", AGGREGATION | {"fields.l.aggregate-function": "max"}, "fields.l.aggregate-function", "illegal_function_type"),
-    ("min of a row", AGGREGATION | {"fields.r.aggregate-function": "min"}, "fields.r.aggregate-function", "illegal_function_type"),
-    ("bool_or of a number", AGGREGATION | {"fields.a.aggregate-function": "bool_or"}, "fields.a.aggregate-function", "illegal_function_type"),
-    ("sum of text in a group", PARTIAL | {"fields.g.sequence-group": "c", "fields.c.aggregate-function": "sum"}, "fields.c.aggregate-function", "illegal_function_type"),
-    ("ignore-retract with removal", AGGREGATION | {AGGREGATION_ON_DELETE: "true", "fields.a.ignore-retract": "true"}, "fields.a.ignore-retract", "contradicting_options"),
-    ("unknown sequence field", {"sequence.field": "a,zzz"}, "sequence.field", "unknown_column"),
-    ("sequence field twice", {"sequence.field": "a,b,a"}, "sequence.field", "duplicate_column"),
-    ("sequence field without order", {"sequence.field": "l"}, "sequence.field", "illegal_order_type"),
-    ("sequence field with a function", AGGREGATION | {"sequence.field": "a", "fields.a.aggregate-function": "max"}, "fields.a.aggregate-function", "contradicting_options"),
-    ("sequence field of first-row", FIRST_ROW | {"sequence.field": "a"}, "sequence.field", "contradicting_options"),
-    ("snapshot ordering with a sequence field", {"sequence.snapshot-ordering": "true", "write-only": "true", "sequence.field": "a"}, "sequence.snapshot-ordering", "contradicting_options"),
-    ("snapshot ordering without write-only", {"sequence.snapshot-ordering": "true"}, "sequence.snapshot-ordering", "missing_option"),
-    ("padding unknown", {"sequence.field": "a", PADDING: "nano-to-micro"}, PADDING, "illegal_option_value"),
-    ("padding twice", {"sequence.field": "a", PADDING: "row-kind-flag,row-kind-flag"}, PADDING, "illegal_option_value"),
-    ("padding with two units", {"sequence.field": "a", PADDING: "second-to-micro,millis-to-micro"}, PADDING, "illegal_option_value"),
-    ("padding with its flag first", {"sequence.field": "a", PADDING: "row-kind-flag,second-to-micro"}, PADDING, "illegal_option_value"),
-    ("padding of nothing", {PADDING: "row-kind-flag"}, PADDING, "missing_option"),
-    ("padding of two fields", {"sequence.field": "a,b", PADDING: "row-kind-flag"}, PADDING, "missing_option"),
-    ("padding of a truth value", {"sequence.field": "o", PADDING: "row-kind-flag"}, PADDING, "illegal_order_type"),
-    ("unknown row kind field", {"rowkind.field": "zzz"}, "rowkind.field", "unknown_column"),
-    ("row kind field of numbers", {"rowkind.field": "a"}, "rowkind.field", "illegal_column_type"),
-    ("unknown protected field", PARTIAL | {"fields.g.sequence-group": "a,zzz"}, "fields.g.sequence-group", "unknown_column"),
-    ("unknown ordering field", PARTIAL | {"fields.g,zzz.sequence-group": "a"}, "fields.g,zzz.sequence-group", "unknown_column"),
-    ("key protected", PARTIAL | {"fields.g.sequence-group": "a,k"}, "fields.g.sequence-group", "key_in_group"),
-    ("key as ordering field", PARTIAL | {"fields.k.sequence-group": "a"}, "fields.k.sequence-group", "key_in_group"),
-    ("ordering field of truth values", PARTIAL | {"fields.o.sequence-group": "a"}, "fields.o.sequence-group", "illegal_order_type"),
-    ("ordering field of bytes", PARTIAL | {"fields.x.sequence-group": "a"}, "fields.x.sequence-group", "illegal_order_type"),
-    ("ordering field without order", PARTIAL | {"fields.l.sequence-group": "a"}, "fields.l.sequence-group", "illegal_order_type"),
-    ("column protected twice", PARTIAL | GROUP | {"fields.h.sequence-group": "b,c"}, "fields.h.sequence-group", "column_in_two_groups"),
-    ("ordering field shared", PARTIAL | GROUP | {"fields.g,h.sequence-group": "c"}, "fields.g,h.sequence-group", "column_in_two_groups"),
-    ("ordering field protected elsewhere", PARTIAL | GROUP | {"fields.h.sequence-group": "g"}, "fields.h.sequence-group", "column_in_two_groups"),
-    ("column twice in one group", PARTIAL | {"fields.g.sequence-group": "a,a"}, "fields.g.sequence-group", "duplicate_column"),
-    ("ordering field twice", PARTIAL | {"fields.g,g.sequence-group": "a"}, "fields.g,g.sequence-group", "duplicate_column"),
-    ("group of nothing", PARTIAL | {"fields.g.sequence-group": " "}, "fields.g.sequence-group", "illegal_option_value"),
-    ("function outside a group", PARTIAL | {"fields.a.aggregate-function": "sum"}, "fields.a.aggregate-function", "function_outside_group"),
-    ("default function outside a group", PARTIAL | GROUP | {DEFAULT: "last_value"}, DEFAULT, "function_outside_group"),
-    ("function of an ordering field", PARTIAL | GROUP | {"fields.g.aggregate-function": "max"}, "fields.g.aggregate-function", "contradicting_options"),
-    ("ignored and removing deletes", PARTIAL | {"ignore-delete": "true", ON_DELETE: "true"}, ON_DELETE, "contradicting_options"),
-    ("ignored deletes and removing groups", PARTIAL | GROUP | {"ignore-delete": "true", ON_GROUP: "g"}, ON_GROUP, "contradicting_options"),
-    ("removal with groups", PARTIAL | GROUP | {ON_DELETE: "true"}, ON_DELETE, "contradicting_options"),
-    ("removal on a column of no group", PARTIAL | GROUP | {ON_GROUP: "a"}, ON_GROUP, "unknown_group"),
-    ("removal on a group without groups", PARTIAL | {ON_GROUP: "g"}, ON_GROUP, "unknown_group"),
-    ("changelog of first-row", FIRST_ROW | {"changelog-producer": "input"}, "changelog-producer", "contradicting_options"),
-    ("full-compaction changelog of first-row", FIRST_ROW | {"changelog-producer": "full-compaction"}, "changelog-producer", "contradicting_options"),
-    ("default of a key", {"fields.k.default-value": "1"}, "fields.k.default-value", "key_with_default"),
-    ("default of another type", {"fields.a.default-value": "one"}, "fields.a.default-value", "illegal_default"),
-    ("default too precise", {"fields.d.default-value": "'1.234'"}, "fields.d.default-value", "illegal_default"),
-    ("default of a nested column", {"fields.l.default-value": "[]"}, "fields.l.default-value", "illegal_default"),
-    ("removing groups", PARTIAL | GROUP | {ON_GROUP: "g"}, ON_GROUP, "not_supported_yet"),
-    ("removal by sequence", PARTIAL | {ON_DELETE: "true", "sequence.field": "a"}, ON_DELETE, "not_supported_yet"),
-    ("aggregated removal by sequence", AGGREGATION | {AGGREGATION_ON_DELETE: "true", "sequence.field": "a"}, AGGREGATION_ON_DELETE, "not_supported_yet"),
-]  # fmt: skip
-
-LEGAL: list[tuple[str, Options]] = [
-    ("no options", {}),
-    ("every engine's own function", AGGREGATION | {"fields.a.aggregate-function": "sum"}),
-    ("old name of a function", AGGREGATION | {"fields.a.aggregate-function": "first_not_null_value"}),
-    ("legal function of a key, which is ignored", AGGREGATION | {"fields.k.aggregate-function": "sum"}),
-    ("default function that keys and sequence fields need not take", AGGREGATION | {DEFAULT: "max", "sequence.field": "t"}),
-    ("functions that deduplicate ignores", {"fields.a.aggregate-function": "zzz", DEFAULT: "zzz"}),
-    ("ignore-retract without removal", AGGREGATION | {"fields.a.ignore-retract": "true"}),
-    ("ignore-retract said to be off", AGGREGATION | {AGGREGATION_ON_DELETE: "true", "fields.a.ignore-retract": "false"}),
-    ("sequence fields", {"sequence.field": "a,t,o,x", "sequence.field.sort-order": "descending"}),
-    ("sequence field on a key column", {"sequence.field": "k"}),
-    ("sequence field of partial-update", PARTIAL | {"sequence.field": "a"}),
-    ("snapshot ordering", {"sequence.snapshot-ordering": "true", "write-only": "true"}),
-    *[(f"padding {steps}", {"sequence.field": "a", PADDING: steps}) for steps in ("row-kind-flag", "second-to-micro", "millis-to-micro", "second-to-micro,row-kind-flag", "millis-to-micro, row-kind-flag")],
-    ("row kind field", {"rowkind.field": "p"}),
-    ("groups", PARTIAL | GROUP | {"fields.h,t.sequence-group": "c,d"}),
-    ("ordering field that its own group protects", PARTIAL | {"fields.g.sequence-group": "a,g"}),
-    ("names with blanks", PARTIAL | {"fields.g , h.sequence-group": " a , b "}),
-    ("groups that another engine ignores", {"fields.g.sequence-group": "zzz"}),
-    ("function in a group", PARTIAL | GROUP | {"fields.a.aggregate-function": "sum"}),
-    ("last_non_null_value anywhere", PARTIAL | {"fields.a.aggregate-function": "last_non_null_value", DEFAULT: "last_non_null_value"}),
-    ("removal", PARTIAL | {ON_DELETE: "true"}),
-    ("removal said to be off", PARTIAL | GROUP | {ON_DELETE: "false", "ignore-delete": "true"}),
-    ("aggregated removal", AGGREGATION | {AGGREGATION_ON_DELETE: "true"}),
-    ("lookup changelog of first-row", FIRST_ROW | {"changelog-producer": "lookup"}),
-    ("any changelog", {"changelog-producer": "full-compaction"}),
-    ("default", {"fields.a.default-value": "5", "fields.c.default-value": "'five'", "fields.d.default-value": "1.25"}),
-    ("nullable key", {"primary-key.nullable": "true"}),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "key", "code"), [pytest.param(*case, id=name) for name, *case in ILLEGAL])
@@ -129,7 +25,7 @@ def test_a_table_that_keeps_the_rules_is_accepted(options: Options) -> None:
     assert plan(options).schema.options == options
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.strip("_"))
 def test_every_check_finds_something_in_the_list_above_that_no_other_check_finds(check: object) -> None:
     def found(schema: TableSchema, one: object) -> bool:
         return any(one(schema, parse_options(schema)[0]))  # type: ignore[operator]  # a check
@@ -165,27 +61,92 @@ def test_all_broken_rules_are_told_together() -> None:
     }
 
 
+def test_functions_need_not_suit_keys_and_sequence_fields() -> None:
+    options = AGGREGATION | {DEFAULT: "sum", "sequence.field": "s"}
+    assert plan(options, {"k": "STRING", "s": "TIMESTAMP(3)", "v": "INT"})
+
+
+@pytest.mark.parametrize(("key", "function"), [("fields.a.aggregate-function", "summ"), (DEFAULT, "last_valu")])
+def test_the_fix_of_an_unknown_function_lists_the_known_ones(key: str, function: str) -> None:
+    (found,) = violations(table(AGGREGATION | {key: function}))
+    assert all(name in found.fix for name in (*FUNCTIONS, *ALIASES))
+
+
+ROWS = {"k": "INT", "v": "ARRAY<ROW<y INT, z INT, w ARRAY<INT>>>", "m": "MAP<INT, ROW<y STRING, z INT, w ARRAY<INT>>>"}
+NESTED = AGGREGATION | {"fields.v.aggregate-function": "nested_update"}
+KEYED = NESTED | {"fields.v.nested-key": "y"}
+KEYTIME = AGGREGATION | {"fields.m.aggregate-function": "merge_map_with_keytime"}
+NESTED_PARTIAL = AGGREGATION | {"fields.v.aggregate-function": "nested_partial_update"}
+
+
 @pytest.mark.parametrize(
-    ("options", "key", "fix"),
+    ("options", "key", "code"),
     [
-        (AGGREGATION | {"fields.a.aggregate-function": "summ"}, "fields.a.aggregate-function", "did you mean sum?"),
-        (AGGREGATION | {DEFAULT: "last_valu"}, DEFAULT, "did you mean last_value?"),
-        ({"sequence.field": "dd"}, "sequence.field", "did you mean d?"),
-        (PARTIAL | {"fields.g.sequence-group": "aa"}, "fields.g.sequence-group", "did you mean a?"),
-        ({"rowkind.field": "pp"}, "rowkind.field", "did you mean p?"),
+        (NESTED | {"fields.v.nested-key": "y,zz"}, "fields.v.nested-key", "unknown_field"),
+        (NESTED | {"fields.v.nested-key": "w"}, "fields.v.nested-key", "illegal_order_type"),
+        (KEYED | {"fields.v.nested-sequence-field": "zz"}, "fields.v.nested-sequence-field", "unknown_field"),
+        (NESTED | {"fields.v.nested-sequence-field": "z"}, "fields.v.nested-sequence-field", "missing_option"),
+        (
+            NESTED | {"fields.v.nested-key-null-strategy": "merge"},
+            "fields.v.nested-key-null-strategy",
+            "missing_option",
+        ),
+        (
+            KEYED | {"fields.v.nested-key-null-strategy": "x"},
+            "fields.v.nested-key-null-strategy",
+            "illegal_option_value",
+        ),
+        (NESTED_PARTIAL, "fields.v.nested-key", "missing_option"),
+        (KEYTIME, "fields.m.ts-field", "illegal_order_type"),
+        (KEYTIME | {"fields.m.ts-field": "zz"}, "fields.m.ts-field", "unknown_field"),
     ],
 )
-def test_the_fix_of_a_name_that_was_mistyped_says_the_right_one(options: Options, key: str, fix: str) -> None:
-    assert any(v.pointer == f"/options/{key}" and fix in v.fix for v in violations(table(options)))
+def test_the_options_of_nested_functions_name_fields_that_are_there(options: Options, key: str, code: str) -> None:
+    assert (key, code) in faults(table(options, ROWS))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        NESTED | {"fields.v.count-limit": "3"},
+        KEYED | {"fields.v.nested-sequence-field": "z", "fields.v.nested-key-null-strategy": "ignore"},
+        NESTED_PARTIAL | {"fields.v.nested-key": "y,z"},
+        KEYTIME | {"fields.m.ts-field": "z"},
+        AGGREGATION | {"fields.v.aggregate-function": "collect", "fields.v.distinct": "true"},
+        AGGREGATION | {"fields.m.aggregate-function": "merge_map"},
+    ],
+)
+def test_legal_options_of_nested_functions_are_accepted(options: Options) -> None:
+    assert plan(options, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        ("merge_map_with_keytime", "MAP<INT, ROW<y INT>>"),
+        ("merge_map_with_keytime", "ROW<y INT, z INT>"),
+        ("nested_update", "ROW<y INT>"),
+        ("nested_partial_update", "MAP<INT, ROW<y INT>>"),
+        ("listagg", "VARCHAR(10)"),
+    ],
+)
+def test_a_nested_function_on_another_type_is_refused_by_name(function: str, kind: str) -> None:
+    options = AGGREGATION | {"fields.v.aggregate-function": function}
+    assert faults(table(options, {"k": "INT", "v": kind})) == {("fields.v.aggregate-function", "illegal_function_type")}
 
 
 SAMPLES = {"ARRAY": "ARRAY<INT>", "MULTISET": "MULTISET<INT>", "MAP": "MAP<INT, INT>", "ROW": "ROW<y INT>"}
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 TAKES = {
     "sum": NUMBERS,
-    **dict.fromkeys(("max", "min"), [kind for kind in KINDS if kind not in SAMPLES]),
-    **dict.fromkeys(("last_value", "last_non_null_value", "first_value", "first_non_null_value"), list(KINDS)),
+    **dict.fromkeys(("max", "min"), tuple(kind for kind in KINDS if kind not in SAMPLES)),
+    **dict.fromkeys(("last_value", "last_non_null_value", "first_value", "first_non_null_value"), tuple(KINDS)),
     **dict.fromkeys(("bool_and", "bool_or"), ("BOOLEAN",)),
+    "product": NUMBERS,
+    "listagg": ("STRING",),
+    "collect": ("ARRAY",),
+    "merge_map": ("MAP",),
+    **dict.fromkeys(("merge_map_with_keytime", "nested_update", "nested_partial_update"), ()),  # below
 }
 
 

@@ -217,7 +217,7 @@ def test_null_is_refused_in_any_not_null_column(kind: str) -> None:
     assert fault_of(f"{nested.get(kind, kind)} NOT NULL", None).code == "null_in_not_null"
 
 
-# (type, value, JSON)
+# Each: a type, a value, and the value as JSON.
 WRITTEN = [
     ("BOOLEAN", True, True),
     ("BIGINT", 2**63 - 1, 2**63 - 1),

@@ -9,10 +9,13 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
 from app.core.schema import TableSchema
-from app.core.table import Batch, Snapshot, Table
+from app.core.table import Batch, Merge, Snapshot, Table
+from app.services.batches import request_merge
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
+from app.services.merges import MergeSite, run_next_merge
 from app.storage.layout import Warehouse
+from tests.services.executor import PythonExecutor
 
 SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 QUIET = {"merge.max-staleness": "1 d"}
@@ -57,3 +60,11 @@ def totals(
     with database.reading() as repository:
         found = get_rows(repository, images, table, [(one,) for one in ids], consistency)
     return [None if one.row is None else one.row["n"] for one in found]
+
+
+def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Merge:
+    """A merge of everything staged, asked for and run."""
+    wanted = request_merge(database, table_id)
+    assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
+    with database.reading() as repository:
+        return repository.get_merge(table_id, wanted.id)

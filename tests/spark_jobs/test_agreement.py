@@ -23,7 +23,7 @@ from app.core.table import Run
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
 from app.storage.runs import file_uris, read_run
 from app.storage.staging import write_batch
-from spark_jobs.compact import CompactionJob, run_compaction
+from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
 from spark_jobs.merge import MergeJob, run_merge
 from spark_jobs.session import SparkConnection
 from tests import oracle
@@ -76,7 +76,7 @@ class Site:
         run_id = uuid.uuid4().hex
         job = CompactionJob(
             self.plan,
-            tuple(file_uris(self.warehouse, self.table_id, run) for run in chosen),
+            tuple(StoredRun(self.plan, file_uris(self.warehouse, self.table_id, run)) for run in chosen),
             sum(run.rows for run in chosen),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             oldest=first == 0,

@@ -1,0 +1,59 @@
+"""``GET T/rules``: what the table does with records, in words (design §6)."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.api.payloads import Payload
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH, NamedTable
+from app.services.rules import table_rules
+
+router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
+
+
+class KindRuleBody(Payload):
+    """What happens to records of one row kind: accepted, ignored or refused."""
+
+    kind: str
+    treatment: str
+    reason: str | None
+    fix: str | None
+
+
+class ColumnRuleBody(Payload):
+    """One column's rule; ``dependsOnArrival`` where arrival alone orders the records it tells apart."""
+
+    column: str
+    rule: str
+    default: str | None
+    depends_on_arrival: bool
+
+
+class TableWarning(Payload):
+    """Something legal but surprising, and what to do if it is not wanted."""
+
+    pointer: str
+    code: str
+    message: str
+    fix: str
+
+
+class Rules(Payload):
+    """The rules of a table; ``hiddenColumns`` are the state columns that its data files carry beside the visible
+    ones.
+    """
+
+    merge_engine: str
+    row: str
+    order: str
+    kinds: list[KindRuleBody]
+    columns: list[ColumnRuleBody]
+    hidden_columns: list[str]
+    warnings: list[TableWarning]
+
+
+@router.get("", operation_id="getRules")
+def get_rules(table: NamedTable) -> Rules:
+    """What each column's rule is, which row kinds are taken, and what may surprise."""
+    return Rules.model_validate(table_rules(table.schema), from_attributes=True)

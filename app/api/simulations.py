@@ -1,0 +1,87 @@
+"""``rows:simulate`` and ``merges:simulate``: what records would do, and why (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+
+from app.api.batches import limited_body
+from app.api.databases import DatabaseName
+from app.api.deps import ImagesDep, Reading
+from app.api.payloads import Payload
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH
+from app.api.tables import TableName
+from app.services.simulations import SimulatedRow, simulate_merge, simulate_rows
+
+router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
+Body = Annotated[bytes, Depends(limited_body)]
+
+
+class ColumnStep(Payload):
+    """What one record did to one column."""
+
+    column: str
+    before: Any
+    after: Any
+    reason: str
+
+
+class StepBody(Payload):
+    """One record, by its index in the request; ``ignored`` where the table drops it."""
+
+    record: int
+    kind: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    columns: list[ColumnStep]
+    ignored: str | None
+
+
+class SimulatedRowBody(Payload):
+    """One key: its row before and after all records, null where there is none."""
+
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    steps: list[StepBody]
+
+
+class Simulation(Payload):
+    """The rows that the records touch, in the order of their first record."""
+
+    rows: list[SimulatedRowBody]
+
+    @classmethod
+    def of(cls, rows: list[SimulatedRow]) -> Simulation:
+        """The simulation as the API shows it."""
+        return cls(rows=[SimulatedRowBody.model_validate(row, from_attributes=True) for row in rows])
+
+
+def _request_body(properties: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "required": list(properties), "properties": properties}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_RECORDS = {"type": "array", "items": {"type": "object"}}
+
+
+@router.post(
+    f"{TABLE_PATH}/rows:simulate", operation_id="simulateRows", openapi_extra=_request_body({"records": _RECORDS})
+)
+def post_rows_simulate(
+    database: DatabaseName, table: TableName, body: Body, repository: Reading, images: ImagesDep
+) -> Simulation:
+    """Fold records on the live rows and answer before, after and every step; nothing is stored."""
+    return Simulation.of(simulate_rows(repository, images, repository.get_table(database, table), body))
+
+
+@router.post(
+    "/v1/catalog/merges:simulate",
+    operation_id="simulateMerge",
+    openapi_extra=_request_body({"schema": {"type": "object"}, "records": _RECORDS}),
+)
+def post_merges_simulate(body: Body) -> Simulation:
+    """Fold records on nothing, in a table of the given schema; nothing is stored."""
+    return Simulation.of(simulate_merge(body))

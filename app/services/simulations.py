@@ -1,0 +1,154 @@
+"""Simulations: records folded as a merge would, with a reason for every step; nothing is stored (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.catalog.repository import Repository
+from app.core.errors import Invalid, TooLarge, Violation
+from app.core.explanations import reasons
+from app.core.fold import combine, finish, lift
+from app.core.keys import Key, key_from_json, key_to_json
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.record_decoder import DecodedRecords, RecordDecoder
+from app.core.records import Record, RowKind, arrival
+from app.core.rules import State
+from app.core.table import Table
+from app.core.values import encoder
+from app.services.ingest import parse_json
+from app.services.lookups import latest_state
+from app.services.tables import validate_table
+from app.storage.images import Images
+
+MAX_RECORDS = 10_000
+_AFTER_ALL = 2**38  # a batch number behind every real one
+StateOf = Callable[[Key], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class SimulatedStep:
+    """One record: the row before and after it, and per column the value before, after and why.
+
+    ``ignored`` says why the table drops the record before it is staged; it then has no ``kind`` and no columns.
+    """
+
+    record: int
+    kind: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    columns: list[dict[str, Any]]
+    ignored: str | None = None
+
+
+@dataclass(frozen=True)
+class SimulatedRow:
+    """One key: its row before all records, after all records, and every step between."""
+
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    steps: list[SimulatedStep]
+
+
+def simulate_rows(repository: Repository, images: Images, table: Table, body: bytes) -> list[SimulatedRow]:
+    """The records of ``body`` folded on the live rows of ``table``, staged batches included.
+
+    Raises ``Invalid`` for records that a batch could not hold either.
+    """
+    records = _records(parse_json(body))
+    view = latest_state(repository, images, table)
+    return _simulate(compile_plan(table.schema), records, view)
+
+
+def simulate_merge(body: bytes) -> list[SimulatedRow]:
+    """The records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
+
+    Raises ``Invalid`` with the faults of the schema or of the records.
+    """
+    parsed = parse_json(body)
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("schema"), dict):
+        fault = Violation("/schema", "missing", "the body has no schema", 'send {"schema": {…}, "records": [{…}]}')
+        raise Invalid("the body is not a simulation", violations=[fault])
+    schema = validate_table("simulated", parsed["schema"])
+    return _simulate(compile_plan(schema), _records(parsed), lambda _: None)
+
+
+def _records(parsed: object) -> list[Any]:
+    records = parsed.get("records") if isinstance(parsed, dict) else None
+    if not isinstance(records, list):
+        fault = Violation("/records", "missing", "the body has no list of records", 'send {"records": [{…}, …]}')
+        raise Invalid("the body is not a simulation", violations=[fault])
+    if len(records) > MAX_RECORDS:
+        raise TooLarge(f"a simulation takes at most {MAX_RECORDS} records")
+    return records
+
+
+def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> list[SimulatedRow]:
+    decoded = RecordDecoder(plan).decode(records)
+    staged = _decoded_records(decoded)
+    folds: dict[str, _Fold] = {}
+    for position, raw in enumerate(records):
+        record = staged.get(position)
+        key = _key(plan, raw if record is None else record.values, decoded=record is not None)
+        if repr(key) not in folds:
+            folds[repr(key)] = _Fold(plan, key, state_of(key))
+        folds[repr(key)].step(position, record)
+    return [fold.row() for fold in folds.values()]
+
+
+def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:
+    if decoded:
+        return tuple(values[name] for name in plan.schema.primary_key)
+    # A record that the table ignores was checked, but not kept.
+    return key_from_json(plan.schema, {name: values.get(name) for name in plan.schema.primary_key}, "/records")
+
+
+def _decoded_records(decoded: DecodedRecords) -> dict[int, Record]:
+    """The records that a batch would stage, by position in the request."""
+    rows = zip(decoded.kinds, decoded.positions, strict=True)
+    return {
+        position: Record(
+            RowKind(kind), {name: column[i] for name, column in decoded.columns.items()}, arrival(_AFTER_ALL, position)
+        )
+        for i, (kind, position) in enumerate(rows)
+    }
+
+
+class _Fold:
+    """One key while its records are folded."""
+
+    def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None) -> None:
+        self.plan = plan
+        self.key = key
+        self.state = state
+        self.before = self._visible()
+        self.steps: list[SimulatedStep] = []
+
+    def _visible(self) -> dict[str, Any] | None:
+        row = None if self.state is None else finish(self.plan, self.state)
+        if row is None:
+            return None
+        return {name: encoder(self.plan.schema.by_name[name].type)(value) for name, value in row.items()}
+
+    def step(self, position: int, record: Record | None) -> None:
+        """Fold one record and note why each column changed or did not; None is a record that the table ignores."""
+        before = self._visible()
+        if record is None:
+            ignored = "ignored: the table drops this row kind (ignore-delete or ignore-update-before)"
+            self.steps.append(SimulatedStep(position, None, before, before, [], ignored))
+            return
+        why = reasons(self.plan, self.state, record)
+        lifted: State = lift(self.plan, record)
+        self.state = lifted if self.state is None else combine(self.plan, self.state, lifted)
+        after = self._visible()
+        columns = [
+            {"column": name, "before": (before or {}).get(name), "after": (after or {}).get(name), "reason": reason}
+            for name, reason in why.items()
+        ]
+        self.steps.append(SimulatedStep(position, record.kind.text, before, after, columns))
+
+    def row(self) -> SimulatedRow:
+        """What became of the key."""
+        return SimulatedRow(key_to_json(self.plan.schema, self.key), self.before, self._visible(), self.steps)

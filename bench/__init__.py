@@ -1,0 +1,1 @@
+"""Benchmarks: real processes, medians, no assertions on time. Read ratios, not seconds."""

@@ -1,0 +1,151 @@
+"""``T/merges``: asked for, watched, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.deps import Parts
+from app.services.merges import MergeSite, run_next_merge
+from tests.api.conftest import TABLES
+from tests.services.executor import BrokenExecutor, PythonExecutor
+
+CreateTable = Callable[..., dict[str, Any]]
+MERGES = f"{TABLES}/wide/merges"
+
+
+@pytest.fixture
+def merges(create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``."""
+    create()
+    return shop
+
+
+def run(app: FastAPI, executor: PythonExecutor | None = None) -> None:
+    """Runs the oldest pending merge."""
+    parts: Parts = app.state.parts
+    site = MergeSite(parts.database, parts.warehouse, executor or PythonExecutor(), 600)
+    assert run_next_merge(site, "worker")
+
+
+def stage(client: TestClient) -> str:
+    answer = client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 1}]})
+    batch: str = answer.json()["id"]
+    return batch
+
+
+def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestClient) -> None:
+    stage(merges)
+    answer = merges.post(MERGES)
+    assert answer.status_code == 202
+    asked = answer.json()
+    assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
+    assert asked | {"id": "", "requestedAt": 0} == {
+        "id": "",
+        "state": "pending",
+        "trigger": "request",
+        "requestedAt": 0,
+        "startedAt": None,
+        "finishedAt": None,
+        "progress": 0.0,
+        "progressDetail": {},
+        "snapshotId": None,
+        "batches": 0,
+        "records": 0,
+        "rows": 0,
+        "error": None,
+    }
+    run(app)
+    done = merges.get(answer.headers["location"]).json()
+    told = {name: done[name] for name in ("state", "snapshotId", "batches", "records", "rows", "progress", "error")}
+    assert told == {
+        "state": "succeeded",
+        "snapshotId": 1,
+        "batches": 1,
+        "records": 2,
+        "rows": 1,
+        "progress": 1.0,
+        "error": None,
+    }
+    assert done["requestedAt"] <= done["startedAt"] <= done["finishedAt"]
+
+
+def test_a_merge_that_waits_already_is_answered_again(merges: TestClient) -> None:
+    assert merges.post(MERGES).json() == merges.post(MERGES).json()
+    assert len(merges.get(MERGES).json()["merges"]) == 1
+
+
+def test_a_batch_names_the_merge_and_the_snapshot_it_went_into(app: FastAPI, merges: TestClient) -> None:
+    batch = stage(merges)
+    merge = merges.post(MERGES).json()["id"]
+    run(app)
+    told = merges.get(f"{TABLES}/wide/batches/{batch}").json()
+    assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", merge, 1)
+
+
+def test_a_failed_merge_says_why(app: FastAPI, merges: TestClient) -> None:
+    batch = stage(merges)
+    merge = merges.post(MERGES).json()["id"]
+    run(app, BrokenExecutor(RuntimeError("the disk is full")))
+    told = merges.get(f"{MERGES}/{merge}").json()
+    assert told["state"] == "failed"
+    assert told["error"].startswith("the disk is full")
+    assert merges.get(f"{TABLES}/wide/batches/{batch}").json()["state"] == "staged"
+
+
+def test_merges_are_listed_newest_first_a_page_at_a_time(app: FastAPI, merges: TestClient) -> None:
+    asked = []
+    for _ in range(5):
+        asked.append(merges.post(MERGES).json()["id"])
+        run(app)
+    seen: list[str] = []
+    params: dict[str, Any] = {"maxResults": 2}
+    for size in (2, 2, 1):
+        page = merges.get(MERGES, params=params).json()
+        assert len(page["merges"]) == size
+        seen += [merge["id"] for merge in page["merges"]]
+        params["pageToken"] = page["nextPageToken"]
+    assert page["nextPageToken"] is None
+    assert seen == asked[::-1]
+
+
+@pytest.mark.parametrize("params", [{"maxResults": 0}, {"maxResults": 1001}, {"maxResults": "x"}, {"pageToken": "x"}])
+def test_a_page_that_cannot_be_is_refused(merges: TestClient, params: dict[str, Any]) -> None:
+    assert merges.get(MERGES, params=params).status_code == 400
+
+
+def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app: FastAPI, merges: TestClient) -> None:
+    stage(merges)
+    first = merges.post(MERGES).json()["id"]
+    cancelled = merges.post(f"{MERGES}/{first}:cancel")
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    second = merges.post(MERGES).json()["id"]
+    assert second != first
+    run(app)
+    assert merges.get(f"{MERGES}/{second}").json()["batches"] == 1
+
+
+def test_a_merge_that_is_over_stays_as_it_is(app: FastAPI, merges: TestClient) -> None:
+    merge = merges.post(MERGES).json()["id"]
+    run(app)
+    before = merges.get(f"{MERGES}/{merge}").json()
+    assert merges.post(f"{MERGES}/{merge}:cancel").json() == before
+    assert before["state"] == "succeeded"
+
+
+def test_a_merge_of_another_table_is_not_found(create: CreateTable, merges: TestClient) -> None:
+    create("other")
+    merge = merges.post(MERGES).json()["id"]
+    for answer in (
+        merges.get(f"{TABLES}/other/merges/{merge}"),
+        merges.post(f"{TABLES}/other/merges/{merge}:cancel"),
+        merges.get(f"{MERGES}/nope"),
+        merges.post(f"{MERGES}/nope:cancel"),
+    ):
+        assert (answer.status_code, answer.json()["errorCode"]) == (404, "merge_not_found")
+    assert merges.post(f"{TABLES}/none/merges").json()["errorCode"] == "table_not_found"
+    assert merges.get(f"{MERGES}/{merge}").json()["state"] == "pending"

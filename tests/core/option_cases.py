@@ -1,0 +1,181 @@
+"""Tables that break one rule of merge-semantics §6 each, and tables that keep them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Options = Mapping[str, str]
+PARTIAL = {"merge-engine": "partial-update"}
+AGGREGATION = {"merge-engine": "aggregation"}
+FIRST_ROW = {"merge-engine": "first-row"}
+ON_DELETE = "partial-update.remove-record-on-delete"
+ON_GROUP = "partial-update.remove-record-on-sequence-group"
+AGGREGATION_ON_DELETE = "aggregation.remove-record-on-delete"
+DEFAULT = "fields.default-aggregate-function"
+CHANGELOG = "changelog-producer"
+SNAPSHOT = "sequence.snapshot-ordering"
+SEQUENCE = "sequence.field"
+A_FUNCTION = "fields.a.aggregate-function"
+A_DEFAULTED = "fields.a.default-value"
+A_KEEPS = "fields.a.ignore-retract"
+C_FUNCTION = "fields.c.aggregate-function"
+C_DEFAULTED = "fields.c.default-value"
+D_DEFAULTED = "fields.d.default-value"
+G_G_GROUPED = "fields.g,g.sequence-group"
+G_H_GROUPED = "fields.g,h.sequence-group"
+G_ZZZ_GROUPED = "fields.g,zzz.sequence-group"
+G_FUNCTION = "fields.g.aggregate-function"
+G_GROUPED = "fields.g.sequence-group"
+H_T_GROUPED = "fields.h,t.sequence-group"
+H_GROUPED = "fields.h.sequence-group"
+K_FUNCTION = "fields.k.aggregate-function"
+K_DEFAULTED = "fields.k.default-value"
+K_GROUPED = "fields.k.sequence-group"
+L_FUNCTION = "fields.l.aggregate-function"
+L_DEFAULTED = "fields.l.default-value"
+L_GROUPED = "fields.l.sequence-group"
+O_GROUPED = "fields.o.sequence-group"
+R_FUNCTION = "fields.r.aggregate-function"
+X_GROUPED = "fields.x.sequence-group"
+GROUP = {G_GROUPED: "a,b"}
+PADDING = "sequence.auto-padding"
+
+# Each: what is wrong, the options, the option and code of the violation.
+ILLEGAL: list[tuple[str, Options, str, str]] = [
+    ("unknown function", AGGREGATION | {A_FUNCTION: "summ"}, A_FUNCTION, "unknown_function"),
+    ("unknown function of a key", AGGREGATION | {K_FUNCTION: "x"}, K_FUNCTION, "unknown_function"),
+    ("empty function", AGGREGATION | {A_FUNCTION: " "}, A_FUNCTION, "unknown_function"),
+    ("unknown default function", AGGREGATION | {DEFAULT: "summ"}, DEFAULT, "unknown_function"),
+    ("unknown function of a group", PARTIAL | GROUP | {A_FUNCTION: "x"}, A_FUNCTION, "unknown_function"),
+    ("sum of text", AGGREGATION | {C_FUNCTION: "sum"}, C_FUNCTION, "illegal_function_type"),
+    ("sum of text by default", AGGREGATION | {DEFAULT: "sum"}, DEFAULT, "illegal_function_type"),
+    ("max of a list", AGGREGATION | {L_FUNCTION: "max"}, L_FUNCTION, "illegal_function_type"),
+    ("min of a row", AGGREGATION | {R_FUNCTION: "min"}, R_FUNCTION, "illegal_function_type"),
+    ("bool_or of a number", AGGREGATION | {A_FUNCTION: "bool_or"}, A_FUNCTION, "illegal_function_type"),
+    ("sum of text in a group", PARTIAL | {G_GROUPED: "c", C_FUNCTION: "sum"}, C_FUNCTION, "illegal_function_type"),
+    (
+        "ignore-retract with removal",
+        AGGREGATION | {AGGREGATION_ON_DELETE: "true", A_KEEPS: "true"},
+        A_KEEPS,
+        "contradicting_options",
+    ),
+    ("unknown sequence field", {SEQUENCE: "a,zzz"}, SEQUENCE, "unknown_column"),
+    ("sequence field twice", {SEQUENCE: "a,b,a"}, SEQUENCE, "duplicate_column"),
+    ("sequence field without order", {SEQUENCE: "l"}, SEQUENCE, "illegal_order_type"),
+    (
+        "sequence field with a function",
+        AGGREGATION | {SEQUENCE: "a", A_FUNCTION: "max"},
+        A_FUNCTION,
+        "contradicting_options",
+    ),
+    ("sequence field of first-row", FIRST_ROW | {SEQUENCE: "a"}, SEQUENCE, "contradicting_options"),
+    (
+        "snapshot ordering with a sequence field",
+        {SNAPSHOT: "true", "write-only": "true", SEQUENCE: "a"},
+        SNAPSHOT,
+        "contradicting_options",
+    ),
+    ("snapshot ordering without write-only", {SNAPSHOT: "true"}, SNAPSHOT, "missing_option"),
+    ("padding unknown", {SEQUENCE: "a", PADDING: "nano-to-micro"}, PADDING, "illegal_option_value"),
+    ("padding twice", {SEQUENCE: "a", PADDING: "row-kind-flag,row-kind-flag"}, PADDING, "illegal_option_value"),
+    (
+        "padding with two units",
+        {SEQUENCE: "a", PADDING: "second-to-micro,millis-to-micro"},
+        PADDING,
+        "illegal_option_value",
+    ),
+    (
+        "padding with its flag first",
+        {SEQUENCE: "a", PADDING: "row-kind-flag,second-to-micro"},
+        PADDING,
+        "illegal_option_value",
+    ),
+    ("padding of nothing", {PADDING: "row-kind-flag"}, PADDING, "missing_option"),
+    ("padding of two fields", {SEQUENCE: "a,b", PADDING: "row-kind-flag"}, PADDING, "missing_option"),
+    ("padding of a truth value", {SEQUENCE: "o", PADDING: "row-kind-flag"}, PADDING, "illegal_order_type"),
+    ("unknown row kind field", {"rowkind.field": "zzz"}, "rowkind.field", "unknown_column"),
+    ("row kind field of numbers", {"rowkind.field": "a"}, "rowkind.field", "illegal_column_type"),
+    ("unknown protected field", PARTIAL | {G_GROUPED: "a,zzz"}, G_GROUPED, "unknown_column"),
+    ("unknown ordering field", PARTIAL | {G_ZZZ_GROUPED: "a"}, G_ZZZ_GROUPED, "unknown_column"),
+    ("key protected", PARTIAL | {G_GROUPED: "a,k"}, G_GROUPED, "key_in_group"),
+    ("key as ordering field", PARTIAL | {K_GROUPED: "a"}, K_GROUPED, "key_in_group"),
+    ("ordering field of truth values", PARTIAL | {O_GROUPED: "a"}, O_GROUPED, "illegal_order_type"),
+    ("ordering field of bytes", PARTIAL | {X_GROUPED: "a"}, X_GROUPED, "illegal_order_type"),
+    ("ordering field without order", PARTIAL | {L_GROUPED: "a"}, L_GROUPED, "illegal_order_type"),
+    ("column protected twice", PARTIAL | GROUP | {H_GROUPED: "b,c"}, H_GROUPED, "column_in_two_groups"),
+    ("ordering field shared", PARTIAL | GROUP | {G_H_GROUPED: "c"}, G_H_GROUPED, "column_in_two_groups"),
+    ("ordering field protected elsewhere", PARTIAL | GROUP | {H_GROUPED: "g"}, H_GROUPED, "column_in_two_groups"),
+    ("column twice in one group", PARTIAL | {G_GROUPED: "a,a"}, G_GROUPED, "duplicate_column"),
+    ("ordering field twice", PARTIAL | {G_G_GROUPED: "a"}, G_G_GROUPED, "duplicate_column"),
+    ("group of nothing", PARTIAL | {G_GROUPED: " "}, G_GROUPED, "illegal_option_value"),
+    ("function outside a group", PARTIAL | {A_FUNCTION: "sum"}, A_FUNCTION, "function_outside_group"),
+    ("default function outside a group", PARTIAL | GROUP | {DEFAULT: "last_value"}, DEFAULT, "function_outside_group"),
+    ("function of an ordering field", PARTIAL | GROUP | {G_FUNCTION: "max"}, G_FUNCTION, "contradicting_options"),
+    (
+        "ignored and removing deletes",
+        PARTIAL | {"ignore-delete": "true", ON_DELETE: "true"},
+        ON_DELETE,
+        "contradicting_options",
+    ),
+    (
+        "ignored deletes and removing groups",
+        PARTIAL | GROUP | {"ignore-delete": "true", ON_GROUP: "g"},
+        ON_GROUP,
+        "contradicting_options",
+    ),
+    ("removal with groups", PARTIAL | GROUP | {ON_DELETE: "true"}, ON_DELETE, "contradicting_options"),
+    ("removal on a column of no group", PARTIAL | GROUP | {ON_GROUP: "a"}, ON_GROUP, "unknown_group"),
+    ("removal on a group without groups", PARTIAL | {ON_GROUP: "g"}, ON_GROUP, "unknown_group"),
+    ("changelog of first-row", FIRST_ROW | {CHANGELOG: "input"}, CHANGELOG, "contradicting_options"),
+    (
+        "full-compaction changelog of first-row",
+        FIRST_ROW | {CHANGELOG: "full-compaction"},
+        CHANGELOG,
+        "contradicting_options",
+    ),
+    ("default of a key", {K_DEFAULTED: "1"}, K_DEFAULTED, "key_with_default"),
+    ("default of another type", {A_DEFAULTED: "one"}, A_DEFAULTED, "illegal_default"),
+    ("default too precise", {D_DEFAULTED: "'1.234'"}, D_DEFAULTED, "illegal_default"),
+    ("default of a nested column", {L_DEFAULTED: "[]"}, L_DEFAULTED, "illegal_default"),
+]
+
+LEGAL: list[tuple[str, Options]] = [
+    ("no options", {}),
+    ("every engine's own function", AGGREGATION | {A_FUNCTION: "sum"}),
+    ("old name of a function", AGGREGATION | {A_FUNCTION: "first_not_null_value"}),
+    ("legal function of a key, which is ignored", AGGREGATION | {K_FUNCTION: "sum"}),
+    ("functions that deduplicate ignores", {A_FUNCTION: "zzz", DEFAULT: "zzz"}),
+    ("ignore-retract without removal", AGGREGATION | {A_KEEPS: "true"}),
+    ("ignore-retract said to be off", AGGREGATION | {AGGREGATION_ON_DELETE: "true", A_KEEPS: "false"}),
+    ("sequence fields", {SEQUENCE: "a,t,o,x", "sequence.field.sort-order": "descending"}),
+    ("sequence field on a key column", {SEQUENCE: "k"}),
+    ("sequence field of partial-update", PARTIAL | {SEQUENCE: "a"}),
+    ("snapshot ordering", {SNAPSHOT: "true", "write-only": "true"}),
+    *[
+        (f"padding {steps}", {SEQUENCE: "a", PADDING: steps})
+        for steps in (
+            "row-kind-flag",
+            "second-to-micro",
+            "millis-to-micro",
+            "second-to-micro,row-kind-flag",
+            "millis-to-micro, row-kind-flag",
+        )
+    ],
+    ("row kind field", {"rowkind.field": "p"}),
+    ("groups", PARTIAL | GROUP | {H_T_GROUPED: "c,d"}),
+    ("ordering field that its own group protects", PARTIAL | {G_GROUPED: "a,g"}),
+    ("names with blanks", PARTIAL | {"fields.g , h.sequence-group": " a , b "}),
+    ("groups that another engine ignores", {G_GROUPED: "zzz"}),
+    ("function in a group", PARTIAL | GROUP | {A_FUNCTION: "sum"}),
+    ("last_non_null_value anywhere", PARTIAL | {A_FUNCTION: "last_non_null_value", DEFAULT: "last_non_null_value"}),
+    ("removal", PARTIAL | {ON_DELETE: "true"}),
+    ("removing groups", PARTIAL | {G_H_GROUPED: "a", ON_GROUP: "h"}),
+    ("removal by sequence", PARTIAL | {ON_DELETE: "true", SEQUENCE: "a"}),
+    ("aggregated removal by sequence", AGGREGATION | {AGGREGATION_ON_DELETE: "true", SEQUENCE: "a"}),
+    ("removal said to be off", PARTIAL | GROUP | {ON_DELETE: "false", "ignore-delete": "true"}),
+    ("aggregated removal", AGGREGATION | {AGGREGATION_ON_DELETE: "true"}),
+    ("lookup changelog of first-row", FIRST_ROW | {CHANGELOG: "lookup"}),
+    ("any changelog", {CHANGELOG: "full-compaction"}),
+    ("default", {A_DEFAULTED: "5", C_DEFAULTED: "'five'", D_DEFAULTED: "1.25"}),
+    ("nullable key", {"primary-key.nullable": "true"}),
+]

@@ -1,0 +1,68 @@
+"""The shape of the code: arrows, sizes, names (design §4, the house rules)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("app", "spark_jobs", "migrations", "tests", "bench")
+MOST_LINES = 400
+# Names that say nothing of what is inside.
+FORBIDDEN = {
+    *("util", "utils", "helper", "helpers", "manager", "managers", "handler", "handlers", "data", "info"),
+    *("common", "misc", "shared", "base", "tools", "stuff", "lib"),
+}
+# Design §2: each step of an upsert is the file of its noun.
+STEPS = {
+    "POST …/batches": ["app/api/batches.py", "app/services/ingest.py", "app/core/record_decoder.py"],
+    "staging file": ["app/storage/staging.py"],
+    "catalog: batch n": ["app/catalog/batches.py"],
+    "worker: claim a merge": ["app/worker.py", "app/services/merges.py", "app/catalog/leases.py"],
+    "Spark: fold, write a run": ["spark_jobs/merge.py", "spark_jobs/session.py", "app/core/fold.py"],
+    "footers read": ["app/storage/runs.py"],
+    "catalog: compare-and-swap": ["app/catalog/snapshots.py", "app/catalog/merges.py"],
+    "compaction": ["spark_jobs/compact.py"],
+    "GET …/rows": ["app/api/rows.py", "app/services/lookups.py", "app/core/keys.py", "app/storage/images.py"],
+}
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_there_is_something_to_check() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} >= {"app", "spark_jobs", "migrations", "tests"}
+
+
+def test_imports_point_one_way() -> None:
+    program = Path(sys.executable).parent / "lint-imports"
+    checked = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "0 broken" in checked.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_file_has_at_most_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_file_and_its_folders_are_named_after_what_is_inside(path: Path) -> None:
+    words = {word for part in path.relative_to(ROOT).with_suffix("").parts for word in part.split("_")}
+    assert not words & FORBIDDEN
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_of_an_upsert_has_its_file(step: str) -> None:
+    assert [path for path in STEPS[step] if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("noun", ["databases", "tables", "batches", "merges"])
+def test_a_noun_is_the_file_of_every_layer(noun: str) -> None:
+    layers = ("api", "services", "catalog")
+    assert [layer for layer in layers if not (ROOT / "app" / layer / f"{noun}.py").is_file()] == []
