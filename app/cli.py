@@ -29,6 +29,7 @@ cli = typer.Typer(
 tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 cli.add_typer(tokens, name="token")
 
+_BACKLOG = 2048
 DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
 
 
@@ -64,6 +65,7 @@ def _listen(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)  # who connects while the service starts waits instead of being refused
     except OSError as error:
         typer.echo(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port", err=True

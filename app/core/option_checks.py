@@ -261,6 +261,67 @@ def _producers(schema: TableSchema, options: TableOptions) -> Iterator[Violation
         yield option_violation("changelog-producer", "contradicting_options", message, "use none or lookup")
 
 
+def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """§6.5.16, §6.5.17, §6.5.20: modes of Paimon's that contradict each other, refused although they have no effect
+    here.
+    """
+    producer, engine = options["changelog-producer"], options.engine
+    vectors, overwrite, deltas = "deletion-vectors.enabled", "streaming-read-overwrite", "full-compaction.delta-commits"
+    found = (
+        (vectors, options[vectors] and producer is ChangelogProducer.FULL_COMPACTION, f"changelog-producer {producer}"),
+        (vectors, options[vectors] and engine is MergeEngine.FIRST_ROW, "first-row"),
+        (
+            overwrite,
+            options[overwrite] and producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION),
+            f"changelog-producer {producer}",
+        ),
+        (deltas, options.given(deltas) and producer is ChangelogProducer.LOOKUP, f"changelog-producer {producer}"),
+    )
+    for key, contradicts, what in found:
+        if contradicts:
+            yield option_violation(
+                key, "contradicting_options", f"{key} cannot stand with {what}", "remove one of the two"
+            )
+    yield from _clustering(options)
+
+
+def _clustering(options: TableOptions) -> Iterator[Violation]:
+    key = "pk-clustering-override"
+    if not options[key]:
+        return
+    if options.engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
+        yield option_violation(key, "contradicting_options", f"{key} cannot stand with {options.engine}", "remove it")
+    if options["sequence.field"]:
+        yield option_violation(
+            key, "contradicting_options", f"{key} cannot stand with sequence.field", "remove one of the two"
+        )
+    if options["changelog-producer"] not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
+        message = f"{key} cannot stand with changelog-producer {options['changelog-producer']}"
+        yield option_violation(key, "contradicting_options", message, "use none or input")
+
+
+def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """§6.1.4."""
+    bucket, keys = options["bucket"], options["bucket-key"]
+    if bucket < 1 and bucket not in (-1, -2):
+        yield option_violation(
+            "bucket", "illegal_option_value", f"bucket is {bucket}", "write a count from 1, or -1, or -2"
+        )
+    if keys and options.given("bucket") and bucket == -1:
+        message = "bucket-key cannot stand with bucket = -1"
+        yield option_violation(
+            "bucket-key", "contradicting_options", message, "remove bucket-key or set a bucket count"
+        )
+    for name in keys:
+        if name not in schema.by_name:
+            yield option_violation(
+                "bucket-key", "unknown_column", f"bucket key {name!r} is not a column", "name a column"
+            )
+        elif not schema.by_name[name].type.legal_key:
+            message = f"bucket key {name!r} is {schema.by_name[name].type.base_sql}"
+            yield option_violation("bucket-key", "illegal_key_type", message, "use a scalar column")
+
+
 def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Defaults cast to their column (§6.1.3); key and partition columns have none by option (§1.4 point 2)."""
     for index, column in enumerate(schema.columns):
@@ -308,5 +369,7 @@ CHECKS: tuple[Check, ...] = (
     _free_functions,
     _removals,
     _producers,
+    _modes,
+    _buckets,
     _default_values,
 )

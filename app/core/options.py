@@ -134,11 +134,30 @@ _TABLE_OPTIONS = (
 _WITHOUT_EFFECT = (
     Option("bucket", _integer, -1, "Paimon's bucket count"),
     Option("bucket-key", names, (), "Paimon's bucket key"),
-    Option("file.format", str.strip, "parquet", "Paimon's file format"),
-    Option("file.compression", str.strip, "zstd", "Paimon's file compression"),
-    Option("write-buffer-size", str.strip, "256 mb", "Paimon's write buffer"),
     Option("write-only", _boolean, False, "Paimon's switch for compaction in the writer"),
-)
+    Option("deletion-vectors.enabled", _boolean, False, "Paimon's deletion vectors"),
+    Option("streaming-read-overwrite", _boolean, False, "Paimon's streaming reads of overwrites"),
+    Option("full-compaction.delta-commits", _count, None, "commits between Paimon's full compactions"),
+    Option("changelog-producer.row-deduplicate", _boolean, False, "no changelog of rows that stay equal"),
+    Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
+    Option("pk-clustering-override", _boolean, False, "Paimon's clustering of primary-key tables"),
+    Option("force-lookup", _boolean, False, "Paimon's compaction by lookup"),
+    *(
+        Option(key, str.strip, None, "Paimon's own")
+        for key in (
+            "auto-create", "branch", "cache-page-size", "file.block-size", "file.compression", "file.format",
+            "lookup-wait", "num-levels", "num-sorted-run.stop-trigger", "page-size", "partition", "read.batch-size",
+            "target-file-size", "type", "write-buffer-size", "write-buffer-spillable", "write-manifest-cache", "write-max-writers-to-spill",
+        )
+    ),
+)  # fmt: skip
+# Families of Paimon's keys that say how its readers, writers and file formats work.
+_FOREIGN_FAMILIES = (
+    "changelog-file.", "changelog.", "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
+    "deletion-vector.", "dynamic-bucket.", "file-index.", "file.compression.", "file.format.",
+    "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.", "record-level.", "scan.",
+    "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.", "write-buffer-", "zorder.",
+)  # fmt: skip
 TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *_WITHOUT_EFFECT)}
 WITHOUT_EFFECT = frozenset(option.key for option in _WITHOUT_EFFECT)
 FALLBACK_KEYS: Mapping[str, str] = {
@@ -227,8 +246,21 @@ def parse_options(schema: TableSchema) -> tuple[TableOptions, list[Violation]]:
     return TableOptions(values, tuple(groups), fields, default_function), faults
 
 
+def find_option(key: str) -> Option | None:
+    """The option called ``key``, also by a fall-back key or as one of Paimon's own; None if there is none."""
+    known = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
+    if known is None and key.startswith(_FOREIGN_FAMILIES):
+        return Option(key, str.strip, None, "Paimon's own")
+    return known
+
+
+def has_effect(key: str) -> bool:
+    """Whether Keyfold does anything with a table option."""
+    return key in TABLE_OPTIONS and key not in WITHOUT_EFFECT
+
+
 def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list[Violation]) -> None:
-    option = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
+    option = find_option(key)
     if option is None:
         fix = _did_you_mean(key, [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION])
         faults.append(option_violation(key, "unknown_option", f"unknown option {key!r}", fix))

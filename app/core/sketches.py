@@ -51,20 +51,22 @@ def rbm32_shown(value: bytes) -> bytes:
 _HLL_FAMILY = 7
 _LIST, _SET, _HLL = 0, 1, 2
 _HLL_4, _HLL_6, _HLL_8 = 0, 1, 2
-_HLL_EMPTY, _HLL_COMPACT = 4, 8
+_HLL_EMPTY, _HLL_COMPACT, _HLL_OUT_OF_ORDER, _HLL_UNFINISHED = 4, 8, 16, 32
 _PREAMBLE_INTS = (2, 3, 10)  # of each mode
 _LIST_PLACES = 8
 
 
 def hll_union(a: bytes, b: bytes) -> bytes:
-    """The union of two HLL sketches as compact HLL_4 with at most the precision (lgK) of ``b``.
+    """The union of two HLL sketches as compact HLL_4, with the smaller of their two precisions (lgK), as in Spark;
+    an empty one adds nothing.
 
     Raises ``ValueError`` for bytes that are no HLL sketch.
     """
-    older, newer = _read_hll(a), _read_hll(b)
-    union = datasketches.hll_union(newer.lg_config_k)
-    union.update(newer)
-    union.update(older)
+    sketches = sorted((_read_hll(a), _read_hll(b)), key=lambda sketch: (sketch.is_empty(), sketch.lg_config_k))
+    # The union takes the most precise sketch last: the library loses a first one that it had to make less precise.
+    union = datasketches.hll_union(sketches[0].lg_config_k)
+    for sketch in sketches:
+        union.update(sketch)
     return _hll_4(union)
 
 
@@ -87,7 +89,18 @@ def hll_shown(value: bytes) -> bytes:
 
 
 def _hll_4(union: Any) -> bytes:
-    return bytes(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
+    """The result in bytes that do not depend on the order of what was united.
+
+    The coupons of lists are sorted, and the running estimate, which is that of one order, gives way to the one that is
+    computed from the registers.
+    """
+    value = bytes(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
+    mode = value[7] & 3
+    start = (8, 12, 40 + _registers_bytes(value))[mode]
+    coupons = sorted(struct.unpack(f"<{(len(value) - start) // 4}I", value[start:]))
+    if mode == _HLL:
+        value = value[:5] + bytes([value[5] | _HLL_OUT_OF_ORDER]) + value[6:8] + bytes(8) + value[16:]
+    return value[:start] + struct.pack(f"<{len(coupons)}I", *coupons)
 
 
 def _read_hll(value: bytes) -> Any:
@@ -109,16 +122,30 @@ def _compact(value: bytes) -> bytes:
     return value[:5] + bytes([value[5] | _HLL_COMPACT]) + value[6:start] + listed
 
 
+def _finished(value: bytes) -> bytes:
+    """HLL_6 or HLL_8 with a header that its registers say; after a union Java leaves another one there."""
+    target = value[7] >> 2 & 3
+    if value[7] & 3 != _HLL or target == _HLL_4 or len(value) < 40:
+        return value
+    levels = _LEVELS[target](value[40 : 40 + _registers_bytes(value)])
+    head = value[:5] + bytes([value[5] & ~_HLL_UNFINISHED, 0, value[7]]) + value[8:16]
+    return head + struct.pack("<2dI", *_sums(levels), levels.count(0)) + value[36:]
+
+
+def _sums(levels: bytes) -> tuple[float, float]:
+    """The sums of 2 to the power of minus each level, of those below 32 and of the others; both are exact."""
+    low, high = (sum(levels.count(n) * 0.5**n for n in half) for half in (range(32), range(32, 64)))
+    return low, high
+
+
 def _check_hll(value: bytes) -> bytes:
-    """The sketch as a compact one, or HLL_6 or HLL_8; the library writes beyond its memory when one contradicts
-    itself.
-    """
+    """The sketch in a form that the library reads; it writes beyond its memory where a sketch contradicts itself."""
     if len(value) < 8 or value[1] != 1 or value[2] != _HLL_FAMILY:
         raise ValueError("the bytes do not begin like an HLL sketch")
     mode, target = value[7] & 3, value[7] >> 2 & 3
     if mode > _HLL or target > _HLL_8 or value[0] != _PREAMBLE_INTS[mode] or not 4 <= value[3] <= 21:
         raise ValueError("the header of the HLL sketch is not well formed")
-    value = _compact(value)
+    value = _finished(_compact(value))
     if len(value) < 4 * value[0]:
         raise ValueError("the HLL sketch ends too early")
     (_check_list, _check_set, _check_registers)[mode](value)
@@ -171,8 +198,7 @@ def _check_registers(value: bytes) -> None:
         or (target != _HLL_4 and (smallest or exceptions))
     ):
         raise ValueError("the registers of the HLL sketch contradict its header")
-    sums = [sum(levels.count(level) * 0.5**level for level in half) for half in (range(32), range(32, 64))]
-    if max(levels) > 63 or sums != [low_sum, high_sum] or not 0 <= estimate < math.inf:
+    if max(levels) > 63 or _sums(levels) != (low_sum, high_sum) or not 0 <= estimate < math.inf:
         raise ValueError("the registers of the HLL sketch contradict its sums")
 
 
@@ -237,11 +263,12 @@ def theta_fault(value: bytes) -> str | None:
 
 
 def theta_shown(value: bytes) -> bytes:
-    """The same sketch in the bytes that Java writes for it, compact and ordered.
+    """A compact sketch as it is; a compressed one, which Spark's unions give, or an updatable one as compact, ordered.
 
     Raises ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
     """
-    return _write_theta(_read_theta(value))
+    sketch = _read_theta(value)
+    return bytes(value) if value[1] == 3 and value[2] == _COMPACT else _write_theta(sketch)
 
 
 def _united(a: _Theta, b: _Theta) -> _Theta:

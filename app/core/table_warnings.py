@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from app.core.errors import Violation
 from app.core.functions import ALIASES
-from app.core.options import WITHOUT_EFFECT, MergeEngine, TableOptions, option_violation, parse_options
+from app.core.options import ChangelogProducer, MergeEngine, TableOptions, has_effect, option_violation, parse_options
 from app.core.schema import TableSchema
 
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
@@ -76,9 +76,17 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
 
 def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for key in options.values:
-        if key in WITHOUT_EFFECT:
-            message = f"{key} is Paimon's own; Keyfold lays out its files by itself"
+        if not has_effect(key):
+            message = f"{key} is Paimon's own and has no effect here"
             yield option_violation(key, "option_without_effect", message, "remove it, or keep it for Paimon")
+
+
+def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    if options["changelog-producer"] is not ChangelogProducer.NONE:
+        message = "the changelog is not written yet"
+        yield option_violation(
+            "changelog-producer", "not_supported_yet", message, "poll the rows, or wait for a later version"
+        )
 
 
 def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -102,5 +110,6 @@ CHECKS: tuple[Check, ...] = (
     _never_null,
     _whole_groups,
     _without_effect,
+    _changelog,
     _ignored_fields,
 )

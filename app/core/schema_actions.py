@@ -1,0 +1,298 @@
+"""Single changes of a table's schema, each a frozen value that knows how it applies to a draft (merge-semantics
+§6.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from app.core.schema import Column
+from app.core.schema_draft import Draft, Move
+from app.core.types import DataType
+
+ADD_ANOTHER = "add a new column of that type and post its values"
+
+
+def _always(_old: DataType, _new: DataType) -> bool:
+    return True
+
+
+def _longer(old: DataType, new: DataType) -> bool:
+    return (new.length or 0) >= (old.length or 0)
+
+
+def _more_precise(old: DataType, new: DataType) -> bool:
+    return (new.precision or 0) >= (old.precision or 0)
+
+
+def _integer_digits(data_type: DataType) -> int:
+    return (data_type.precision or 0) - (data_type.scale or 0)
+
+
+def _room_for(digits: int) -> Callable[[DataType, DataType], bool]:
+    return lambda _, new: _integer_digits(new) >= digits
+
+
+def _more_digits(old: DataType, new: DataType) -> bool:
+    return (new.scale or 0) >= (old.scale or 0) and _integer_digits(new) >= _integer_digits(old)
+
+
+# Old and new kind of type, and which lengths, precisions and scales go. Runs keep the type that they were written
+# with, so these are the pairs that Spark (its vectorized and its row reader) and pyarrow read as the new type with
+# every
+# value intact. Spark holds the smaller integers as 32 bits, so it wants room for ten digits whatever their range is.
+WIDENINGS: Mapping[tuple[str, str], Callable[[DataType, DataType], bool]] = {
+    **{("TINYINT", kind): _always for kind in ("SMALLINT", "INT", "BIGINT", "DOUBLE")},
+    **{("SMALLINT", kind): _always for kind in ("INT", "BIGINT", "DOUBLE")},
+    **{("INT", kind): _always for kind in ("BIGINT", "DOUBLE")},
+    **{(kind, "DECIMAL"): _room_for(10) for kind in ("TINYINT", "SMALLINT", "INT")},
+    ("BIGINT", "DECIMAL"): _room_for(20),
+    ("FLOAT", "DOUBLE"): _always,
+    ("DECIMAL", "DECIMAL"): _more_digits,
+    **{(kind, kind): _longer for kind in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")},
+    ("CHAR", "VARCHAR"): _longer,
+    ("BINARY", "VARBINARY"): _longer,
+    **{(kind, "STRING"): _always for kind in ("CHAR", "VARCHAR")},
+    **{(kind, "BYTES"): _always for kind in ("BINARY", "VARBINARY")},
+    **{(kind, kind): _more_precise for kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")},
+}
+# Only their length may grow where the column is a key: a key's token is the hash of its stored form.
+KEY_WIDENINGS = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
+
+
+class Change(Protocol):
+    """One change of a schema."""
+
+    def apply(self, draft: Draft) -> None:
+        """Changes ``draft``, or notes there why it cannot be changed so."""
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """Sets a table option."""
+
+    key: str
+    value: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if self.key == "path":
+            message = "Keyfold chooses the path of its tables"
+            draft.refuse("/key", "path_not_allowed", message, "leave out the option path")
+        else:
+            draft.set_option(self.key, self.value)
+
+
+@dataclass(frozen=True)
+class RemoveOption:
+    """Removes a table option; one that is not set stays so."""
+
+    key: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        draft.set_option(self.key, None)
+
+
+@dataclass(frozen=True)
+class UpdateComment:
+    """Sets the table's comment; None removes it."""
+
+    comment: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        draft.comment = self.comment
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """Adds a nullable column: old rows hold null in it."""
+
+    column: str
+    data_type: DataType
+    comment: str | None
+    move: Move | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if self.move is not None and self.move.column not in (None, self.column):
+            message = f"the move is of {self.move.column!r}, the new column is {self.column!r}"
+            draft.refuse("/move/fieldName", "illegal_move", message, f"send {self.column!r} here")
+        if not self.data_type.nullable:
+            message = f"the new column {self.column!r} is NOT NULL, and the table's rows have no value for it"
+            draft.refuse("/dataType", "not_null_column", message, f"write {self.data_type.base_sql}")
+        if type_depth(self.data_type) > draft.deepest_type:
+            message = f"the type of column {self.column!r} is nested more than {draft.deepest_type} levels deep"
+            draft.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+        # A column at fault is there for the changes that follow, which are not to blame.
+        if draft.is_new_name(self.column, "/fieldNames/0"):
+            draft.add(self.column, self.data_type, self.comment, self.move)
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """Renames a column, and the options that name it along with it."""
+
+    column: str
+    name: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is None or self.name == self.column:
+            return
+        if self.column in draft.partition_keys:
+            message = f"partition key column {self.column!r} cannot be renamed"
+            draft.refuse("/fieldNames/0", "partition_column", message, "keep its name, or create a new table")
+        elif draft.is_new_name(self.name, "/newName"):
+            draft.rename(place, self.name)
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """Drops a column that no key and no option names; its id never comes again."""
+
+    column: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is None:
+            return
+        if self.column in (*draft.primary_key, *draft.partition_keys):
+            message = f"key column {self.column!r} cannot be dropped"
+            draft.refuse("/fieldNames/0", "key_column", message, "create a new table with another key")
+        else:
+            draft.drop(place)
+
+
+@dataclass(frozen=True)
+class UpdateColumnType:
+    """Gives a column a type that holds every value of the old one (``WIDENINGS``)."""
+
+    column: str
+    data_type: DataType
+    keep_nullability: bool
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is None:
+            return
+        column = draft.columns[place]
+        key = self.column in draft.primary_key
+        if self.data_type.base_sql != column.type.base_sql and not _holds(column.type, self.data_type, key):
+            limit = (
+                "only the length of a key column's text or bytes may grow" if key else "it would not hold every value"
+            )
+            message = (
+                f"column {self.column!r} cannot go from {column.type.base_sql} to {self.data_type.base_sql}: {limit}"
+            )
+            draft.refuse("/newDataType", "illegal_type_change", message, ADD_ANOTHER)
+            return
+        # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
+        kept = column.type if self.data_type.base_sql == column.type.base_sql else self.data_type
+        # What a key may hold is said by the key (§6.1.2), not by the type.
+        nullable = column.type.nullable if key or self.keep_nullability else self.data_type.nullable
+        if _may_be(draft, column, nullable, "/newDataType"):
+            draft.put(place, replace(column, type=kept.with_nullable(nullable)), "/newDataType")
+
+
+@dataclass(frozen=True)
+class UpdateColumnNullability:
+    """Lets a column hold null."""
+
+    column: str
+    nullable: bool
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is None:
+            return
+        column = draft.columns[place]
+        if _may_be(draft, column, self.nullable, "/newNullability"):
+            draft.put(place, replace(column, type=column.type.with_nullable(self.nullable)), "/newNullability")
+
+
+@dataclass(frozen=True)
+class UpdateColumnComment:
+    """Sets a column's description; None removes it."""
+
+    column: str
+    comment: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is not None:
+            draft.columns[place] = replace(draft.columns[place], description=self.comment)
+
+
+@dataclass(frozen=True)
+class UpdateColumnDefaultValue:
+    """Sets a column's default; None removes it."""
+
+    column: str
+    default: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        place = draft.find(self.column)
+        if place is not None:
+            draft.put(place, replace(draft.columns[place], default=self.default), "/newDefaultValue")
+
+
+@dataclass(frozen=True)
+class UpdateColumnPosition:
+    """Moves a column."""
+
+    move: Move
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if self.move.column is None:
+            draft.refuse("/move/fieldName", "missing", "the move names no column", 'add "fieldName"')
+            return
+        place = draft.find(self.move.column, "/move/fieldName")
+        if place is not None:
+            draft.move(place, self.move)
+
+
+@dataclass(frozen=True)
+class DropPrimaryKey:
+    """Refused: a table is looked up by its key."""
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        message = "the primary key cannot be dropped: Keyfold's rows are assembled and served by it"
+        draft.refuse("/action", "primary_key_needed", message, "keep the key, or drop the table")
+
+
+def _holds(old: DataType, new: DataType, key: bool) -> bool:
+    """Whether the new type holds every value of the old one, as files of either type are read."""
+    fits = WIDENINGS.get((old.kind, new.kind))
+    return fits is not None and (old.kind in KEY_WIDENINGS or not key) and fits(old, new)
+
+
+def _may_be(draft: Draft, column: Column, nullable: bool, member: str) -> bool:
+    """Whether the column may be so; notes the fault if not."""
+    if nullable == column.type.nullable:
+        return True
+    if not nullable:
+        message = f"column {column.name!r} cannot become NOT NULL: rows may hold null in it"
+        draft.refuse(member, "null_to_not_null", message, "keep it nullable, or add a default for what is shown")
+    elif column.name in draft.primary_key:
+        message = f"key column {column.name!r} cannot become nullable"
+        draft.refuse(member, "key_column", message, "create a new table with primary-key.nullable = true")
+    else:
+        return True
+    return False
+
+
+def type_depth(data_type: DataType) -> int:
+    """How many types stand inside each other."""
+    return 1 + max((type_depth(inner) for inner in data_type.nested), default=0)
