@@ -54,8 +54,8 @@ def _sent_by_value() -> Iterator[None]:
     Functions that are made inside a function, as the unions here, always are.
     """
     with _pickling:
-        register_pickle_by_value(roaring64)
+        register_pickle_by_value(roaring64)  # type: ignore[no-untyped-call]  # it has no annotations
         try:
             yield
         finally:
-            unregister_pickle_by_value(roaring64)
+            unregister_pickle_by_value(roaring64)  # type: ignore[no-untyped-call]  # it has no annotations

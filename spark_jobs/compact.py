@@ -10,6 +10,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.epochs import same_fold
 from app.core.merge_plan import LIVE_COLUMN, MergePlan
+from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import carried_over, combined, range_count, sorted_within, spread, state_schema
 
 ROWS_PER_RANGE = 1_000_000
@@ -39,6 +40,8 @@ class CompactionJob:
 
 def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
     """Combines ``job.runs`` and writes one run, laid out as ``run_merge`` does."""
+    if job.plan.needs_bitmaps:
+        register_bitmaps(spark)
     rows = _combined_runs(spark, job)
     if job.oldest and job.plan.forgets_dead_rows:
         rows = rows.where(F.col(LIVE_COLUMN))

@@ -17,6 +17,8 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     # A sum of DECIMAL(38, s) keeps its scale; otherwise Spark would drop digits after the point to make room.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    # Paimon tells columns apart by case.
+    "spark.sql.caseSensitive": "true",
     # merge_map: of two values of a map key the later one stays, in the earlier one's place.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # A message that reaches a client of the service must not carry a page of Java.

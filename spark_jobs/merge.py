@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.merge_plan import MergePlan
+from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import folded, range_count, record_schema, records, sorted_within, spread
 
 ROWS_PER_RANGE = 1_000_000
@@ -25,6 +26,8 @@ class MergeJob:
 
 def run_merge(spark: SparkSession, job: MergeJob) -> None:
     """Folds ``job.batches`` and writes the run's files, each sorted by token then key, of disjoint token ranges."""
+    if job.plan.needs_bitmaps:
+        register_bitmaps(spark)
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
     rows = spread(records(job.plan, staged, numbers), range_count(job.records, ROWS_PER_RANGE))

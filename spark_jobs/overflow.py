@@ -11,6 +11,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.merge_plan import MergePlan
 from app.core.types import quote
+from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import combined, key_names, state_schema
 
 
@@ -19,6 +20,8 @@ def find_overflow(spark: SparkSession, plan: MergePlan, runs: Sequence[tuple[str
     outside
     its column's range; None if there is none.
     """
+    if plan.needs_bitmaps:
+        register_bitmaps(spark)
     schema = state_schema(plan)
     *older, newest = (spark.read.schema(schema).parquet(*files) for files in runs)
     keys = newest.select(*(F.col(quote(name)) for name in key_names(plan)))

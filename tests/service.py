@@ -35,7 +35,8 @@ class Service:
             start_new_session=True,
         )
         self.url = self._listening()
-        threading.Thread(target=self._drain, daemon=True).start()
+        self._reader = threading.Thread(target=self._drain, daemon=True)
+        self._reader.start()
 
     def _listening(self) -> str:
         assert self.process.stdout is not None
@@ -48,18 +49,21 @@ class Service:
 
     def _drain(self) -> None:
         assert self.process.stdout is not None
-        self.lines.extend(self.process.stdout)
+        with self.process.stdout as output:
+            self.lines.extend(output)
 
     def kill(self) -> None:
         """kill -9 of the service; its children must see to themselves."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self._reader.join()
 
     def stop(self) -> None:
         """A polite end."""
         if self.process.poll() is None:
             self.process.terminate()
             self.process.wait(60)
+            self._reader.join()
 
 
 class Client(httpx.Client):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from app.api.problems import Fault
+from app.core.schema_draft import Place
 from app.core.table import Database, Table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -174,6 +175,138 @@ class RenameTable(Payload):
 
     source: Identifier
     destination: Identifier
+
+
+class ColumnMove(Payload):
+    """A column's new place; AFTER and BEFORE need ``referenceFieldName``."""
+
+    field_name: str | None = None
+    reference_field_name: str | None = None
+    type: Place
+
+
+class SetOption(Payload):
+    """Sets a table option."""
+
+    action: Literal["setOption"]
+    key: str
+    value: str
+
+
+class RemoveOption(Payload):
+    """Removes a table option."""
+
+    action: Literal["removeOption"]
+    key: str
+
+
+class UpdateComment(Payload):
+    """Sets the table's comment; null removes it."""
+
+    action: Literal["updateComment"]
+    comment: str | None = None
+
+
+class AddColumn(Payload):
+    """Adds a nullable column, last or where ``move`` says."""
+
+    action: Literal["addColumn"]
+    field_names: list[str]
+    data_type: str | dict[str, Any]
+    comment: str | None = None
+    move: ColumnMove | None = None
+
+
+class RenameColumn(Payload):
+    """Renames a column, and the options that name it along with it."""
+
+    action: Literal["renameColumn"]
+    field_names: list[str]
+    new_name: str
+
+
+class DropColumn(Payload):
+    """Drops a column that no key and no option names."""
+
+    action: Literal["dropColumn"]
+    field_names: list[str]
+
+
+class UpdateColumnType(Payload):
+    """Gives a column a wider type."""
+
+    action: Literal["updateColumnType"]
+    field_names: list[str]
+    new_data_type: str | dict[str, Any]
+    keep_nullability: bool = False
+
+
+class UpdateColumnNullability(Payload):
+    """Lets a column hold null: ``newNullability`` true."""
+
+    action: Literal["updateColumnNullability"]
+    field_names: list[str]
+    new_nullability: bool
+
+
+class UpdateColumnComment(Payload):
+    """Sets a column's description; null removes it."""
+
+    action: Literal["updateColumnComment"]
+    field_names: list[str]
+    new_comment: str | None = None
+
+
+class UpdateColumnDefaultValue(Payload):
+    """Sets a column's default; null removes it."""
+
+    action: Literal["updateColumnDefaultValue"]
+    field_names: list[str]
+    new_default_value: str | None = None
+
+
+class UpdateColumnPosition(Payload):
+    """Moves a column; ``move`` names it."""
+
+    action: Literal["updateColumnPosition"]
+    move: ColumnMove
+
+
+class DropPrimaryKey(Payload):
+    """Always refused: Keyfold's tables need a key."""
+
+    action: Literal["dropPrimaryKey"]
+
+
+SchemaChange = Annotated[
+    SetOption
+    | RemoveOption
+    | UpdateComment
+    | AddColumn
+    | RenameColumn
+    | DropColumn
+    | UpdateColumnType
+    | UpdateColumnNullability
+    | UpdateColumnComment
+    | UpdateColumnDefaultValue
+    | UpdateColumnPosition
+    | DropPrimaryKey,
+    Field(discriminator="action"),
+]
+
+
+class _DescribedAsSchemaChange:
+    """Any JSON value, described as a ``SchemaChange``: the core reads it, to report all faults together."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(TypeAdapter(SchemaChange).core_schema)
+
+
+class AlterTable(Payload):
+    """Changes of a table, applied in order, all or nothing."""
+
+    changes: list[Annotated[Any, _DescribedAsSchemaChange]]
 
 
 class TableDetails(Audit):

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from app.api.catalog_config import PREFIX
 from app.api.databases import DatabaseName, MaxResults, PageToken, named
 from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
-from app.api.payloads import NewTable, RenameTable, TableDetails, TableDetailsPage, TableNames, Validated
+from app.api.payloads import AlterTable, NewTable, RenameTable, TableDetails, TableDetailsPage, TableNames, Validated
 from app.api.problems import PROBLEM_RESPONSES
-from app.core.errors import Invalid, Unsupported, Violation
+from app.core.errors import Invalid, Violation
 from app.core.table import Table
 from app.services import tables as service
 from app.services.databases import PageRequest
@@ -108,10 +108,21 @@ def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep)
     return _details(service.get_table_by_id(repository, table_id), warehouse)
 
 
-@router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_class=Response)
-def alter_table(database: DatabaseName, table: TableName) -> Response:
-    """Not possible yet: answers 501."""
-    raise Unsupported(f"altering a table is not implemented, {database}.{table} stays as it is; create a new table")
+@router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
+def alter_table(
+    database: DatabaseName,
+    table: TableName,
+    body: AlterTable,
+    catalog: DatabaseDep,
+    warehouse: WarehouseDep,
+    validate_only: ValidateOnly = False,
+) -> TableDetails | Validated:
+    """Changes a table's columns, options and comments, in order, all or nothing.
+
+    409 while batches are staged that the new schema would fold differently: merge them first.
+    """
+    altered = service.alter_table(catalog, database, table, body.changes, validate_only=validate_only)
+    return Validated(violations=[]) if validate_only else _details(altered, warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)

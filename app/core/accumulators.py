@@ -158,7 +158,7 @@ class Sum(Rule):
 
     def _signed_sql(self, wide: str) -> str:
         value = f"CAST({ref('r', self.column.name)} AS {wide})"
-        return value if self.ignore_retract else f"IF({ADD_SQL}, {value}, -{value})"
+        return value if self.ignore_retract else f"IF({ADD_SQL}, {value}, 0 - {value})"
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         # A narrower input leaves Spark's decimal sum room for ten more digits.
@@ -184,7 +184,10 @@ class Sum(Rule):
 class Union(Rule):
     """An associative and commutative function of one column that skips nulls and takes no retracts.
 
-    ``join`` is its Python meaning; ``fold`` (with ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null)
+    ``folded`` (with ``{vs}``, what ``fold`` gave) is what else a fold needs; ``shown`` turns the state into the
+    visible value,
+    ``unreadable`` tells why a value is none of the function's. ``join`` is its Python meaning; ``fold`` (with
+    ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null)
     are its
     Spark meaning.
     """
@@ -195,6 +198,9 @@ class Union(Rule):
     join_sql: str
     group: tuple[str, ...] = ()
     meaning: str = ""
+    folded: str = "{vs}"
+    shown: Callable[[Any], Any] = lambda value: value
+    unreadable: Callable[[Any], str | None] = lambda _: None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules
@@ -203,6 +209,14 @@ class Union(Rule):
     @property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         return ()
+
+    def fault(self, record: Record) -> str | None:
+        value = record.values[self.column.name]
+        return None if value is None else self.unreadable(value)
+
+    def finish(self, state: Mapping[str, Any]) -> State:
+        value = state[self.column.name]
+        return {self.column.name: None if value is None else self.shown(value)}
 
     def lift(self, record: Record) -> State:
         takes_part = record.kind.add and _contributes(record, self.column, self.group)
@@ -216,7 +230,7 @@ class Union(Rule):
         condition = takes_part_sql(self.column, self.group, True, also)
         joined = f"_kf_joined_{self.column.id}"
         aggregate = f"{self.fold.format(v=ref('r', self.column.name))} FILTER (WHERE {condition})"
-        return {joined: aggregate}, {self.column.name: joined}
+        return {joined: aggregate}, {self.column.name: self.folded.format(vs=joined)}
 
     def lift_sql(self) -> Sql:
         condition = takes_part_sql(self.column, self.group, True, "TRUE")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.core import sketches
 from app.core.accumulators import Sum, Union
 from app.core.collection_functions import (
     NestedKey,
@@ -19,6 +20,7 @@ from app.core.collection_functions import (
 )
 from app.core.order import Order, OrderField
 from app.core.product import product
+from app.core.roaring64 import rbm32_union, rbm64_fault, rbm64_union
 from app.core.rules import OnRetract, Pick, Register, Rule
 from app.core.schema import Column
 from app.core.stepwise import StepFunction, Stepwise
@@ -32,7 +34,7 @@ class FunctionUse:
     """One use of a function: its column, the order of the records it sees, the group that lets them in.
 
     ``options`` are the function's own options of the column, parsed, by suffix (``list-agg-delimiter``).
-    ``retracts``: the table takes -U or -D records that reach the function.
+    ``retracts``: the table takes -U or -D records that reach the function; ``table_retracts``: it takes any at all.
     """
 
     column: Column
@@ -40,6 +42,7 @@ class FunctionUse:
     group: tuple[str, ...] = ()
     retracts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    table_retracts: bool = True
 
     @property
     def cleared_by_retract(self) -> OnRetract:
@@ -114,6 +117,24 @@ def _string(data_type: DataType) -> bool:
     return data_type.kind == "STRING"
 
 
+def _bytes(data_type: DataType) -> bool:
+    return data_type.kind in ("VARBINARY", "BYTES")
+
+
+def _sketch(
+    join: Callable[[bytes, bytes], bytes],
+    join_sql: str,
+    unreadable: Callable[[bytes], str | None],
+    shown: Callable[[bytes], bytes] = lambda value: value,
+    folded: str = "aggregate({vs}, CAST(NULL AS BINARY), (x, y) -> IF(x IS NULL, y, JOIN))",
+) -> Callable[[FunctionUse], Rule]:
+    """A union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
+    fold = folded.replace("JOIN", join_sql.format(a="x", b="y"))
+    return lambda use: Union(
+        use.column, join, "collect_list({v})", join_sql, use.group, folded=fold, shown=shown, unreadable=unreadable
+    )
+
+
 def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
     def build(use: FunctionUse) -> Rule:
         return Stepwise(use.column, function(use), use.order, use.group, use.retracts)
@@ -179,6 +200,8 @@ def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[Opti
 def _register(pick: Pick, skip_null: bool) -> Callable[[FunctionUse], Rule]:
     def build(use: FunctionUse) -> Rule:
         on_retract = use.cleared_by_retract if pick is Pick.LATEST else OnRetract.IGNORE
+        if not use.table_retracts:
+            on_retract = OnRetract.KEEP  # none comes, so every record takes part
         return Register((use.column,), use.order, pick, on_retract, skip_null, use.group)
 
     return build
@@ -286,6 +309,44 @@ _ENTRIES = (
         False,
         "the rows of all arrays, the latest value of each field and nested key that is not null",
         _nested_partial_faults,
+    ),
+    AggregateFunction(
+        "rbm32",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(
+            rbm32_union,
+            "kf_rbm32_union(array({a}, {b}))",
+            sketches.rbm32_fault,
+            sketches.rbm32_shown,
+            folded="kf_rbm32_union({vs})",
+        ),
+        False,
+        "the union of 32-bit Roaring bitmaps",
+    ),
+    AggregateFunction(
+        "rbm64",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(rbm64_union, "kf_rbm64_union(array({a}, {b}))", rbm64_fault, folded="kf_rbm64_union({vs})"),
+        False,
+        "the union of 64-bit Roaring bitmaps",
+    ),
+    AggregateFunction(
+        "hll_sketch",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(sketches.hll_union, "hll_union({a}, {b}, true)", sketches.hll_fault, sketches.hll_shown),
+        False,
+        "the union of DataSketches HLL sketches",
+    ),
+    AggregateFunction(
+        "theta_sketch",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(sketches.theta_union, "theta_union({a}, {b})", sketches.theta_fault, sketches.theta_shown),
+        False,
+        "the union of DataSketches Theta sketches",
     ),
 )
 

@@ -106,6 +106,12 @@ class MergePlan:
         return None
 
     @cached_property
+    def needs_bitmaps(self) -> bool:
+        """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
+        inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
+        return any(isinstance(rule, Union) and "kf_rbm" in rule.join_sql for rule in inner)
+
+    @cached_property
     def faulting(self) -> tuple[Rule, ...]:
         """The rules that look at single values (A.7)."""
         return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
@@ -146,13 +152,15 @@ def _compile(schema: TableSchema) -> MergePlan:
     dropped = _dropped(options)
     accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
     plan = _ENGINES[options.engine](schema, options, order, accepts_retracts)
+    refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
+    never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     return MergePlan(
         schema,
         plan.rules,
         order,
-        plan.liveness if accepts_retracts else Liveness.ALWAYS,
+        Liveness.ALWAYS if never_retracts else plan.liveness,
         plan.removes_on_delete,
         dropped,
         tuple(refusal for refusal in plan.refusals if refusal.kind not in dropped),
@@ -237,7 +245,8 @@ def _function_rule(
     assert function is not None, "check_options refuses unknown functions"
     ignore_retract = options.of_field(column.name, "ignore-retract")
     reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
-    use = FunctionUse(column, order, group, reached, options.of_function(column.name))
+    comes = _dropped(options) != RETRACTS
+    use = FunctionUse(column, order, group, reached, options.of_function(column.name), comes)
     rule = function.rule(use)
     if isinstance(rule, (Stepwise, Union)):
         rule = replace(rule, meaning=function.meaning)

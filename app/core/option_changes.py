@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.core.errors import Violation
-from app.core.options import FALLBACK_KEYS, TABLE_OPTIONS, WITHOUT_EFFECT, TableOptions, option_violation, parse_options
+from app.core.options import FALLBACK_KEYS, TABLE_OPTIONS, TableOptions, has_effect, option_violation, parse_options
 from app.core.schema import TableSchema
 
 Options = Mapping[str, str]
@@ -31,7 +31,7 @@ IMMUTABLE: Mapping[str, str] = {
 ONLY_TURNED_ON = ("ignore-delete", "ignore-update-before")
 
 # When and where merges and compactions run, not what they answer.
-_WITHOUT_MEANING = ("merge.", "num-sorted-run.", "compaction.", "snapshot.", "changelog-producer", "full-compaction.")
+_WITHOUT_MEANING = ("merge.", "num-sorted-run.", "compaction.", "snapshot.", "changelog-producer")
 
 # Options whose value names columns: one name, or a list of names (§10 Q19). All others name none: those of nested
 # tables (nested-key, nested-sequence-field, ts-field) name fields of the column's ROW.
@@ -53,10 +53,7 @@ def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violat
     To set an option to its default, or to spell a value differently, is no change.
     """
     old, new = parse_options(before)[0], parse_options(after)[0]
-    return [
-        *_changed(before, after, old, new),
-        *_turned_off(before, old, new),
-    ]
+    return [*_changed(before, after, old, new), *_turned_off(before, old, new)]
 
 
 def _changed(before: TableSchema, after: TableSchema, old: TableOptions, new: TableOptions) -> Iterator[Violation]:
@@ -100,7 +97,9 @@ def _fold_parts(schema: TableSchema) -> tuple[object, ...]:
 
 
 def _affects_fold(key: str) -> bool:
-    return key not in WITHOUT_EFFECT and not key.startswith(_WITHOUT_MEANING)
+    if key.startswith("fields."):
+        return True
+    return has_effect(FALLBACK_KEYS.get(key, key)) and not key.startswith(_WITHOUT_MEANING)
 
 
 def rename_in_key(key: str, old: str, new: str) -> str:

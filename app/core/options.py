@@ -53,8 +53,8 @@ def _integer(text: str) -> int:
 
 def _count(text: str) -> int:
     number = _integer(text)
-    if number < 1:
-        raise ValueError("write a whole number from 1")
+    if not 1 <= number < 2**31:
+        raise ValueError("write a whole number from 1 to 2147483647")
     return number
 
 
@@ -74,11 +74,15 @@ _UNITS = {
 
 
 def _duration(text: str) -> timedelta:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)s?\s*", text.lower())
-    unit = match and (match[2] or "ms")
-    if not match or unit not in _UNITS:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    unit = (match[2] or "ms") if match else ""
+    seconds = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
+    if match is None or seconds is None:
         raise ValueError("write a number and a unit: 500 ms, 10 s, 5 min, 1 h, 2 d")
-    return timedelta(seconds=float(match[1]) * _UNITS[str(unit)])
+    try:
+        return timedelta(seconds=float(match[1]) * seconds)
+    except OverflowError:
+        raise ValueError("write a shorter time") from None
 
 
 def names(text: str) -> tuple[str, ...]:

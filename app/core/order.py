@@ -105,9 +105,11 @@ class OrderField:
             return [value, f"NOT ({value} = 0 AND CAST({value} AS STRING) = '-0.0')"] if kind in FLOATING else [value]
         if kind in FLOATING:
             return [f"NOT isnan({value})", f"-{value}", f"{value} = 0 AND CAST({value} AS STRING) = '-0.0'"]
-        return [_INVERTED.get(kind, "-({0})").format(value)]
+        return [_INVERTED.get(kind, _NEGATED).format(value)]
 
 
+# Unary minus would round a DECIMAL to 34 digits.
+_NEGATED = "(0 - {0})"
 _INVERTED_BYTES = "concat(translate(hex({0}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"
 _INVERTED: Mapping[str, str] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "TIME"), "~({0})"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from app.core.errors import ErrorCode, Invalid, Violation
 from app.core.keys import normalised
 from app.core.merge_plan import MergePlan
-from app.core.order import TEXT
+from app.core.order import FLOATING, TEXT
 from app.core.records import KINDS_BY_TEXT, RowKind
 from app.core.scalars import ValueFault
 from app.core.schema import Column, escape_pointer
@@ -93,7 +94,7 @@ class RecordDecoder:
                 )
                 faults.add(row, column.name, code, message, fault.fix, fault.path)
         if not raw.keys() <= self.names:
-            for name in raw.keys() - self.names:
+            for name in [name for name in raw if name not in self.names]:
                 known = ", ".join(column.name for column, _ in self.columns)
                 faults.add(row, name, "unknown_column", f"the table has no column {name!r}", f"columns: {known}")
         return values
@@ -106,7 +107,7 @@ class RecordDecoder:
             kind = KINDS_BY_TEXT.get(text) if isinstance(text, str) else None
         else:
             text, where = values.get(column), column
-            if column in raw and column not in values:
+            if column not in values:
                 return None  # the value itself is already reported
             kind = KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
         if kind is None:
@@ -120,7 +121,8 @@ class RecordDecoder:
             return
         refusal = self.plan.refusal_of(kind, values)
         if refusal is not None:
-            faults.add(row, KIND_MEMBER, "refused_row_kind", refusal.reason, refusal.fix)
+            where = self.plan.row_kind_column or KIND_MEMBER
+            faults.add(row, where, "refused_row_kind", refusal.reason, refusal.fix)
             return
         for name, column in decoded.columns.items():
             column.append(values[name])
@@ -129,28 +131,35 @@ class RecordDecoder:
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
-    """Reads one column: its default before the null check (§1.4), key values in their one form, padding's needs
-    (§3.4).
+    """Reads one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
+    form.
     """
     decode = decoder(column.type)
-    if column.name in plan.schema.primary_key and column.type.kind in ("FLOAT", "DOUBLE"):
-        return lambda raw: normalised(column, decode(raw))
     if column.name in plan.write_defaults:
-        default = plan.write_defaults[column.name]
-        return lambda raw: default if raw is None else decode(raw)
+        decode = _with_default(decode, plan.write_defaults[column.name])
     if column.name in plan.required_columns:
-        return lambda raw: _padded(column, decode(raw))
+        decode = _then(decode, lambda value: _padded(column, value))
+    if column.name in plan.schema.primary_key and column.type.kind in FLOATING:
+        decode = _then(decode, lambda value: normalised(column, value))
     return decode
+
+
+def _with_default(decode: Callable[[Any], Any], default: Any) -> Callable[[Any], Any]:
+    return lambda raw: default if raw is None else decode(raw)
+
+
+def _then(decode: Callable[[Any], Any], step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda raw: step(decode(raw))
 
 
 def _padded(column: Column, value: Any) -> Any:
     if value is None:
         message = "null cannot be padded (sequence.auto-padding)"
         raise ValueFault("null_in_padded_sequence", message, "send a sequence value")
-    if column.type.kind in TEXT and not (
-        value.lstrip("+-").isascii() and value.lstrip("+-").isdigit() and len(value) < 38
-    ):
-        raise ValueFault(
-            "not_a_number", f"{value!r} cannot be padded (sequence.auto-padding)", "send a whole number as text"
-        )
+    if column.type.kind in TEXT and not re.fullmatch(r"[+-]?[0-9]{1,37}", value):
+        message = f"{value!r} cannot be padded (sequence.auto-padding)"
+        raise ValueFault("not_a_number", message, "send a whole number of at most 37 digits as text")
+    if column.type.kind in FLOATING and not -(2.0**63) <= value < 2.0**63:
+        message = f"{value!r} is out of the range of a padded sequence"
+        raise ValueFault("out_of_range", message, "send a number that BIGINT holds")
     return value

@@ -49,7 +49,10 @@ def wrong(expected: str, value: object, fix: str) -> ValueFault:
 
 def shown(value: object) -> str:
     """A value as messages show it, cut to 60 characters."""
-    text = repr(value) if not isinstance(value, Decimal) else str(value)
+    try:
+        text = repr(value) if not isinstance(value, Decimal) else str(value)
+    except ValueError:
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

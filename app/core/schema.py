@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from app.core.errors import ErrorCode, Invalid, Violation
 from app.core.field_ids import with_unique_ids
-from app.core.type_parser import TypeSyntaxError, parse_type, type_to_json
+from app.core.type_parser import TypeSyntaxError, is_text, parse_type, type_to_json
 from app.core.types import DataType, highest_field_id
 
 RESERVED_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind", "_kind"})
@@ -100,10 +101,10 @@ class TableSchema:
         faults += _key_violations(columns, primary_key, "/primaryKeys", "primary key")
         faults += _key_violations(columns, partition_keys, "/partitionKeys", "partition key")
         faults += _key_scope_violations(primary_key, partition_keys)
+        faults += _text_faults(body, "", ("comment",))
         if faults:
             raise Invalid("the schema is not valid", code=ErrorCode.INVALID_SCHEMA, violations=faults)
-        comment = body.get("comment")
-        return cls(columns, primary_key, partition_keys, MappingProxyType(options), comment)
+        return cls(columns, primary_key, partition_keys, MappingProxyType(options), body.get("comment"))
 
 
 def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
@@ -117,7 +118,7 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
     for key, value in raw.items():
         if isinstance(value, bool):
             options[str(key)] = "true" if value else "false"
-        elif isinstance(value, (str, int, float)):
+        elif isinstance(value, (int, float, Decimal)) or is_text(value):
             options[str(key)] = str(value)
         else:
             pointer = f"/options/{escape_pointer(str(key))}"
@@ -153,7 +154,7 @@ def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**30
 
 
 def _column(item: object, index: int, taken: set[int], faults: list[Violation]) -> Column | None:
@@ -162,9 +163,10 @@ def _column(item: object, index: int, taken: set[int], faults: list[Violation]) 
         faults.append(Violation(pointer, "not_an_object", "a column is an object", 'send {"name": …, "type": …}'))
         return None
     name = item.get("name")
-    if not isinstance(name, str) or not name:
+    if not is_text(name) or not name:
         faults.append(Violation(f"{pointer}/name", "missing", "the column has no name", 'add "name"'))
         return None
+    faults += _text_faults(item, pointer, ("description", "defaultValue"))
     if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
         faults.append(
             Violation(
@@ -181,6 +183,15 @@ def _column(item: object, index: int, taken: set[int], faults: list[Violation]) 
     taken.add(column_id)
     default = item.get("defaultValue")
     return Column(column_id, name, data_type, item.get("description"), None if default is None else str(default))
+
+
+def _text_faults(body: Mapping[str, Any], pointer: str, members: tuple[str, ...]) -> list[Violation]:
+    """Members that must be text where they are given."""
+    return [
+        Violation(f"{pointer}/{member}", "not_text", f"{member} is not text", "send a string of valid Unicode")
+        for member in members
+        if body.get(member) is not None and not is_text(body[member])
+    ]
 
 
 def _next_id(taken: set[int]) -> int:
@@ -218,7 +229,7 @@ def _with_key_nullability(
     columns: tuple[Column, ...], primary_key: tuple[str, ...], options: Mapping[str, str]
 ) -> tuple[Column, ...]:
     """Key columns become NOT NULL unless ``primary-key.nullable`` (merge-semantics §6.1.2)."""
-    if options.get("primary-key.nullable", "false").lower() == "true":
+    if options.get("primary-key.nullable", "false").strip().lower() == "true":
         return columns
     return tuple(
         Column(c.id, c.name, c.type.with_nullable(False), c.description, c.default) if c.name in primary_key else c

@@ -1,6 +1,4 @@
-"""Single changes of a table's schema, each a frozen value that knows how it applies to a draft (merge-semantics
-§6.7).
-"""
+"""Single changes of a table's schema: frozen values that know how they apply to a draft (merge-semantics §6.7)."""
 
 from __future__ import annotations
 
@@ -41,8 +39,8 @@ def _more_digits(old: DataType, new: DataType) -> bool:
 
 # Old and new kind of type, and which lengths, precisions and scales go. Runs keep the type that they were written
 # with, so these are the pairs that Spark (its vectorized and its row reader) and pyarrow read as the new type with
-# every
-# value intact. Spark holds the smaller integers as 32 bits, so it wants room for ten digits whatever their range is.
+# every value intact, also after several changes. The smaller integers are 32 bits wide in Parquet, so Spark wants room
+# for ten digits whatever their range is.
 WIDENINGS: Mapping[tuple[str, str], Callable[[DataType, DataType], bool]] = {
     **{("TINYINT", kind): _always for kind in ("SMALLINT", "INT", "BIGINT", "DOUBLE")},
     **{("SMALLINT", kind): _always for kind in ("INT", "BIGINT", "DOUBLE")},

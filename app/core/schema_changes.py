@@ -117,6 +117,11 @@ class Member:
     absent: object = _MISSING
     instead: object = _MISSING
 
+    @property
+    def needed(self) -> bool:
+        """Whether the change must have it."""
+        return self.absent is _MISSING
+
 
 _COLUMN = Member("fieldNames", _column)
 _KEEPS_NULLS = Member("keepNullability", _truth, absent=False, instead=False)
@@ -164,7 +169,7 @@ def _read(raw: object, draft: Draft) -> Change | None:
 
 def _read_member(raw: Mapping[str, Any], member: Member, action: str, draft: Draft) -> object:
     if member.name not in raw:
-        if member.absent is _MISSING:
+        if member.needed:
             draft.refuse(f"/{member.name}", "missing", f"{action} needs {member.name}", f'add "{member.name}"')
             return member.instead
         return member.absent

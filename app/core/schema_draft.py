@@ -159,8 +159,9 @@ class Draft:
             self.options[key] = text
 
     def finish(self, has_rows: bool) -> TableSchema:
-        """The schema that the changes came to. Raises ``Invalid``, ``NotFound`` or ``AlreadyExists`` with all
-        faults.
+        """The schema that the changes came to.
+
+        Raises ``Invalid``, ``NotFound`` or ``AlreadyExists`` with every fault.
         """
         own = [*self.faults]
         for key, (pointer, column) in self._dangling.items():
@@ -191,9 +192,9 @@ class Draft:
         elif ("option", key) in self._touched:
             named = [("option", key)]
         else:
-            text = {key: self.options.get(key, "")}
-            named = [(what, name) for what, name in self._touched if what == "column" and options_naming(text, name)]
-        # An option that no change names contradicts what some change did: the last one of an option stands for it.
+            # Its message quotes the column that an option, such as the default function, cannot go with.
+            named = [(what, name) for what, name in self._touched if what == "column" and repr(name) in fault.message]
+        # Otherwise it contradicts another option: the last change of an option stands for it.
         candidates = [self._touched[one] for one in named if one in self._touched]
         candidates = candidates or [pointer for (what, _), pointer in self._touched.items() if what == "option"]
         return max(candidates, key=_change_number, default=self.at)
@@ -234,9 +235,10 @@ def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
 
 
 def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
-    """One error for all faults. A column that is missing or exists already is told as Paimon's clients expect it,
-    unless
-    something else is wrong, too.
+    """One error for all faults.
+
+    Paimon's clients expect 404 or 409 for a column that is missing or exists already; if anything else is wrong, too,
+    the request is plainly invalid.
     """
     faults = [*own, *of_schema]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""

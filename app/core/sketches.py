@@ -51,7 +51,7 @@ def rbm32_shown(value: bytes) -> bytes:
 _HLL_FAMILY = 7
 _LIST, _SET, _HLL = 0, 1, 2
 _HLL_4, _HLL_6, _HLL_8 = 0, 1, 2
-_HLL_EMPTY, _HLL_COMPACT, _HLL_OUT_OF_ORDER, _HLL_UNFINISHED = 4, 8, 16, 32
+_HLL_EMPTY, _HLL_COMPACT, _HLL_OUT_OF_ORDER = 4, 8, 16
 _PREAMBLE_INTS = (2, 3, 10)  # of each mode
 _LIST_PLACES = 8
 
@@ -76,12 +76,17 @@ def hll_fault(value: bytes) -> str | None:
 
 
 def hll_shown(value: bytes) -> bytes:
-    """A compact sketch as it is; an updatable one, which Spark's unions give, as compact HLL_4.
+    """A sketch as it is, unless Spark's union may have made it: then as the compact HLL_4 of the same estimate.
 
+    Spark's unions are updatable HLL_8, and without a running estimate where two sketches with registers were united.
     Raises ``ValueError`` for bytes that are no HLL sketch.
     """
     sketch = _read_hll(value)
-    if value[5] & _HLL_COMPACT:
+    if value[7] & 3 == _HLL:
+        as_given = value[7] >> 2 & 3 != _HLL_8 or not value[5] & _HLL_OUT_OF_ORDER
+    else:
+        as_given = bool(value[5] & _HLL_COMPACT)
+    if as_given:
         return bytes(value)
     union = datasketches.hll_union(sketch.lg_config_k)
     union.update(sketch)
@@ -128,7 +133,7 @@ def _finished(value: bytes) -> bytes:
     if value[7] & 3 != _HLL or target == _HLL_4 or len(value) < 40:
         return value
     levels = _LEVELS[target](value[40 : 40 + _registers_bytes(value)])
-    head = value[:5] + bytes([value[5] & ~_HLL_UNFINISHED, 0, value[7]]) + value[8:16]
+    head = value[:5] + bytes([value[5] & _HLL_OUT_OF_ORDER, 0, value[7]]) + value[8:16]
     return head + struct.pack("<2dI", *_sums(levels), levels.count(0)) + value[36:]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -112,6 +113,8 @@ def _scalar(name: str, parameters: list[int]) -> DataType:
             raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
         return _PARAMETRIC[kind](parameters)
     if kind not in KINDS or KINDS[kind].nested:
+        if kind in _CONSTRUCTED:
+            raise TypeSyntaxError(f"{kind} needs the types inside it", f"write {kind}<…>")
         known = [*KINDS, *_ALIASES]
         close = difflib.get_close_matches(kind, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(KINDS)}"
@@ -185,11 +188,32 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="earley", maybe_placeholders=False)
 
 
+MAX_DEPTH = 50
+
+
+def _too_deep() -> TypeSyntaxError:
+    return TypeSyntaxError("the type is nested too deeply", f"nest at most {MAX_DEPTH} levels")
+
+
+def _check_text(text: str) -> None:
+    """Refuses by name what the grammar has no rule for, and what it would nest too deeply in."""
+    first = re.match(r"\s*([A-Za-z]+)", text)
+    kind = first[1].upper() if first else ""
+    if kind in REFUSED:
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+    depth = 0
+    for character in text:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+
+
 def _parse_text(text: str) -> DataType:
+    _check_text(text)
     try:
         return _TypeBuilder().transform(_parser().parse(text))
     except RecursionError as error:
-        raise TypeSyntaxError("the type is nested too deeply", "flatten it") from error
+        raise _too_deep() from error
     except UnexpectedInput as error:
         raise TypeSyntaxError(
             f"cannot read the type {text!r}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
@@ -200,45 +224,73 @@ def _parse_text(text: str) -> DataType:
         raise
 
 
-def parse_type(raw: object) -> DataType:
+def parse_type(raw: object, depth: int = 0) -> DataType:
     """The type that ``raw`` declares: SQL text (``"INT NOT NULL"``, ``"ARRAY<INT>"``) or Paimon's JSON for nested
     types.
 
     Unknown members of a JSON type are ignored. Raises ``TypeSyntaxError``.
     """
+    if depth > MAX_DEPTH:
+        raise _too_deep()
     if isinstance(raw, str):
         data_type = _parse_text(raw)
     elif isinstance(raw, Mapping):
-        data_type = _parse_object(raw)
+        data_type = _parse_object(raw, depth + 1)
     else:
         raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', "missing")
     _check_nested(data_type)
     return data_type
 
 
-def _parse_object(raw: Mapping[str, Any]) -> DataType:
-    words = str(raw.get("type", "")).upper().split()
+def _parse_object(raw: Mapping[str, Any], depth: int) -> DataType:
+    text = raw.get("type")
+    words = text.upper().split() if isinstance(text, str) else []
+    if words[:1] and words[0] in _CONSTRUCTED and words[1:] not in ([], ["NULL"], ["NOT", "NULL"]):
+        raise TypeSyntaxError(f"cannot read the type {text!r}", f"write {words[0]} or {words[0]} NOT NULL")
     nullable = words[1:] != ["NOT", "NULL"]
     kind = words[0] if words else ""
     if kind in ("ARRAY", "MULTISET"):
-        return DataType(kind, nullable, element=parse_type(raw.get("element")))
+        return DataType(kind, nullable, element=parse_type(raw.get("element"), depth))
     if kind == "MAP":
-        return DataType("MAP", nullable, key=parse_type(raw.get("key")), element=parse_type(raw.get("value")))
+        return DataType(
+            "MAP", nullable, key=parse_type(raw.get("key"), depth), element=parse_type(raw.get("value"), depth)
+        )
     if kind == "ROW":
         fields = raw.get("fields")
         if not isinstance(fields, list):
             raise TypeSyntaxError("a ROW type needs fields", 'add "fields": [{"name": …, "type": …}]')
-        return DataType("ROW", nullable, fields=tuple(_parse_field(f) for f in fields))
-    return parse_type(raw.get("type"))
+        return DataType("ROW", nullable, fields=tuple(_parse_field(f, depth) for f in fields))
+    return parse_type(text, depth)
 
 
-def _parse_field(raw: object) -> Field:
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("name"), str) or not raw["name"]:
+_CONSTRUCTED = ("ARRAY", "MULTISET", "MAP", "ROW")
+
+
+def _described(raw: Mapping[str, Any]) -> str | None:
+    text = raw.get("description")
+    if text is not None and not is_text(text):
+        raise TypeSyntaxError("the description of a ROW field is not text", "send a string", "not_text")
+    return text
+
+
+def is_text(value: object) -> bool:
+    """Whether a JSON value is text that UTF-8 can write: no half of a surrogate pair."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parse_field(raw: object, depth: int) -> Field:
+    if not isinstance(raw, Mapping) or not is_text(raw.get("name")) or not raw["name"]:
         raise TypeSyntaxError("a ROW field needs a name", 'write {"name": …, "type": …}')
     number = raw.get("id")
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**30:
         number = -1  # given later, when all ids of the schema are known
-    return Field(number, raw["name"], parse_type(raw.get("type")), raw.get("description"))
+    return Field(number, raw["name"], parse_type(raw.get("type"), depth), _described(raw))
 
 
 def _check_nested(data_type: DataType) -> None:

@@ -34,12 +34,27 @@ def _at(segment: object, decode: Decode, value: Any) -> Any:
         raise fault.inside(segment) from None
 
 
+def _inside(path: tuple[object, ...], decode: Decode, value: Any) -> Any:
+    try:
+        return decode(value)
+    except ValueFault as fault:
+        for segment in reversed(path):
+            fault = fault.inside(segment)
+        raise fault from None
+
+
+def one_zero(value: Any) -> Any:
+    """-0.0 as 0.0: keys that Spark takes for equal have one form."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
 def _row(data_type: DataType) -> Decode:
     decoders = {field.name: decoder(field.type) for field in data_type.fields}
 
     def decode(value: Any) -> dict[str, Any]:
         if isinstance(value, list) and len(value) == len(decoders):
-            value = dict(zip(decoders, value, strict=True))
+            items = enumerate(zip(decoders.items(), value, strict=True))
+            return {name: _at(place, decode_field, item) for place, ((name, decode_field), item) in items}
         if not isinstance(value, dict):
             raise wrong(f"a {data_type.base_sql}", value, "send a JSON object with the field names")
         for name in value:
@@ -65,22 +80,42 @@ def _entries(value: Any, data_type: DataType) -> list[tuple[Any, Any]]:
     raise wrong(f"a {data_type.base_sql}", value, "send an object, or a list of [key, value] pairs")
 
 
+def _entry_paths(value: Any, place: int, key: Any) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """What leads to the key and the value of an entry: in an object its name, in a list its place."""
+    if isinstance(value, dict):
+        return (key,), (key,)
+    if isinstance(value[place], dict):
+        return (place, "key"), (place, "value")
+    return (place, 0), (place, 1)
+
+
+def _count(value: Any) -> int:
+    count: int = decoder(DataType("INT", nullable=False))(value)
+    if count < 1:
+        raise ValueFault("out_of_range", f"{count} is no count of a MULTISET", "send counts from 1")
+    return count
+
+
 def _map(data_type: DataType) -> Decode:
     multiset = data_type.kind == "MULTISET"
     key_type = data_type.element_type if multiset else data_type.key_type
     decode_key = decoder(key_type.with_nullable(False))
-    decode_element = decoder(DataType("INT", nullable=False) if multiset else data_type.element_type)
+    decode_element = _count if multiset else decoder(data_type.element_type)
 
     def decode(value: Any) -> list[tuple[Any, Any]]:
         from_object = isinstance(value, dict)
         entries, seen = [], set()
-        for raw_key, raw_element in _entries(value, data_type):
-            read_key = text_decoder(key_type) if from_object else decode_key
-            key = _at(raw_key, read_key, raw_key)
+        read_key = text_decoder(key_type) if from_object else decode_key
+        for place, (raw_key, raw_element) in enumerate(_entries(value, data_type)):
+            key_path, element_path = _entry_paths(value, place, raw_key)
+            key = one_zero(_inside(key_path, read_key, raw_key))
             if repr(key) in seen:
-                raise ValueFault("duplicate_key", f"the map names the key {shown(raw_key)} twice", "send each key once")
+                fault = ValueFault(
+                    "duplicate_key", f"the map names the key {shown(raw_key)} twice", "send each key once"
+                )
+                raise fault.inside(raw_key if from_object else place)
             seen.add(repr(key))
-            entries.append((key, _at(raw_key, decode_element, raw_element)))
+            entries.append((key, _inside(element_path, decode_element, raw_element)))
         return entries
 
     return decode

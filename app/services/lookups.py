@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.epochs import carried_over, renamed, same_fold
-from app.core.errors import ErrorCode, NotFound
+from app.core.errors import ErrorCode, NotFound, Unavailable
 from app.core.fold import combine_all, finish, lift
 from app.core.keys import Key, key_from_text, key_to_json, token_of
 from app.core.merge_plan import MergePlan, compile_plan
@@ -118,7 +118,16 @@ def _find(view: _View, images: Images, key: Key, columns: Sequence[str] | None) 
 
 
 def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
-    """The key's state row under the current plan: its state in every run, oldest first, then its staged records."""
+    """The key's state row under the current plan; raises ``Unavailable`` when its files vanished meanwhile."""
+    try:
+        return _read_state(view, images, key)
+    except FileNotFoundError as error:
+        # The table was dropped, or a batch withdrawn, after the catalog was read.
+        raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
+
+
+def _read_state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
+    """Its state in every run, oldest first, then its staged records."""
     plan = view.plan
     states: list[Mapping[str, Any]] = []
     for schema, state in _stored_states(view, images, key):

@@ -1,20 +1,23 @@
-"""Tables: list, create, show, rename and drop them."""
+"""Tables: list, create, show, alter, rename and drop them."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, Invalid, NotFound, Violation
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
 from app.core.merge_plan import compile_plan
+from app.core.option_changes import changes_fold
 from app.core.options import parse_options
 from app.core.schema import Column, TableSchema, escape_pointer
-from app.core.table import Table
+from app.core.schema_actions import type_depth
+from app.core.schema_changes import alter_schema
+from app.core.table import BatchState, Table
 from app.core.types import DataType
 from app.services.databases import Page, PageRequest, name_violations, page_of
 from app.storage.layout import Warehouse, table_folder
@@ -147,13 +150,9 @@ def _comment_violations(value: Mapping[str, Any], where: str) -> Iterator[Violat
 def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
     """Types too deep for JSON writers and for Parquet readers, which all recurse."""
     for index, column in enumerate(schema.columns):
-        if _depth(column.type) > DEEPEST_TYPE:
+        if type_depth(column.type) > DEEPEST_TYPE:
             message = f"the type of column {column.name!r} is nested more than {DEEPEST_TYPE} levels deep"
             yield Violation(f"/schema/fields/{index}/type", "nested_too_deeply", message, "flatten the type")
-
-
-def _depth(data_type: DataType) -> int:
-    return 1 + max((_depth(inner) for inner in data_type.nested), default=0)
 
 
 def get_table(repository: Repository, database: str, name: str) -> Table:
@@ -172,6 +171,75 @@ def get_table_by_id(repository: Repository, table_id: str) -> Table:
             resource_name=table_id,
         )
     return table
+
+
+def alter_table(
+    catalog: CatalogDatabase, database: str, name: str, changes: Sequence[object], *, validate_only: bool = False
+) -> Table:
+    """The table after all ``changes`` (Paimon's JSON) in their order, or none of them.
+
+    ``validate_only`` stores nothing, and does not mind staged batches: they may be merged a moment later. Raises
+    ``Invalid`` with every fault of the request, ``NotFound`` for database, table or column, ``AlreadyExists`` for a
+    column, ``Conflict`` when another alter came first or batches are staged that the new schema folds differently.
+    """
+    if validate_only:
+        with catalog.reading() as repository:
+            table = repository.get_table(database, name)
+            return replace(table, schema=_altered(repository, table, changes))
+    with catalog.transaction() as repository:
+        table = repository.get_table(database, name)
+        was_empty = not _has_rows(repository, table)
+        schema = _altered(repository, table, changes)
+        if schema == table.schema:
+            return table
+        altered = repository.alter_table(table.id, table.schema_id, schema)
+        # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
+        if was_empty and _has_rows(repository, table):
+            raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
+        if changes_fold(table.schema, schema) and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
+            raise _conflict(
+                table,
+                "has staged batches, which were validated under its present schema:"
+                " POST …/merges, wait until the merge has succeeded, then alter the table again",
+            )
+        return altered
+
+
+def _conflict(table: Table, reason: str) -> Conflict:
+    return Conflict(f"table {table.full_name} {reason}", resource_type="TABLE", resource_name=table.name)
+
+
+def _has_rows(repository: Repository, table: Table) -> bool:
+    """Whether the table ever accepted a batch."""
+    return table.snapshot_id is not None or bool(repository.list_batches(table.id, limit=1))
+
+
+def _altered(repository: Repository, table: Table, changes: Sequence[object]) -> TableSchema:
+    """The table's schema after ``changes``. Raises as ``alter_table`` does for the request."""
+    # Every schema that the table had, not the last one alone: the id of a dropped column must not come again.
+    schemas = (repository.schema_at(table.id, schema_id) for schema_id in range(table.schema_id + 1))
+    highest_id = max(schema.highest_field_id for schema in schemas)
+    has_rows = _has_rows(repository, table)
+    unstorable = [*_text_violations({"changes": list(changes)}, "")]
+    try:
+        schema = alter_schema(
+            table.schema, changes, highest_id=highest_id, has_rows=has_rows, deepest_type=DEEPEST_TYPE
+        )
+    except (Invalid, NotFound, AlreadyExists) as refused:
+        if not unstorable:
+            raise
+        faults = [*refused.violations, *_elsewhere(unstorable, refused.violations)]
+        raise Invalid(refused.message, code=ErrorCode.INVALID_SCHEMA, violations=faults) from refused
+    if unstorable:
+        message = f"the table cannot be altered: {unstorable[0].message}"
+        raise Invalid(message, code=ErrorCode.INVALID_SCHEMA, violations=unstorable)
+    return schema
+
+
+def _elsewhere(faults: Iterable[Violation], told: Iterable[Violation]) -> Iterator[Violation]:
+    """The faults of places that ``told`` says nothing about."""
+    places = {violation.pointer for violation in told}
+    return (fault for fault in faults if fault.pointer not in places)
 
 
 def rename_table(repository: Repository, source: tuple[str, str], destination: tuple[str, str]) -> Table:

@@ -62,18 +62,20 @@ class Play:
         self.table = f"case_{number}"
         self.seen: dict[str, dict[str, Any]] = {}
 
-    def create(self) -> TableClient:
+    def schema(self) -> dict[str, Any]:
         fields = [
             {"name": c["name"], "type": c["type"] if c["nullable"] else f"{c['type']} NOT NULL"}
             for c in self.case["columns"]
         ]
-        schema = {
+        return {
             "fields": fields,
             "primaryKeys": self.case["primary_key"],
             "partitionKeys": self.case.get("partition_by", []),
             "options": self.case["options"],
         }
-        answer = self.client.create_table("cases", self.table, schema)
+
+    def create(self) -> TableClient:
+        answer = self.client.create_table("cases", self.table, self.schema())
         if answer.status_code == 400:
             raise Refused(answer.json()["errors"])
         assert answer.status_code == 200, answer.text
@@ -152,18 +154,59 @@ def matches(case: Case, ours: Any, expected: Mapping[str, Any]) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_case_answers_as_paimon_or_as_decided(name: str, plays: Mapping[str, Future[list[Any]]]) -> None:
     case = CASES[name]
-    expected = differences()[name]["ours"] if name in differences() else case.get("expect", [])
     try:
         answers = plays[name].result()
     except Refused as refused:
-        if "expect_error" in case or any("error" in one for one in expected):
+        if may_be_refused(name, case):
             return
         if refused.awaited:
             pytest.skip("not yet supported: " + "; ".join(error["detail"] for error in refused.errors))
         raise
+    assert_answers(name, case, answers)
+
+
+def simulate(client: Client, case: Case) -> list[Any]:
+    """What ``merges:simulate`` answers after each batch: the rows, or ``refused``."""
+    game = Play(client, 0, case)
+    taken: list[dict[str, Any]] = []
+    answers: list[Any] = []
+    for batch in case["batches"]:
+        body = {"schema": game.schema(), "records": [*taken, *game.records(batch)]}
+        answer = client.post("/v1/catalog/merges:simulate", json=body)
+        if answer.status_code in (400, 409):
+            errors = answer.json()["errors"]
+            if any(error["pointer"].startswith("/schema") for error in errors):
+                raise Refused(errors)
+            answers.append("refused")
+            continue
+        assert answer.status_code == 200, answer.text
+        taken = body["records"]
+        rows = [row["after"] for row in answer.json()["rows"] if row["after"] is not None]
+        answers.append([[from_json(t, row[n]) for n, t in zip(game.names, game.types, strict=True)] for row in rows])
+    return answers
+
+
+def assert_answers(name: str, case: Case, answers: list[Any]) -> None:
+    expected = differences()[name]["ours"] if name in differences() else case.get("expect", [])
     assert "expect_error" not in case, "the definition must be refused"
     for number, (ours, theirs) in enumerate(zip(answers, expected, strict=True)):
         assert matches(case, ours, theirs), f"after batch {number + 1}: {ours} instead of {theirs}"
+
+
+def may_be_refused(name: str, case: Case) -> bool:
+    expected = differences()[name]["ours"] if name in differences() else case.get("expect", [])
+    return "expect_error" in case or any("error" in one for one in expected)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["batches"]])
+def test_case_is_simulated_as_it_is_merged(name: str, client: Client) -> None:
+    case = CASES[name]
+    try:
+        answers = simulate(client, case)
+    except Refused:
+        assert may_be_refused(name, case)
+        return
+    assert_answers(name, case, answers)
 
 
 def test_every_deliberate_difference_names_a_case_and_a_decision() -> None:

@@ -35,16 +35,41 @@ SCHEMA: dict[str, Any] = {
 DEEP = b"[" * 100_000
 VALUES = [
     *(b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999", b"1e-999", b"1e99999999999999999999", b"9" * 4299),
-    *(b"9" * 5000, b"-" + b"9" * 5000, b"0." + b"1" * 5000, b"0e99999999999999999999", b"1" * 30 + b"e400", b"00", b"-"),
+    *(
+        b"9" * 5000,
+        b"-" + b"9" * 5000,
+        b"0." + b"1" * 5000,
+        b"0e99999999999999999999",
+        b"1" * 30 + b"e400",
+        b"00",
+        b"-",
+    ),
     *(b"1.5", b"true", b'""', b'"x"', b"[]", b"{}", b"[[[]]]", b'{"a": {"a": {}}}', b"[null]", b"[[1, 2, 3]]"),
-    *(rb'"\ud800"', rb'"\udc00\ud800"', rb'"\u0000"', b'"' + b"x" * 70_000 + b'"', b'"\x01"', b'"\xff"', b'"\xed\xa0\x80"'),
+    *(
+        rb'"\ud800"',
+        rb'"\udc00\ud800"',
+        rb'"\u0000"',
+        b'"' + b"x" * 70_000 + b'"',
+        b'"\x01"',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+    ),
     *(b'"2024-13-01"', b'"0000-00-00T00:00:00"', b'"9999-12-31T23:59:59-23:59"', b'"NaN"', b'"1e5"', b'"AAA"'),
     *(b'{"a": 1, "a": 2}', b'{"": 1, "\\ud800": 2}', b'{"key": 1}', b'[{"key": [], "value": {}}]', b"[[[1], 1]]"),
     *(DEEP, b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"1" + b"}" * 900, b'"\\u12"', b"nul", b"'x'", b"1 2", b""),
 ]
 BODIES = [
     *(b"", b" ", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"1", b"true", b'"x"', b"[]", b"{}", b"[{}]", b"{"),
-    *(DEEP, b'{"a":' * 100_000, b"[" * 3000 + b"]" * 3000, b"9" * 5000, b"1e99999999999999999999", b"NaN", b"-", b'"\\ud800"'),
+    *(
+        DEEP,
+        b'{"a":' * 100_000,
+        b"[" * 3000 + b"]" * 3000,
+        b"9" * 5000,
+        b"1e99999999999999999999",
+        b"NaN",
+        b"-",
+        b'"\\ud800"',
+    ),
     *(b'{"records": 1}', b'{"records": {}}', b'{"records": null}', b'{"records": [1]}', b'{"records": [[]]}'),
     *(b'{"records": [], "records": 5}', b'{"records": [{}]}', b'{"\\ud800": 1}', b'{"records": [{"\\ud800": 1}]}'),
     *(b'{"keys": 1}', b'{"keys": [1]}', b'{"keys": [{}]}', b'{"keys": [{"\\ud800": "\\ud800"}]}', b'{"keys": {}}'),
@@ -53,8 +78,29 @@ BODIES = [
     *(b'{"identifier": {}, "schema": {}}', b'{"identifier": [], "schema": []}', b'{"removals": "x", "updates": [1]}'),
     *(b'{"source": {"database": 1}, "destination": null}', b'{"' + b"k" * 100_000 + b'": 1}'),
 ]
-SEGMENTS = ["..%2f..%2fetc%2fpasswd", "%00", "%ff", "%0a", "%ed%a0%80", "x" * 5000, "%F0%9F%98%80", "%25", "a;b", "-1", ":", "%2e%2e"]
-TYPES = ["application/json", "application/x-ndjson", "text/plain", "application/octet-stream", "a/b; charset=nope", "\x7f", ";"]
+SEGMENTS = [
+    "..%2f..%2fetc%2fpasswd",
+    "%00",
+    "%ff",
+    "%0a",
+    "%ed%a0%80",
+    "x" * 5000,
+    "%F0%9F%98%80",
+    "%25",
+    "a;b",
+    "-1",
+    ":",
+    "%2e%2e",
+]
+TYPES = [
+    "application/json",
+    "application/x-ndjson",
+    "text/plain",
+    "application/octet-stream",
+    "a/b; charset=nope",
+    "\x7f",
+    ";",
+]
 
 
 def is_problem(response: Any, what: str) -> bool:
@@ -124,28 +170,27 @@ def test_hostile_bodies_are_refused_by_every_route(client: Client, untouched: Ta
             what = f"{method} {path} {media_type} {body[:40]!r}"
             answer = client.request(method, filled(path), content=body, headers={"Content-Type": media_type})
             if not is_problem(answer, what):
-                assert body in (b"{}", b'{"\\ud800": 1}', b'{"' + b"k" * 100_000 + b'": 1}') or b"keys" not in body, what
-                assert path.endswith("{database}") or not answer.json().get("id"), what
+                assert answer.json() == NOTHING_CHANGED, what
             tried += 1
     assert tried > 300
 
 
+# Members that a route does not know are ignored: then there is nothing to do.
+NOTHING_CHANGED: dict[str, list[str]] = {"removed": [], "updated": [], "missing": []}
 # No record at all is a batch, and not a fault.
 EMPTY_BATCHES = {(body, "application/x-ndjson") for body in (b"", b" ")}
 
 
 @pytest.mark.parametrize("column", range(-2, len(KINDS)))
-def test_hostile_values_of_every_type_are_refused(client: Client, untouched: TableClient, column: int) -> None:
+def test_hostile_values_are_refused_or_are_values_of_the_type(client: Client, table: TableClient, column: int) -> None:
     name = {-2: "id", -1: "text"}.get(column, f"c{column}")
-    for value in VALUES:
-        for kind, body in bodies_with(name, value):
-            what = f"{name} {value[:40]!r} as {kind}"
-            answer = client.post(f"{untouched.path}/batches", content=body, headers={"Content-Type": kind})
-            if not is_problem(answer, what):
-                # A value that this type can have.
-                client.delete(f"{untouched.path}/batches/{answer.json()['id']}").raise_for_status()
-                assert legal(answer.json()), what
-    forget(client, untouched)
+    for number, value in enumerate(VALUES):
+        kind, body = bodies_with(name, value)[number % 2]
+        what = f"{name} {value[:40]!r} as {kind}"
+        answer = client.post(f"{table.path}/batches", content=body, headers={"Content-Type": kind})
+        if not is_problem(answer, what):
+            assert legal(answer.json()), what
+    forget(client, table)
 
 
 def legal(batch: dict[str, Any]) -> bool:
@@ -153,21 +198,30 @@ def legal(batch: dict[str, Any]) -> bool:
 
 
 def forget(client: Client, table: TableClient) -> None:
-    """Withdrawn batches stay listed: the table is made anew."""
+    """The table is made anew, without its batches."""
     client.delete(table.path).raise_for_status()
     client.create_table(DATABASE, "wide", SCHEMA).raise_for_status()
 
 
-def bodies_with(name: str, value: bytes) -> Iterator[tuple[str, bytes]]:
-    key = b'"id": 1, "text": "a"'
-    member = b'"' + name.encode() + b'": ' + value
-    record = b"{" + key.replace(b'"' + name.encode() + b'"', b'"c10"') + b", " + member + b"}"
-    yield "application/json", b'{"records": [' + record + b"]}"
-    yield "application/x-ndjson", record + b"\n"
+def bodies_with(name: str, value: bytes) -> list[tuple[str, bytes]]:
+    """The same record, otherwise valid, as each media type."""
+    key = {"id": b'"text": "a"', "text": b'"id": 1'}.get(name, b'"id": 1, "text": "a"')
+    record = b"{" + key + b', "' + name.encode() + b'": ' + value + b"}"
+    return [("application/json", b'{"records": [' + record + b"]}"), ("application/x-ndjson", record + b"\n")]
 
 
 def test_what_no_value_may_be_is_refused_by_every_type(client: Client, untouched: TableClient) -> None:
-    never = [b"NaN", b"Infinity", b"-Infinity", b"9" * 5000, b"1e99999999999999999999", DEEP, b"nul", rb'"\ud800"', b'"\xff"']
+    never = [
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b"9" * 5000,
+        b"1e99999999999999999999",
+        DEEP,
+        b"nul",
+        rb'"\ud800"',
+        b'"\xff"',
+    ]
     for column, value in itertools.product(range(len(KINDS)), never):
         for kind, body in bodies_with(f"c{column}", value):
             answer = client.post(f"{untouched.path}/batches", content=body, headers={"Content-Type": kind})
@@ -256,8 +310,12 @@ def test_a_percent_sign_in_a_path_key_is_decoded_once(client: Client) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["id", "text", "_kind", "c0", "c7", "c21"]) | st.text(max_size=3), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["id", "text", "_kind", "c0", "c7", "c21"]) | st.text(max_size=3), inner, max_size=4
+        )
+    ),
     max_leaves=20,
 )
 

@@ -306,7 +306,7 @@ def test_a_merged_batch_cannot_be_withdrawn(app: FastAPI, batches: TestClient) -
     assert batches.get(f"{BATCHES}/{batch}").json()["state"] == "merged"
 
 
-# Prefer: wait
+# Waiting for the merge
 
 
 def test_wait_answers_200_once_the_batch_is_merged(app: FastAPI, batches: TestClient) -> None:

@@ -37,6 +37,10 @@ L_GROUPED = "fields.l.sequence-group"
 O_GROUPED = "fields.o.sequence-group"
 R_FUNCTION = "fields.r.aggregate-function"
 X_GROUPED = "fields.x.sequence-group"
+VECTORS = "deletion-vectors.enabled"
+OVERWRITE = "streaming-read-overwrite"
+DELTAS = "full-compaction.delta-commits"
+CLUSTERING = "pk-clustering-override"
 GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
 
@@ -133,6 +137,22 @@ ILLEGAL: list[tuple[str, Options, str, str]] = [
         CHANGELOG,
         "contradicting_options",
     ),
+    (
+        "deletion vectors with full-compaction",
+        {CHANGELOG: "full-compaction", VECTORS: "true"},
+        VECTORS,
+        "contradicting_options",
+    ),
+    ("deletion vectors of first-row", FIRST_ROW | {VECTORS: "true"}, VECTORS, "contradicting_options"),
+    ("overwrites read with lookup", {CHANGELOG: "lookup", OVERWRITE: "true"}, OVERWRITE, "contradicting_options"),
+    ("delta commits with lookup", {CHANGELOG: "lookup", DELTAS: "3"}, DELTAS, "contradicting_options"),
+    ("clustering of aggregation", AGGREGATION | {CLUSTERING: "true"}, CLUSTERING, "contradicting_options"),
+    ("clustering with a sequence", {CLUSTERING: "true", SEQUENCE: "a"}, CLUSTERING, "contradicting_options"),
+    ("clustering with lookup", {CLUSTERING: "true", CHANGELOG: "lookup"}, CLUSTERING, "contradicting_options"),
+    ("no buckets", {"bucket": "0"}, "bucket", "illegal_option_value"),
+    ("bucket key of dynamic buckets", {"bucket": "-1", "bucket-key": "a"}, "bucket-key", "contradicting_options"),
+    ("unknown bucket key", {"bucket": "4", "bucket-key": "zzz"}, "bucket-key", "unknown_column"),
+    ("nested bucket key", {"bucket": "4", "bucket-key": "l"}, "bucket-key", "illegal_key_type"),
     ("default of a key", {K_DEFAULTED: "1"}, K_DEFAULTED, "key_with_default"),
     ("default of another type", {A_DEFAULTED: "one"}, A_DEFAULTED, "illegal_default"),
     ("default too precise", {D_DEFAULTED: "'1.234'"}, D_DEFAULTED, "illegal_default"),
@@ -177,5 +197,11 @@ LEGAL: list[tuple[str, Options]] = [
     ("lookup changelog of first-row", FIRST_ROW | {CHANGELOG: "lookup"}),
     ("any changelog", {CHANGELOG: "full-compaction"}),
     ("default", {A_DEFAULTED: "5", C_DEFAULTED: "'five'", D_DEFAULTED: "1.25"}),
+    ("deletion vectors", {VECTORS: "true"}),
+    ("overwrites read", {OVERWRITE: "true", CHANGELOG: "input"}),
+    ("delta commits", {DELTAS: "3", CHANGELOG: "full-compaction"}),
+    ("clustering", {CLUSTERING: "true", CHANGELOG: "input"}),
+    ("buckets", {"bucket": "4", "bucket-key": "k"}),
+    ("dynamic and postponed buckets", {"bucket": "-2"}),
     ("nullable key", {"primary-key.nullable": "true"}),
 ]

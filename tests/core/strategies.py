@@ -122,9 +122,9 @@ def _row_values(data_type: DataType) -> st.SearchStrategy[dict[str, Any]]:
 def _map_values(data_type: DataType) -> st.SearchStrategy[list[tuple[Any, Any]]]:
     multiset = data_type.kind == "MULTISET"
     key = data_type.element_type if multiset else data_type.key_type
-    element = DataType("INT", nullable=False) if multiset else data_type.element_type
+    element = st.integers(1, 2**31 - 1) if multiset else values(data_type.element_type)
     # 0.0 and -0.0 are one key to Spark.
-    entries = st.tuples(values(key.with_nullable(False)), values(element))
+    entries = st.tuples(values(key.with_nullable(False)), element)
     return st.lists(entries, max_size=3, unique_by=lambda entry: repr(entry[0]).replace("-0.0", "0.0"))
 
 

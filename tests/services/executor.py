@@ -1,4 +1,5 @@
 """Merges without Spark: folded by ``app.core.fold``, written as Parquet the way Spark's jobs write it."""
+# ruff: noqa: ARG002  # a double takes whatever the protocol passes
 
 from __future__ import annotations
 

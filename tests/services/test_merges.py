@@ -336,7 +336,7 @@ def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(
 class BrokenCompaction(PythonExecutor):
     """Merges, but cannot compact."""
 
-    def compact(self, *args: object) -> None:
+    def compact(self, *args: object) -> None:  # noqa: ARG002  # the protocol passes them
         raise RuntimeError("no room")
 
 

@@ -1,0 +1,221 @@
+"""The documentation is true: README's commands answer what it prints, and what it names exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from app.cli import cli
+from app.main import create_app
+from app.settings import Settings
+from spark_jobs.server import EmbeddedServer
+from tests.service import Client, TableClient, serving
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
+ADDRESS = "127.0.0.1:8080"
+END_OF_ANSWER = "--- end of answer ---"
+NOT_A_SETTING = {"KEYFOLD_JAVA_HOME"}  # read where Java is looked for
+
+
+@dataclass
+class Step:
+    """One command of a console block and what README says it prints."""
+
+    command: str
+    printed: list[str] = field(default_factory=list)
+
+
+def console_steps(text: str) -> list[Step]:
+    steps: list[Step] = []
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                steps.append(Step(line[2:]))
+            elif line.startswith("> "):
+                steps[-1].command += f"\n{line[2:]}"
+            else:
+                steps[-1].printed.append(line)
+    return steps
+
+
+class Shell:
+    """One bash that runs commands after each other, so that variables last."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / ".curlrc").write_text('silent\nshow-error\nnoproxy = "*"\n')
+        (folder / ".venv").symlink_to(sys.prefix)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("KEYFOLD_")}
+        self.process = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env={**environment, "CURL_HOME": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, command: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{command}\nprintf '\\n%s\\n' '{END_OF_ANSWER}'\n")
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line.rstrip() == END_OF_ANSWER:
+                return "".join(lines).strip("\n")
+            lines.append(line)
+        raise AssertionError(f"bash ended: {''.join(lines)}")
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+def normalised(text: str) -> str:
+    """``text`` with what differs from run to run in one form: ids, tokens, times, sizes of files."""
+    text = re.sub(r"\b[0-9a-f]{32}\b", "ID", text)
+    text = re.sub(r"\bkf_[\w-]{43}(?![\w-])", "TOKEN", text)
+    text = re.sub(r"\b1[0-9]{12}\b", "MILLIS", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", "TIME", text)
+    return re.sub(r'"sizeBytes":\d+', '"sizeBytes":SIZE', text)
+
+
+def expected_pattern(printed: list[str]) -> str:
+    """A pattern of what a command prints; ``…`` stands for anything."""
+    return ".*".join(re.escape(part) for part in normalised("\n".join(printed)).split("…"))
+
+
+def _merge_once(client: Client) -> None:
+    """Spark's first merge is slow, and README waits for its own no longer than it says."""
+    client.create_database("first")
+    schema = {"fields": [{"name": "k", "type": "INT NOT NULL"}], "primaryKeys": ["k"]}
+    assert client.create_table("first", "t", schema).status_code == 200
+    table = TableClient(client, "first", "t")
+    table.post_batch([{"k": 1}])
+    table.merge()
+    client.delete(table.path).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def shell(spark_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, str]]:
+    """A shell in the folder of a real service, and the service's address."""
+    spark_server.wait_ready(120)
+    folder = tmp_path_factory.mktemp("readme")
+    with serving(folder / "keyfold-data", spark_remote=spark_server.remote) as (service, client):
+        _merge_once(client)
+        opened = Shell(folder)
+        yield opened, service.url.removeprefix("http://")
+        opened.close()
+
+
+def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, str]) -> None:
+    bash, address = shell
+    steps = console_steps(README)
+    assert steps
+    for step in steps:
+        answer = normalised(bash.run(step.command.replace(ADDRESS, address)).replace(address, ADDRESS))
+        assert re.fullmatch(expected_pattern(step.printed), answer, re.DOTALL), f"$ {step.command}\n{answer}"
+
+
+def test_make_targets_that_the_documents_name_exist() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in DOCUMENTS:
+        named = set(re.findall(r"(?:`|^)make (\w+)", document.read_text(), re.MULTILINE))
+        assert named <= targets, document
+    assert {"serve", "test", "check", "bench", "lock"} <= set(re.findall(r"make (\w+)", README))
+
+
+def command_paths() -> set[str]:
+    """Every command of the program: ``serve``, ``token create``, …"""
+    program = get_command(cli)
+    paths = set()
+    for name, command in program.commands.items():
+        paths |= {f"{name} {inner}" for inner in getattr(command, "commands", {})} or {name}
+    return paths
+
+
+def test_cli_commands_that_the_documents_name_exist() -> None:
+    paths = command_paths()
+    for document in DOCUMENTS:
+        for words in re.findall(r"\bkeyfold ((?:token )?[a-z]+)\b(?=[^\n]*)", _code_of(document.read_text())):
+            assert words in paths, f"{document}: keyfold {words}"
+    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold (\w+)", README))
+
+
+def _code_of(text: str) -> str:
+    """What a document sets as code: fenced blocks and words in backticks."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```\w*\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return "\n".join([*(line for line in lines if "docker build" not in line), *re.findall(r"`([^`\n]+)`", prose)])
+
+
+def setting_variables() -> set[str]:
+    return {one.alias or f"KEYFOLD_{name.upper()}" for name, one in Settings.model_fields.items()}
+
+
+def test_the_readme_lists_every_setting_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `(KEYFOLD_\w+)` \|", README, re.MULTILINE))
+    assert listed == setting_variables() | NOT_A_SETTING
+
+
+def test_settings_that_the_documents_name_exist() -> None:
+    for document in [*DOCUMENTS, ROOT / "Dockerfile"]:
+        named = set(re.findall(r"\bKEYFOLD_[A-Z_]+\b", document.read_text()))
+        assert named <= setting_variables() | NOT_A_SETTING, document
+
+
+def test_routes_that_the_readme_names_are_in_the_openapi_document(tmp_path: Path) -> None:
+    paths = set(create_app(Settings(KEYFOLD_DATA=tmp_path)).openapi()["paths"])
+    for shortened in re.findall(r"`(?:[A-Z]+ )?…?(/[a-z][\w:{}/]*)`", README):
+        if shortened in {"/v1", "/openapi.json", "/docs"}:
+            continue
+        assert any(path.endswith(shortened) for path in paths), shortened
+    table = "/v1/catalog/databases/{database}/tables/{table}"
+    for used in {f"{table}{rest}" for rest in re.findall(r"\$T(/[a-z]+(?::\w+)?)", README)}:
+        assert used in paths, used
+
+
+def test_the_files_and_functions_of_the_map_exist() -> None:
+    section = README.partition("## The map of the code")[2].partition("\n## ")[0]
+    for name in re.findall(r"`((?:app|spark_jobs|migrations|tests|bench|docs)/[\w/.]*)`", section):
+        assert (ROOT / name).exists(), name
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    rows = [(functions, files) for functions, files in rows if "`" in functions]
+    assert len(rows) > 10
+    for functions, files in rows:
+        code = "\n".join((ROOT / name).read_text() for name in re.findall(r"`([^`]+)`", files))
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^ *(async )?def {function}\b", code, re.MULTILINE), f"{function} in {files}"
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+            name, _, anchor = target.partition("#")
+            if "://" in name:
+                continue
+            linked = (document.parent / name).resolve() if name else document
+            assert linked.exists(), f"{document}: {target}"
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE) if anchor else []
+            anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert not anchor or anchor in anchors, f"{document}: {target}"
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(path.name[:4]) for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
