@@ -151,7 +151,8 @@ _WITHOUT_EFFECT = (
         for key in (
             "auto-create", "branch", "cache-page-size", "file.block-size", "file.compression", "file.format",
             "lookup-wait", "num-levels", "num-sorted-run.stop-trigger", "page-size", "partition", "read.batch-size",
-            "target-file-size", "type", "write-buffer-size", "write-buffer-spillable", "write-manifest-cache", "write-max-writers-to-spill",
+            "target-file-size", "type", "write-buffer-size", "write-buffer-spillable", "write-manifest-cache",
+            "write-max-writers-to-spill",
         )
     ),
 )  # fmt: skip
@@ -159,8 +160,9 @@ _WITHOUT_EFFECT = (
 _FOREIGN_FAMILIES = (
     "changelog-file.", "changelog.", "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
     "deletion-vector.", "dynamic-bucket.", "file-index.", "file.compression.", "file.format.",
-    "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.", "record-level.", "scan.",
-    "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.", "write-buffer-", "zorder.",
+    "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.",
+    "record-level.", "scan.", "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.",
+    "write-buffer-", "zorder.",
 )  # fmt: skip
 TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *_WITHOUT_EFFECT)}
 WITHOUT_EFFECT = frozenset(option.key for option in _WITHOUT_EFFECT)

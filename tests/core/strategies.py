@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.core.types import DataType, Field
+from app.core.values import one_zero
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -124,7 +125,7 @@ def _map_values(data_type: DataType) -> st.SearchStrategy[list[tuple[Any, Any]]]
     key = data_type.element_type if multiset else data_type.key_type
     element = st.integers(1, 2**31 - 1) if multiset else values(data_type.element_type)
     # 0.0 and -0.0 are one key to Spark.
-    entries = st.tuples(values(key.with_nullable(False)), element)
+    entries = st.tuples(values(key.with_nullable(False)).map(one_zero), element)
     return st.lists(entries, max_size=3, unique_by=lambda entry: repr(entry[0]).replace("-0.0", "0.0"))
 
 

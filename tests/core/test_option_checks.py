@@ -143,6 +143,7 @@ TAKES = {
     **dict.fromkeys(("last_value", "last_non_null_value", "first_value", "first_non_null_value"), tuple(KINDS)),
     **dict.fromkeys(("bool_and", "bool_or"), ("BOOLEAN",)),
     "product": NUMBERS,
+    **dict.fromkeys(("rbm32", "rbm64", "hll_sketch", "theta_sketch"), ("VARBINARY", "BYTES")),
     "listagg": ("STRING",),
     "collect": ("ARRAY",),
     "merge_map": ("MAP",),

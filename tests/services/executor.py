@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core.epochs import carried_over, renamed, same_fold
 from app.core.fold import combine_all, fold, is_live
 from app.core.keys import token_of
 from app.core.merge_plan import MergePlan
@@ -55,6 +56,15 @@ def write_run(
         pq.write_table(part, folder / f"part-{number:05}.parquet", compression="zstd", row_group_size=rows_per_group)
 
 
+def _entered(states: list[StateRow], old: MergePlan, new: MergePlan) -> list[StateRow]:
+    """States of the plan ``old`` as states of ``new``."""
+    if same_fold(old.schema, new.schema):
+        return [renamed(state, old.schema, new.schema) for state in states]
+    combined = combine_all(old, states)
+    carried = None if combined is None else carried_over(combined, old, new)
+    return [] if carried is None else [carried]
+
+
 class PythonExecutor:
     """The real meaning of merges, in this process; counts how often it was asked."""
 
@@ -87,7 +97,7 @@ class PythonExecutor:
         self,
         tag: str,
         plan: MergePlan,
-        runs: Sequence[tuple[str, ...]],
+        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
         rows: int,
         output: str,
         oldest: bool,
@@ -102,8 +112,9 @@ class PythonExecutor:
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        newest = self._combined(plan, runs[-1:])
-        totals = self._combined(plan, runs)
+        planned = [(plan, files) for files in runs]
+        newest = self._combined(plan, planned[-1:])
+        totals = self._combined(plan, planned)
         outside = (
             totals[key]
             for key in newest
@@ -114,12 +125,22 @@ class PythonExecutor:
     def cancel(self, tag: str) -> None:
         return
 
-    def _combined(self, plan: MergePlan, runs: Sequence[tuple[str, ...]]) -> dict[tuple[Any, ...], StateRow | None]:
-        by_key: dict[tuple[Any, ...], list[StateRow]] = defaultdict(list)
-        for row in (row for files in runs for uri in files for row in pq.read_table(path_of(uri)).to_pylist()):
-            row.pop(TOKEN_COLUMN)
-            by_key[tuple(row[name] for name in plan.schema.primary_key)].append(row)
-        return {key: combine_all(plan, states) for key, states in by_key.items()}
+    def _combined(
+        self, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]]
+    ) -> dict[tuple[Any, ...], StateRow | None]:
+        by_key: dict[tuple[Any, ...], list[tuple[MergePlan, StateRow]]] = defaultdict(list)
+        for written, files in runs:
+            for row in (row for uri in files for row in pq.read_table(path_of(uri)).to_pylist()):
+                row.pop(TOKEN_COLUMN)
+                by_key[tuple(row[name] for name in written.schema.primary_key)].append((written, row))
+        return {key: self._combined_row(plan, states) for key, states in by_key.items()}
+
+    def _combined_row(self, plan: MergePlan, stored: Sequence[tuple[MergePlan, StateRow]]) -> StateRow | None:
+        states: list[StateRow] = []
+        current = stored[0][0]
+        for written, state in stored:
+            states, current = [*_entered(states, current, written), state], written
+        return combine_all(plan, _entered(states, current, plan))
 
 
 class BrokenExecutor(PythonExecutor):

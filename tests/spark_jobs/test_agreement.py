@@ -44,6 +44,7 @@ class Site:
         self.table_id = uuid.uuid4().hex
         self.batches = 0
         self.runs: list[Run] = []
+        self.plans: dict[str, MergePlan] = {}
 
     def stage(self, changes: Sequence[oracle.Change]) -> tuple[str, int, int]:
         kept = [(i, c) for i, c in enumerate(changes) if KINDS_BY_TEXT[c.kind] not in self.plan.dropped]
@@ -68,6 +69,7 @@ class Site:
         with self.spark.job(run_id) as session:
             run_merge(session, job)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
+        self.plans[run_id] = self.plan
 
     def compact(self, first: int, last: int) -> None:
         chosen = [run for run in self.runs[first:last] if run.files]
@@ -76,7 +78,7 @@ class Site:
         run_id = uuid.uuid4().hex
         job = CompactionJob(
             self.plan,
-            tuple(StoredRun(self.plan, file_uris(self.warehouse, self.table_id, run)) for run in chosen),
+            tuple(StoredRun(self.plans[run.id], file_uris(self.warehouse, self.table_id, run)) for run in chosen),
             sum(run.rows for run in chosen),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             oldest=first == 0,
@@ -84,6 +86,7 @@ class Site:
         with self.spark.job(run_id) as session:
             run_compaction(session, job)
         self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
+        self.plans[run_id] = self.plan
 
     def states(self, run: Run) -> Iterator[Row]:
         for file in run.files:
@@ -153,3 +156,30 @@ def test_tokens_of_a_run_are_those_that_python_computes(engine: str, spark: Spar
         for row in pq.read_table(site.warehouse.path(*data_file(site.table_id, run.id, file.name))).to_pylist():
             key = tuple(row[name] for name in table.primary_key)
             assert token_of(site.plan.schema, key) == row[TOKEN_COLUMN]
+
+
+ALTERED: list[tuple[dict[str, str], dict[str, str]]] = [
+    ({"fields.a.aggregate-function": "sum"}, {"fields.a.aggregate-function": "max"}),
+    ({"fields.b.aggregate-function": "listagg"}, {"fields.a.aggregate-function": "sum", "sequence.field": "b"}),
+    ({"sequence.field": "b", "fields.a.aggregate-function": "first_value"}, {"fields.a.aggregate-function": "sum"}),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), ALTERED)
+def test_a_compaction_takes_the_rows_of_an_older_plan_as_first_records(
+    before: dict[str, str], after: dict[str, str], spark: SparkConnection, tmp_path: Path
+) -> None:
+    columns = (("k", "INT"), ("a", "INT"), ("b", "STRING"))
+    engine = {"merge-engine": "aggregation"}
+    old, new = (oracle.TableCase(columns, ("k",), engine | options) for options in (before, after))
+    site = Site(spark, tmp_path, compile_plan(schema_of(old)))
+    first, second = random_history(Random(1), old, False, 60), random_history(Random(2), new, False, 60)
+    site.merge([first[:30]])
+    site.merge([first[30:]])
+    site.plan = compile_plan(schema_of(new))
+    site.merge([second[:30]])
+    site.merge([second[30:]])
+    shown = visible(expected_rows(old, first))
+    history = [*(oracle.Change("+I", row) for row in shown.values()), *second]
+    site.compact(0, len(site.runs))
+    assert visible(site.rows()) == visible(expected_rows(new, history))
