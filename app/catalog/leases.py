@@ -116,7 +116,15 @@ class Leases(Merges):
         table_id = self._hold(merge_id, owner).table_id
         snapshot = self._commit(table_id, base_snapshot_id, new_runs, merge_id)
         self._mark_merged(merge_id, snapshot.id)
-        self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, snapshot_id=snapshot.id, rows=rows, records=records)
+        self._end(
+            merge_id,
+            MergeState.SUCCEEDED,
+            progress=1.0,
+            progress_detail={},
+            snapshot_id=snapshot.id,
+            rows=rows,
+            records=records,
+        )
         return snapshot
 
     def finish_merge_without_changes(self, merge_id: str, owner: str) -> Merge:
@@ -130,7 +138,7 @@ class Leases(Merges):
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
         current = self._existing_table(table_id).snapshot_id
         self._mark_merged(merge_id, current)
-        return self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, snapshot_id=current)
+        return self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
     def fail_merge(self, merge_id: str, owner: str, error: str, cancelled: bool = False) -> Merge:
         """The merge, failed (or cancelled) with ``error``; its batches stay staged and the next merge takes them.

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import Conflict
+from app.core.schema import TableSchema
 from app.core.schema_changes import ACTIONS
+from app.core.table import NewBatch, Table
 from app.services.merges import MergeSite, run_next_merge
+from app.services.tables import alter_table
 from tests.api.conftest import DATABASES, TABLES
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor
@@ -124,8 +131,8 @@ def test_text_that_cannot_be_stored_is_refused_alone_as_well(wide: TestClient) -
 
 
 def test_types_too_deep_to_be_stored_are_refused(wide: TestClient) -> None:
-    deep: Any = "INT"
-    for _ in range(60):
+    deep: Any = "ARRAY<" * 30 + "INT" + ">" * 30
+    for _ in range(30):
         deep = {"type": "ARRAY", "element": deep}
     answer = alter(wide, {"action": "addColumn", "fieldNames": ["a"], "dataType": deep})
     assert faults(answer) == [("/changes/0/dataType", "nested_too_deeply")]
@@ -272,6 +279,54 @@ def test_alters_at_the_same_time_are_all_done_or_refused_and_none_is_lost(wide: 
     assert set(statuses) <= {200, 409}
     assert {f"c{number}" for number, status in enumerate(statuses) if status == 200} == {f["name"] for f in fields}
     assert sorted(field["id"] for field in fields) == [*range(3, 3 + len(fields))]
+
+
+class Meanwhile(Repository):
+    """A repository in which somebody else is faster: ``happens`` before the alter has the table's lock."""
+
+    happens: Callable[[Repository, str], object]
+
+    def alter_table(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+        self.happens(Repository(self.connection), table_id)
+        return super().alter_table(table_id, expected_schema_id, schema)
+
+
+class BusyCatalog:
+    """A catalog whose transactions meet ``happens``."""
+
+    def __init__(self, catalog: CatalogDatabase, happens: Callable[[Repository, str], object]) -> None:
+        self.catalog = catalog
+        self.happens = happens
+
+    @contextmanager
+    def transaction(self) -> Iterator[Repository]:
+        with self.catalog.transaction() as repository:
+            meanwhile = Meanwhile(repository.connection)
+            meanwhile.happens = self.happens
+            yield meanwhile
+
+
+def _first_batch(repository: Repository, table_id: str) -> object:
+    return repository.add_batch(table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
+
+
+def _other_alter(repository: Repository, table_id: str) -> object:
+    return repository.alter_table(table_id, 0, repository.schema_at(table_id, 0))
+
+
+@pytest.mark.parametrize(
+    ("happens", "change", "says"),
+    [(_first_batch, QUICK, "first batch"), (_first_batch, ADD, "first batch"), (_other_alter, QUICK, "someone else")],
+)
+def test_who_was_faster_is_told_and_nothing_is_done(
+    app: FastAPI, wide: TestClient, happens: Any, change: dict[str, Any], says: str
+) -> None:
+    before = table(wide)
+    parts: Parts = app.state.parts
+    with pytest.raises(Conflict, match=says):
+        alter_table(cast("Any", BusyCatalog(parts.database, happens)), "shop", "wide", [change])
+    assert table(wide) == before
+    assert wide.get(f"{WIDE}/batches").json()["batches"] == []
 
 
 def test_rows_are_read_by_id_after_a_rename_and_a_column_of_the_old_name(app: FastAPI, wide: TestClient) -> None:

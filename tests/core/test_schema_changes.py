@@ -70,6 +70,10 @@ def default(name: str, text: str | None) -> dict[str, object]:
     return {"action": "updateColumnDefaultValue", "fieldNames": [name], "newDefaultValue": text}
 
 
+def describe(name: str) -> dict[str, object]:
+    return {"action": "updateColumnComment", "fieldNames": [name], "newComment": "x"}
+
+
 def move(place: str, name: str | None, reference: str | None = None) -> dict[str, object]:
     return {"fieldName": name, "referenceFieldName": reference, "type": place}
 
@@ -203,7 +207,15 @@ def test_a_column_that_exists_is_told_apart_from_one_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [drop, lambda n: rename(n, "x"), lambda n: retype(n, "INT"), lambda n: default(n, "1")]
+    "change",
+    [
+        drop,
+        lambda n: rename(n, "x"),
+        lambda n: retype(n, "INT"),
+        lambda n: default(n, "1"),
+        lambda n: nullable(n, True),
+        describe,
+    ],
 )
 def test_every_change_of_a_column_needs_it(change: Any) -> None:
     assert type(refused(small(), change("zz"))) is NotFound
