@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
-from app.main import create_app
+from app.main import create_app, prepare_catalog
 from app.services.merges import MergeSite
 from app.services.tokens import create_token
 from app.settings import Settings, is_loopback
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Worker, open_spark
+from app.worker import SparkExecutor, Worker
 
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
@@ -47,6 +47,9 @@ def serve(
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
     settings = _settings(host=host, port=port, folder=data)
     _log_to_stderr(settings.log_level)
+    database = CatalogDatabase(settings.catalog_url)
+    prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
+    database.close()
     app = create_app(settings)
     listener = _listen(settings)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -98,8 +101,9 @@ def worker(data: DataFolder = None) -> None:
     settings = _settings(folder=data)
     _log_to_stderr(settings.log_level)
     database = CatalogDatabase(settings.catalog_url)
-    server, connection = open_spark(settings)
-    site = MergeSite(database, Warehouse(settings.warehouse_root), SparkExecutor(connection), settings.lease_seconds)
+    prepare_catalog(database, settings)
+    executor = SparkExecutor(settings)
+    site = MergeSite(database, Warehouse(settings.warehouse_root), executor, settings.lease_seconds)
     running = Worker(site, settings.poll_seconds)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -108,9 +112,7 @@ def worker(data: DataFolder = None) -> None:
     typer.echo(f"Keyfold {__version__} merges as {running.name}")
     ended.wait()
     running.stop()
-    connection.close()
-    if server is not None:
-        server.stop()
+    executor.close()
     database.close()
 
 

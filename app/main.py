@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,9 +19,8 @@ from app.services.tokens import TokenGate
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Worker, open_spark
+from app.worker import SparkExecutor, Worker
 
-logger = logging.getLogger(__name__)
 ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, simulations)
 
 
@@ -60,45 +58,44 @@ class _Running:
 
     def __init__(self, settings: Settings) -> None:
         self.database = CatalogDatabase(settings.catalog_url)
-        _check_catalog(self.database, settings)
+        prepare_catalog(self.database, settings)
         warehouse = Warehouse(settings.warehouse_root)
         images = Images(settings.folder.resolve() / "images", warehouse, settings.image_workers)
         self.images = images
-        self.server = None
         self.workers: list[Worker] = []
-        executor = None
+        self.executor: SparkExecutor | None = None
         if settings.workers:
-            self.server, self.connection = open_spark(settings)
-            executor = SparkExecutor(self.connection)
-            site = MergeSite(self.database, warehouse, executor, settings.lease_seconds)
+            self.executor = SparkExecutor(settings)
+            site = MergeSite(self.database, warehouse, self.executor, settings.lease_seconds)
             self.workers = [Worker(site, settings.poll_seconds) for _ in range(settings.workers)]
         gate = TokenGate(self.database, required=not is_loopback(settings.host))
-        self.parts = Parts(settings, self.database, warehouse, images, executor, gate)
+        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate)
 
     def start(self) -> None:
         """Begin merging; Spark starts behind the API."""
-        if self.server is not None:
-            try:
-                self.server.start()
-            except Unavailable as error:
-                logger.warning("merges wait: %s", error)
         for worker in self.workers:
             worker.start()
+        self.images.start_sweeping(self._live_runs)
+
+    def _live_runs(self) -> set[tuple[str, str]]:
+        with self.database.reading() as repository:
+            return repository.live_run_ids()
 
     def stop(self) -> None:
         """End the workers, then what they use."""
         for worker in self.workers:
             worker.stop()
-        if self.workers:
-            self.connection.close()
-        if self.server is not None:
-            self.server.stop()
+        if self.executor is not None:
+            self.executor.close()
         self.images.close()
         self.database.close()
 
 
-def _check_catalog(database: CatalogDatabase, settings: Settings) -> None:
-    """The embedded catalog is migrated here; another one only by `keyfold migrate`, so that a roll-out decides when."""
+def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:
+    """Migrate the embedded catalog; another one only `keyfold migrate` does, so that a roll-out decides when.
+
+    Raises ``Unavailable`` for a catalog that is not at this version's schema.
+    """
     if settings.embedded_catalog:
         database.migrate()
     elif not database.is_current():

@@ -9,47 +9,63 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.core.errors import KeyfoldError
 from app.core.merge_plan import MergePlan
-from app.services.merges import MergeCancelled, MergeSite, Progress, request_due_merges, run_next_merge
+from app.services.merges import MergeSite, Progress, request_due_merges, run_next_merge
 from app.services.sweeps import sweep
 from app.settings import Settings
-from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
-from spark_jobs.merge import MergeJob, run_merge
-from spark_jobs.overflow import find_overflow
-from spark_jobs.server import EmbeddedServer
-from spark_jobs.session import JobCancelled, SparkConnection
+
+if TYPE_CHECKING:
+    from spark_jobs.executor import SparkJobs
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 
 
 class SparkExecutor:
-    """Runs merges and compactions on one Spark connection (``app.services.merges.MergeExecutor``)."""
+    """Runs merges and compactions on Spark (``app.services.merges.MergeExecutor``).
 
-    def __init__(self, connection: SparkConnection, folder: Path | None = None) -> None:
-        self.connection = connection
-        self.folder = folder
+    Spark is loaded, and its embedded server started, at the first use or by ``open``, in whatever thread: PySpark takes
+    as long to load as the rest of the service, and the API must answer before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._jobs: SparkJobs | None = None
+
+    def open(self) -> SparkJobs:
+        """Spark, started when it was not. Raises ``Unavailable`` when there is no Java."""
+        with self._lock:
+            if self._jobs is None:
+                from spark_jobs import executor  # noqa: PLC0415  # see the class
+
+                heap = self._settings.spark_heap_mib
+                remote = self._settings.spark_remote
+                self._jobs = executor.SparkJobs(
+                    Path(self._settings.folder).resolve() / "spark",
+                    None if remote is None else remote.get_secret_value(),
+                    self._settings.spark_master,
+                    None if heap is None else heap * 1024 * 1024,
+                )
+            self._jobs.start()
+            return self._jobs
 
     def ready(self) -> bool:
-        """Whether Spark answers."""
-        return self.connection.ready()
+        """See ``MergeExecutor.ready``; false before Spark is loaded."""
+        return self._jobs is not None and self._jobs.ready()
 
     def warm_up(self) -> None:
         """See ``MergeExecutor.warm_up``."""
-        self.connection.warm_up(self.folder)
+        self.open().warm_up()
 
     def merge(
         self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
     ) -> None:
         """See ``MergeExecutor.merge``."""
-        try:
-            with self.connection.job(tag, on_progress) as spark:
-                run_merge(spark, MergeJob(plan, batches, records, output))
-        except JobCancelled as error:
-            raise MergeCancelled(tag) from error
+        self.open().merge(tag, plan, batches, records, output, on_progress)
 
     def compact(
         self,
@@ -62,35 +78,24 @@ class SparkExecutor:
         on_progress: Progress,
     ) -> None:
         """See ``MergeExecutor.compact``."""
-        try:
-            with self.connection.job(tag, on_progress) as spark:
-                run_compaction(spark, CompactionJob(plan, tuple(StoredRun(*run) for run in runs), rows, output, oldest))
-        except JobCancelled as error:
-            raise MergeCancelled(tag) from error
+        self.open().compact(tag, plan, runs, rows, output, oldest, on_progress)
 
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
         """See ``MergeExecutor.overflows``."""
-        try:
-            with self.connection.job(tag, on_progress) as spark:
-                return find_overflow(spark, plan, runs)
-        except JobCancelled as error:
-            raise MergeCancelled(tag) from error
+        return self.open().overflows(tag, plan, runs, on_progress)
 
     def cancel(self, tag: str) -> None:
         """See ``MergeExecutor.cancel``."""
-        self.connection.cancel(tag)
+        if self._jobs is not None:
+            self._jobs.cancel(tag)
 
-
-def open_spark(settings: Settings) -> tuple[EmbeddedServer | None, SparkConnection]:
-    """The Spark that ``settings`` name: an embedded server (not yet started) or a remote one."""
-    if settings.spark_remote is not None:
-        return None, SparkConnection(settings.spark_remote.get_secret_value())
-    heap = None if settings.spark_heap_mib is None else settings.spark_heap_mib * 1024 * 1024
-    folder = Path(settings.folder).resolve() / "spark"
-    server = EmbeddedServer(folder, master=settings.spark_master, heap_bytes=heap)
-    return server, SparkConnection(server)
+    def close(self) -> None:
+        """End Spark, if it was started."""
+        with self._lock:
+            if self._jobs is not None:
+                self._jobs.close()
 
 
 class Worker:

@@ -22,7 +22,7 @@ from pyspark.sql.connect.functions import expr
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
-from app.core.errors import Unavailable
+from app.core.errors import Cancelled, Unavailable
 from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
 
@@ -40,7 +40,7 @@ _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
 
 
-class JobCancelled(Exception):  # it was asked for, it is no error
+class JobCancelled(Cancelled):  # it was asked for, it is no error
     """Raised out of ``SparkConnection.job`` when ``cancel`` was called for its tag."""
 
 

@@ -35,16 +35,19 @@ class Batches(Tables):
         """The batch that ``new`` became, staged under the table's next number.
 
         When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
-        answer and nothing is added. Raises ``Conflict`` when the key was used for another request, ``NotFound`` when
-        the table is gone.
+        answer and nothing is added. Raises ``Conflict`` when the key was used for another request or the table has
+        another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
         """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
         # no gaps and whoever sees batch n sees every batch before it.
-        number = self._lock_table(table_id).last_batch_number + 1
+        table = self._lock_table(table_id)
+        number = table.last_batch_number + 1
         if new.idempotency_key is not None:
             earlier = self.find_batch_by_key(table_id, new.idempotency_key)
             if earlier is not None:
                 return _same_request(earlier, new)
+        if table.schema_id != new.schema_id:
+            raise Conflict(f"table {table_id!r} was altered while the batch was read; post it again")
         batch = Batch(
             table_id=table_id,
             number=number,

@@ -133,6 +133,10 @@ class Unsupported(KeyfoldError):
     default_code = ErrorCode.NOT_IMPLEMENTED
 
 
+class Cancelled(Exception):
+    """Work was stopped on request."""
+
+
 class Unavailable(KeyfoldError):
     """A part that the request needs (the catalog, Spark) does not answer now; trying again later may succeed."""
 

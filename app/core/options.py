@@ -130,8 +130,13 @@ _TABLE_OPTIONS = (
     Option("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
     Option("primary-key", names, (), "the primary key, where the schema does not declare it"),
     Option("primary-key.nullable", _boolean, False, "key columns may be null"),
-    Option("merge.max-staleness", _duration, timedelta(seconds=1), "idle time after which staged batches are merged"),
+    Option(
+        "merge.max-staleness", _duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
+    ),
     Option("merge.max-staged-rows", _count, 1_000_000, "staged records that start a merge at once"),
+    Option("snapshot.num-retained.min", _count, 10, "snapshots that are kept however old they are"),
+    Option("snapshot.num-retained.max", _count, 2**31 - 1, "snapshots that are kept at most"),
+    Option("snapshot.time-retained", _duration, timedelta(hours=1), "how long a snapshot is kept"),
     Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.

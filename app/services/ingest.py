@@ -22,6 +22,7 @@ from app.storage.staging import delete_batch, write_batch
 JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 MAX_KEY_LENGTH = 255
+ALTERED_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,24 @@ def accept_batch(
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
-    fault,
-    ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``.
+    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``.
     """
     _check_idempotency_key(upload.idempotency_key)
+    for _ in range(ALTERED_TRIES):
+        try:
+            return _accept(database, warehouse, (database_name, table_name), upload, max_records)
+        except Conflict as error:
+            # Read under a schema that was altered meanwhile: it is read again under the new one.
+            if error.code is not ErrorCode.COMMIT_CONFLICT:
+                raise
+    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
+
+
+def _accept(
+    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Upload, max_records: int
+) -> Batch:
     with database.reading() as repository:
-        table = repository.get_table(database_name, table_name)
+        table = repository.get_table(*name)
         earlier = repository.find_batch_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)

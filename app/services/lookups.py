@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,10 +72,10 @@ def get_row(
     key = key_from_text(table.schema, texts)
     found = _find(_view(repository, table, consistency), images, key, columns)
     if found.row is None:
-        shown = key_to_json(table.schema, key)
+        shown = json.dumps(key_to_json(table.schema, key), ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
         message = f"no row {shown} in {table.full_name}: it {why}"
-        raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=str(shown))
+        raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=shown)
     return found
 
 
@@ -145,7 +146,8 @@ def _entered(states: list[Mapping[str, Any]], plan: MergePlan, next_plan: MergeP
     if plan.schema is next_plan.schema or not states:
         return states
     if same_fold(plan.schema, next_plan.schema):
-        return [renamed(state, plan.schema, next_plan.schema) for state in states]
+        added = dict.fromkeys(hidden.name for hidden in next_plan.hidden)  # an added column's: null, as Spark reads it
+        return [{**added, **renamed(state, plan.schema, next_plan.schema)} for state in states]
     combined = combine_all(plan, states)
     carried = None if combined is None else carried_over(combined, plan, next_plan)
     return [] if carried is None else [carried]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from app.catalog.database import CatalogDatabase
 from app.catalog.leases import ClaimedMerge
 from app.core.accumulators import overflow
-from app.core.errors import Conflict, ErrorCode, KeyfoldError
+from app.core.errors import Cancelled, Conflict, ErrorCode, KeyfoldError
 from app.core.keys import key_to_json
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import parse_options
@@ -30,7 +30,7 @@ LONGEST_RETRY_SECONDS = 300.0
 COMMIT_TRIES = 20
 
 
-class MergeCancelled(Exception):
+class MergeCancelled(Cancelled):
     """The merge was stopped on request, or its lease went to another worker."""
 
 
@@ -71,7 +71,7 @@ class MergeExecutor(Protocol):
         """
 
     def cancel(self, tag: str) -> None:
-        """Stop the job ``tag``, which then raises ``MergeCancelled``."""
+        """Stop the job ``tag``, which then raises ``Cancelled``."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def run_next_merge(site: MergeSite, owner: str) -> bool:
     try:
         with _kept_lease(site, claimed) as lease:
             snapshot = _run(site, claimed, lease)
-    except MergeCancelled:
+    except Cancelled:
         _record_failure(site, claimed, "cancelled on request; the batches are still staged", cancelled=True)
     except Exception as error:
         logger.exception("merge %s of %s failed", claimed.merge.id, claimed.table.full_name)

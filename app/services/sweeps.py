@@ -2,24 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from pyarrow import fs
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import NotFound
+from app.core.options import parse_options
+from app.core.table import Database, Table
 from app.storage.layout import Warehouse, table_folder
 
+_PAGE = 500
+_MOST_SNAPSHOTS = 100_000
+_Named = TypeVar("_Named", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 
 
 def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
-    """Remove staging files and runs that nobody names and that are older than ``grace``; returns how many."""
+    """Expire snapshots, then remove staging files and runs that nobody names and that are older than ``grace``.
+
+    Returns how many files and folders were removed.
+    """
+    expire_snapshots(database)
     before = datetime.now(UTC) - grace
     removed = 0
     for folder in _entries(warehouse, warehouse.path()):
         if folder.type is fs.FileType.Directory:
             removed += _sweep_table(database, warehouse, folder.base_name, before)
     return removed
+
+
+def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> int:
+    """Forget the snapshots that their tables' ``snapshot.*`` options no longer keep; returns how many."""
+    moment = now or datetime.now(UTC)
+    with database.reading() as repository:
+        tables = [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
+    return sum(_expire(database, table, moment) for table in tables)
+
+
+def _all_tables(repository: Repository, database: str) -> list[Table]:
+    return list(_pages(lambda after: repository.list_tables(database, after=after, limit=_PAGE)))
+
+
+def _all_databases(repository: Repository) -> list[str]:
+    pages = _pages(lambda after: repository.list_databases(after=after, limit=_PAGE))
+    return [database.name for database in pages]
+
+
+def _pages(page: Callable[[str | None], Sequence[_Named]]) -> Iterator[_Named]:
+    after: str | None = None
+    while found := page(after):
+        yield from found
+        after = found[-1].name
+
+
+def _expire(database: CatalogDatabase, table: Table, now: datetime) -> int:
+    options, _ = parse_options(table.schema)
+    least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
+    try:
+        with database.transaction() as repository:
+            newest = repository.list_snapshots(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
+            keep = [
+                snapshot.id
+                for place, snapshot in enumerate(newest)
+                if place < least or (place < most and snapshot.committed_at > now - options["snapshot.time-retained"])
+            ]
+            return len(repository.expire_snapshots(table.id, keep)) if newest else 0
+    except NotFound:
+        return 0  # dropped meanwhile
 
 
 def _entries(warehouse: Warehouse, path: str) -> list[fs.FileInfo]:

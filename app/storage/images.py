@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from app.core.table import DataFile, Run
 from app.storage.layout import Warehouse, data_file
 
 logger = logging.getLogger(__name__)
+SWEEP_SECONDS = 300.0
 StateRow = Mapping[str, Any]
 
 
@@ -54,11 +56,35 @@ class Images:
         self._open: dict[str, Image] = {}
         self._wanted: set[str] = set()
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         self._builders = ThreadPoolExecutor(workers, thread_name_prefix="image")
 
     def close(self) -> None:
         """Stop building; images that are begun are left out."""
+        self._closed.set()
         self._builders.shutdown(wait=True, cancel_futures=True)
+
+    def start_sweeping(self, live_runs: Callable[[], set[tuple[str, str]]]) -> None:
+        """Drop, every few minutes, the images of runs that no snapshot names; ``live_runs`` gives (table, run) ids."""
+
+        def sweep() -> None:
+            while not self._closed.wait(SWEEP_SECONDS):
+                try:
+                    self.keep_only(live_runs())
+                except Exception:
+                    logger.warning("images could not be swept; tried again later", exc_info=True)
+
+        threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
+
+    def keep_only(self, live_runs: set[tuple[str, str]]) -> None:
+        """Remove the images of all other runs; lookups that hold one go on with it."""
+        for folder in self.folder.glob("*/*"):
+            if (folder.parent.name, folder.name) not in live_runs:
+                shutil.rmtree(folder, ignore_errors=True)
+        for path in list(self._open):
+            parent = Path(path).parent
+            if (parent.parent.name, parent.name) not in live_runs:
+                self._open.pop(path, None)
 
     def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
         """The state row of ``key`` in a run; None if the run has none."""

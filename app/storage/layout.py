@@ -65,7 +65,7 @@ def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
 
 
 def sync_folder(path: str) -> None:
-    """Make a rename in a local folder durable."""
+    """Make what a local folder (or file) holds durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

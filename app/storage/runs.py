@@ -11,7 +11,7 @@ from pyarrow import fs
 from app.core.records import TOKEN_COLUMN
 from app.core.rules import TotalBounds
 from app.core.table import DataFile, Run
-from app.storage.layout import Warehouse, data_file, run_folder
+from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
 
 
 def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -> Run:
@@ -21,9 +21,18 @@ def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -
     folder = warehouse.path(*run_folder(table_id, run_id))
     selector = fs.FileSelector(folder, allow_not_found=True)
     listed = [entry for entry in warehouse.filesystem.get_file_info(selector) if entry.base_name.endswith(".parquet")]
+    _make_durable(warehouse, folder, [entry.path for entry in listed])
     files = [_read_file(warehouse, entry) for entry in listed if not entry.base_name.startswith((".", "_"))]
     ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
     return Run(run_id, schema_id, tuple(ordered))
+
+
+def _make_durable(warehouse: Warehouse, folder: str, paths: Sequence[str]) -> None:
+    """Spark does not fsync what it writes; a snapshot must not name what a power cut can lose."""
+    if not warehouse.local or not paths:
+        return
+    for path in (*paths, folder, folder.rsplit("/", 1)[0]):
+        sync_folder(path)
 
 
 def _read_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
@@ -41,6 +50,8 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
     """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range."""
     if len(runs) > 1 and not all(bound.additive for bound in bounds):
         return False
+    if any(run.schema_id != runs[-1].schema_id for run in runs):
+        return False  # columns were added, renamed or given another meaning meanwhile: footers know only names
     low = {bound.column.name: Decimal(0) for bound in bounds}
     high = dict(low)
     for run in runs:

@@ -285,16 +285,6 @@ def test_a_table_whose_files_cannot_be_removed_is_dropped_all_the_same(create: C
     assert shop.get(f"{TABLES}/wide").status_code == 404
 
 
-def test_altering_a_table_is_not_implemented(create: CreateTable, shop: TestClient) -> None:
-    create("wide")
-    response = shop.post(f"{TABLES}/wide", json={"changes": []})
-    assert (response.status_code, response.json()["code"], response.json()["errorCode"]) == (
-        501,
-        501,
-        "not_implemented",
-    )
-
-
 class Spark:
     """The part of a merge executor that readiness asks."""
 

@@ -59,7 +59,8 @@ def write_run(
 def _entered(states: list[StateRow], old: MergePlan, new: MergePlan) -> list[StateRow]:
     """States of the plan ``old`` as states of ``new``."""
     if same_fold(old.schema, new.schema):
-        return [renamed(state, old.schema, new.schema) for state in states]
+        added = dict.fromkeys(hidden.name for hidden in new.hidden)
+        return [{**added, **renamed(state, old.schema, new.schema)} for state in states]
     combined = combine_all(old, states)
     carried = None if combined is None else carried_over(combined, old, new)
     return [] if carried is None else [carried]
@@ -130,7 +131,8 @@ class PythonExecutor:
     ) -> dict[tuple[Any, ...], StateRow | None]:
         by_key: dict[tuple[Any, ...], list[tuple[MergePlan, StateRow]]] = defaultdict(list)
         for written, files in runs:
-            for row in (row for uri in files for row in pq.read_table(path_of(uri)).to_pylist()):
+            schema = run_schema(written)
+            for row in (row for uri in files for row in pq.read_table(path_of(uri), schema=schema).to_pylist()):
                 row.pop(TOKEN_COLUMN)
                 by_key[tuple(row[name] for name in written.schema.primary_key)].append((written, row))
         return {key: self._combined_row(plan, states) for key, states in by_key.items()}
