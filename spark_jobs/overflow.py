@@ -17,8 +17,7 @@ from spark_jobs.expressions import combined, key_names, state_schema
 
 def find_overflow(spark: SparkSession, plan: MergePlan, runs: Sequence[tuple[str, ...]]) -> Mapping[str, Any] | None:
     """The state row over all ``runs`` (file URIs of each, oldest first) of a key of the newest one, with a total
-    outside
-    its column's range; None if there is none.
+    outside its column's range; None if there is none.
     """
     if plan.needs_bitmaps:
         register_bitmaps(spark)

@@ -185,11 +185,8 @@ class Union(Rule):
     """An associative and commutative function of one column that skips nulls and takes no retracts.
 
     ``folded`` (with ``{vs}``, what ``fold`` gave) is what else a fold needs; ``shown`` turns the state into the
-    visible value,
-    ``unreadable`` tells why a value is none of the function's. ``join`` is its Python meaning; ``fold`` (with
-    ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null)
-    are its
-    Spark meaning.
+    visible value, ``unreadable`` tells why a value is none of the function's. ``join`` is its Python meaning; ``fold``
+    (with ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null) are its Spark meaning.
     """
 
     column: Column

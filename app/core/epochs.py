@@ -2,10 +2,8 @@
 §6.7).
 
 A run is written under one schema. Renamed, added and dropped columns do not change what its state means. Where the
-meaning
-changed (another function, another group, another type), the rows that the old plan shows enter the new plan as its
-first
-records.
+meaning changed (another function, another group, another type), the rows that the old plan shows enter the new plan as
+its first records.
 """
 
 from __future__ import annotations

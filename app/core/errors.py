@@ -49,8 +49,7 @@ class Violation:
 
     ``pointer`` is a JSON pointer into the request body (RFC 6901), ``code`` a short machine-readable reason such as
     ``out_of_range``, ``message`` what is wrong, ``fix`` what to do next. A fault of a record also names its ``row``
-    (index in
-    the request, from 0) and ``column``.
+    (index in the request, from 0) and ``column``.
     """
 
     pointer: str

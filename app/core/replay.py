@@ -1,9 +1,8 @@
 """Rows that a delete can remove in the middle of their history: the state is the log of the row's records.
 
 Needed where a removal does not simply end everything that arrived before it: a -D with a sequence field removes what
-sorts
-before it, however late that arrives, and a -D that a sequence group accepts depends on all groups (merge-semantics
-§4.4, §9.3).
+sorts before it, however late that arrives, and a -D that a sequence group accepts depends on all groups
+(merge-semantics §4.4, §9.3).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of all
 (merge-semantics §9.1), and the value is the whole state. Otherwise records that come later may belong in the middle,
-or take
-back what an older run holds: then the state is the log of the records, folded in merge order when the row is read
-(§9.4).
+or take back what an older run holds: then the state is the log of the records, folded in merge order when the row is
+read (§9.4).
 """
 
 from __future__ import annotations
@@ -33,13 +32,11 @@ class StepFunction:
     """A function of one column, one step per record.
 
     ``add`` and ``retract`` are steps in Python: (accumulated or None, value that is not None) to accumulated.
-    ``add_sql`` and
-    ``retract_sql`` are the same as Spark SQL over the texts of both. ``associative``: the step also joins two
-    accumulated
-    values (adds only). ``fault`` and ``retract_fault`` tell why a value can never be folded. ``wide``: the type in
-    which to
-    accumulate, checked against the column's when the row is read; None where the column's own will do. ``inexact``: the
-    SQL value of ``wide`` that stands for a step that failed (``InexactFold`` in Python).
+    ``add_sql`` and ``retract_sql`` are the same as Spark SQL over the texts of both. ``associative``: the step also
+    joins two accumulated values (adds only). ``fault`` and ``retract_fault`` tell why a value can never be folded.
+    ``wide``: the type in which to accumulate, checked against the column's when the row is read; None where the
+    column's own will do. ``inexact``: the SQL value of ``wide`` that stands for a step that failed (``InexactFold`` in
+    Python).
     """
 
     add: Callable[[Any, Any], Any]

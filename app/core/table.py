@@ -156,8 +156,7 @@ class Merge:
     """One run of the merge job.
 
     ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
-    why it
-    failed and what to do next.
+    why it failed and what to do next.
     """
 
     id: str

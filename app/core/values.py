@@ -1,9 +1,8 @@
 """Values of each data type: read strictly from JSON or text, written as JSON (design §6).
 
-In memory: BOOLEAN bool, integers int, FLOAT and DOUBLE float, DECIMAL Decimal, text str, binary bytes, DATE date,
-TIME the
-milliseconds of the day, TIMESTAMP a naive and TIMESTAMP_LTZ a UTC datetime, ARRAY list, ROW dict by field name, MAP and
-MULTISET a list of (key, value) pairs.
+In memory: BOOLEAN bool, integers int, FLOAT and DOUBLE float, DECIMAL Decimal, text str, binary bytes, DATE date, TIME
+the milliseconds of the day, TIMESTAMP a naive and TIMESTAMP_LTZ a UTC datetime, ARRAY list, ROW dict by field name,
+MAP and MULTISET a list of (key, value) pairs.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ class Consistency(StrEnum):
 @dataclass(frozen=True)
 class FoundRow:
     """The answer to one lookup: the row as JSON by column name, None if there is none; ``written`` tells whether the
-    key
-    has a state row although no row is visible (it was deleted).
+    key has a state row although no row is visible (it was deleted).
     """
 
     key: Key
@@ -66,8 +65,7 @@ def get_row(
     """The row whose key values are ``texts`` in primary-key order.
 
     Raises ``Invalid`` for a key the schema cannot have and ``NotFound`` (ROW_NOT_FOUND), which tells a deleted row
-    from one
-    never written.
+    from one never written.
     """
     key = key_from_text(table.schema, texts)
     found = _find(_view(repository, table, consistency), images, key, columns)

@@ -15,8 +15,8 @@ from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
 
 
 def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -> Run:
-    """The run whose files lie in its folder: names, rows, sizes and token ranges, in token order; empty files are
-    left out.
+    """The run whose files lie in its folder: names, rows, sizes and token ranges, in token order; empty files are left
+    out.
     """
     folder = warehouse.path(*run_folder(table_id, run_id))
     selector = fs.FileSelector(folder, allow_not_found=True)
