@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from app.api.problems import Fault
+from app.core.errors import Violation
 from app.core.schema_draft import Place
 from app.core.table import Database, Table
 
@@ -349,7 +351,23 @@ class TableDetailsPage(Payload):
     next_page_token: str | None
 
 
+class TableWarning(Payload):
+    """Something legal but surprising, and what to do if it is not wanted."""
+
+    pointer: str
+    code: str
+    message: str
+    fix: str
+
+
 class Validated(Payload):
-    """The answer of ``validateOnly``: nothing was stored and nothing is wrong."""
+    """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` tell what may surprise."""
 
     violations: list[Fault]
+    warnings: list[TableWarning]
+
+    @classmethod
+    def of(cls, warnings: Sequence[Violation]) -> Validated:
+        """A valid table with its warnings."""
+        shown = [TableWarning.model_validate(warning, from_attributes=True) for warning in warnings]
+        return cls(violations=[], warnings=shown)

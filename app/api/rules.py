@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api.payloads import Payload
+from app.api.payloads import Payload, TableWarning
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
 from app.services.rules import table_rules
@@ -28,15 +28,6 @@ class ColumnRuleBody(Payload):
     rule: str
     default: str | None
     depends_on_arrival: bool
-
-
-class TableWarning(Payload):
-    """Something legal but surprising, and what to do if it is not wanted."""
-
-    pointer: str
-    code: str
-    message: str
-    fix: str
 
 
 class Rules(Payload):

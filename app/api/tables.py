@@ -13,6 +13,7 @@ from app.api.payloads import AlterTable, NewTable, RenameTable, TableDetails, Ta
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import Invalid, Violation
 from app.core.table import Table
+from app.core.table_warnings import table_warnings
 from app.services import tables as service
 from app.services.databases import PageRequest
 from app.storage.layout import Warehouse, table_folder
@@ -84,8 +85,7 @@ def create_table(
     _check_same_database(database, body.identifier.database)
     name = body.identifier.object
     if validate_only:
-        service.validate_table(name, body.table_schema)
-        return Validated(violations=[])
+        return Validated.of(table_warnings(service.validate_table(name, body.table_schema)))
     return _details(service.create_table(catalog, database, name, body.table_schema), warehouse)
 
 
@@ -122,7 +122,7 @@ def alter_table(
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     altered = service.alter_table(catalog, database, table, body.changes, validate_only=validate_only)
-    return Validated(violations=[]) if validate_only else _details(altered, warehouse)
+    return Validated.of(table_warnings(altered.schema)) if validate_only else _details(altered, warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)

@@ -160,7 +160,7 @@ def test_a_body_without_a_list_of_changes_is_refused(wide: TestClient, body: Any
 def test_validate_only_tells_the_same_faults_and_stores_nothing(wide: TestClient) -> None:
     before = table(wide)
     fine = alter(wide, ADD, COMMENT, validateOnly="true")
-    assert (fine.status_code, fine.json()) == (200, {"violations": []})
+    assert (fine.status_code, fine.json()["violations"]) == (200, [])
     for wrong in ({"action": "dropPrimaryKey"}, {"action": "dropColumn", "fieldNames": ["nope"]}):
         told, done = alter(wide, wrong, validateOnly="true"), alter(wide, wrong)
         assert (told.status_code, told.json()["errors"]) == (done.status_code, done.json()["errors"])

@@ -157,7 +157,7 @@ def test_options_that_clients_echo_are_not_stored(create: CreateTable) -> None:
 def test_validate_only_reports_faults_and_stores_nothing(shop: TestClient) -> None:
     fine = shop.post(f"{TABLES}?validateOnly=true", json=new_table())
     wrong = shop.post(f"{TABLES}?validateOnly=true", json=new_table(primaryKeys=["key"]))
-    assert (fine.status_code, fine.json()) == (200, {"violations": []})
+    assert (fine.status_code, fine.json()["violations"]) == (200, [])
     assert (wrong.status_code, _pointers(wrong)) == (400, [("/schema/primaryKeys/0", "unknown_column")])
     assert shop.get(TABLES).json()["tables"] == []
 
