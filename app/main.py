@@ -11,6 +11,7 @@ from app import __version__
 from app.api import batches, catalog_config, databases, health, merges, rows, rules, simulations, tables
 from app.api.auth import Guarded
 from app.api.deps import Parts
+from app.api.limits import BodyLimit
 from app.api.problems import install_problems
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
@@ -47,6 +48,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         separate_input_output_schemas=False,
     )
     install_problems(app)
+    app.add_middleware(BodyLimit, max_bytes=chosen.max_body_bytes)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Guarded])
     app.include_router(health.router)

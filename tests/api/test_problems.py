@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 from app.api.problems import KINDS, Problem
 from app.core import errors
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, Violation
+from app.main import create_app
+from app.settings import Settings
 from tests.api.conftest import DATABASES, TABLES
 
 STATUSES = {
@@ -199,3 +202,14 @@ def _members(value: Any) -> list[tuple[str, Any]]:
 def test_a_refused_request_leaves_nothing_behind(shop: TestClient) -> None:
     shop.post(TABLES, json={"identifier": {"database": "shop", "object": "t"}, "schema": {}})
     assert shop.get(TABLES).json() == {"tables": [], "nextPageToken": None}
+
+
+def test_no_route_reads_a_body_beyond_the_limit(tmp_path: Path) -> None:
+    small = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=1000))
+    with TestClient(small, raise_server_exceptions=False) as opened:
+        answer = opened.post(DATABASES, json={"name": "x" * 2000})
+        assert (answer.status_code, answer.json()["errorCode"]) == (413, "payload_too_large")
+        chunks = (b" " * 600 for _ in range(3))
+        streamed = opened.post(DATABASES, content=chunks, headers={"Content-Type": "application/json"})
+        assert streamed.status_code in (400, 413)
+        assert opened.get(DATABASES).json()["databases"] == []
