@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
@@ -12,14 +15,16 @@ from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.api.tables import TableName
+from app.catalog.database import CatalogDatabase
 from app.core.errors import TooLarge
 from app.core.table import Batch, BatchState
-from app.services.batches import list_batches, request_merge, wait_merged, withdraw_batch
+from app.services.batches import current_batch, list_batches, request_merge, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
 from app.settings import Settings
 
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
+_WAIT_STEP_SECONDS = 0.05
 
 
 class BatchBody(Payload):
@@ -96,10 +101,20 @@ _REQUEST_BODY = {
 }
 
 
+async def _merged(catalog: CatalogDatabase, batch: Batch, seconds: float) -> Batch:
+    """The batch as soon as it is merged, or as it is after ``seconds``; whoever waits holds no thread."""
+    await run_in_threadpool(request_merge, catalog, batch.table_id)
+    deadline = time.monotonic() + seconds
+    while batch.state is BatchState.STAGED and time.monotonic() < deadline:
+        await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+        batch = await run_in_threadpool(current_batch, catalog, batch)
+    return batch
+
+
 @router.post(
     "", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses={200: {"model": BatchBody}}
 )
-def post_batch(
+async def post_batch(
     database: DatabaseName,
     table: TableName,
     request: Request,
@@ -116,11 +131,12 @@ def post_batch(
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     upload = Upload(body, media_type, idempotency_key)
-    batch = accept_batch(catalog, warehouse, database, table, upload, settings.max_batch_records)
+    batch = await run_in_threadpool(
+        accept_batch, catalog, warehouse, database, table, upload, settings.max_batch_records
+    )
     wait = _wait_seconds(prefer)
     if wait:
-        request_merge(catalog, batch.table_id)
-        batch = wait_merged(catalog, batch, wait)
+        batch = await _merged(catalog, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
     response.headers["Location"] = location(request, batch.id)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Invalid
-from app.core.table import Batch, BatchState, Merge, MergeTrigger, Table
+from app.core.table import Batch, Merge, MergeTrigger, Table
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
-
-_WAIT_STEP_SECONDS = 0.05
 
 
 def list_batches(
@@ -41,14 +38,10 @@ def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table
     return batch
 
 
-def wait_merged(database: CatalogDatabase, batch: Batch, seconds: float) -> Batch:
-    """The batch as soon as it is merged, or as it is after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while batch.state is BatchState.STAGED and time.monotonic() < deadline:
-        time.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
-        with database.reading() as repository:
-            batch = repository.get_batch(batch.table_id, batch.id)
-    return batch
+def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
+    """The batch as it is now."""
+    with database.reading() as repository:
+        return repository.get_batch(batch.table_id, batch.id)
 
 
 def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
