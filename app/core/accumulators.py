@@ -25,7 +25,9 @@ def fits(data_type: DataType, value: Any) -> bool:
         half = 1 << INTEGER_BITS[data_type.kind] - 1
         return -half <= int(value) < half
     if data_type.kind == "DECIMAL":
-        return abs(Decimal(value)) < Decimal(10) ** ((data_type.precision or 0) - (data_type.scale or 0))
+        # abs() and unary minus would round to Python's default of 28 digits; comparisons are exact.
+        limit = Decimal(1).scaleb((data_type.precision or 0) - (data_type.scale or 0))
+        return -limit < Decimal(value) < limit
     return True
 
 

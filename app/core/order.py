@@ -95,7 +95,9 @@ class OrderField:
         elif self.integral and kind in (*FLOATING, *TEXT, "DECIMAL"):
             return [
                 *present,
-                *self._directed("DECIMAL", f"CAST({value} AS DECIMAL(38,0))" if kind in TEXT else _truncated(value)),
+                *self._directed(
+                    "DECIMAL", f"CAST({value} AS DECIMAL(38,0))" if kind in TEXT else _truncated(kind, value)
+                ),
             ]
         return self._directed(kind, value) if not self.descending else [*present, *self._directed(kind, value)]
 
@@ -123,8 +125,13 @@ _INVERTED: Mapping[str, str] = {
 }
 
 
-def _truncated(value: str) -> str:
-    return f"CAST(IF({value} < 0, ceil({value}), floor({value})) AS DECIMAL(38,0))"
+def _truncated(kind: str, value: str) -> str:
+    """The value without its fraction."""
+    cut = f"IF({value} < 0, ceil({value}), floor({value}))"
+    if kind == "DECIMAL":
+        return f"CAST({cut} AS DECIMAL(38,0))"
+    # floor and ceil of a DOUBLE are BIGINT; from 2**53 on every DOUBLE is a whole number already.
+    return f"IF(abs({value}) >= 9007199254740992D, CAST({value} AS DOUBLE), CAST({cut} AS DOUBLE))"
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,9 @@ def _decimal(column: DataType) -> StepFunction:
     def retract(accumulated: Decimal, value: Decimal) -> Decimal:
         if not _terminates(accumulated, value):
             raise InexactFold
-        whole, rest = divmod(abs(EXACT.scaleb(accumulated, 2 * scale)), abs(EXACT.scaleb(value, scale)))
-        whole += 1 if 2 * rest >= abs(EXACT.scaleb(value, scale)) else 0
+        divisor = EXACT.abs(EXACT.scaleb(value, scale))
+        whole, rest = EXACT.divmod(EXACT.abs(EXACT.scaleb(accumulated, 2 * scale)), divisor)
+        whole = EXACT.add(whole, 1 if EXACT.multiply(2, rest) >= divisor else 0)
         quotient = EXACT.scaleb(whole, -scale)
         return rounded(quotient if (accumulated < 0) == (value < 0) else EXACT.minus(quotient))
 
