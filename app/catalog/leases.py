@@ -19,7 +19,7 @@ from app.catalog.merges import Merges, merge_of
 from app.catalog.models import batches, merges
 from app.catalog.part import AnyRow
 from app.core.errors import Conflict, NotFound
-from app.core.table import Batch, BatchState, Merge, MergeState, Run, Snapshot, Table
+from app.core.table import Batch, BatchState, ChangelogFile, Job, Merge, MergeState, Run, Snapshot, SnapshotKind, Table
 
 _CANDIDATES = 100  # more tables than that wait for the next call
 
@@ -36,9 +36,11 @@ class ClaimedMerge:
 
 
 def _claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Merges that wait while nothing of their table runs, and merges whose worker let the lease expire."""
+    """Merges (compactions) that wait while none of their table runs, and those whose worker let the lease expire."""
     running = merges.alias("running")
-    nothing_runs = ~sa.exists().where(running.c.table_id == merges.c.table_id, running.c.state == MergeState.RUNNING)
+    nothing_runs = ~sa.exists().where(
+        running.c.table_id == merges.c.table_id, running.c.job == merges.c.job, running.c.state == MergeState.RUNNING
+    )
     waits = (merges.c.state == MergeState.PENDING) & nothing_runs
     return waits | (merges.c.state == MergeState.RUNNING) & (merges.c.lease_expires_at <= now)
 
@@ -54,14 +56,15 @@ def _lease_lost(merge_id: str, owner: str) -> Conflict:
 class Leases(Merges):
     """What the repository does for a merge worker."""
 
-    def claim_merge(self, owner: str, lease_seconds: float) -> ClaimedMerge | None:
+    def claim_merge(self, owner: str, lease_seconds: float, job: Job = Job.MERGE) -> ClaimedMerge | None:
         """The oldest merge that nobody runs, now leased to ``owner`` with every staged batch of its table; or None.
 
-        A merge whose owner died comes again, before newer ones, with the batches that came since.
+        A merge whose owner died comes again, before newer ones, with the batches that came since. A compaction is
+        claimed the same way, without batches.
         """
         candidates = (
             sa.select(merges.c.id, merges.c.table_id)
-            .where(_claimable(self.now()))
+            .where(_claimable(self.now()), merges.c.job == job)
             .order_by(sa.case((merges.c.state == MergeState.RUNNING, 0), else_=1), merges.c.requested_at, merges.c.id)
             .limit(_CANDIDATES)
         )
@@ -107,6 +110,7 @@ class Leases(Merges):
         base_snapshot_id: int | None,
         rows: int,
         records: int,
+        changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
 
@@ -114,7 +118,7 @@ class Leases(Merges):
         when another commit came first, the lease is lost or the table is gone.
         """
         table_id = self._hold(merge_id, owner).table_id
-        snapshot = self._commit(table_id, base_snapshot_id, new_runs, merge_id)
+        snapshot = self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id, changelog)
         self._mark_merged(merge_id, snapshot.id)
         self._end(
             merge_id,
@@ -126,6 +130,31 @@ class Leases(Merges):
             records=records,
         )
         return snapshot
+
+    def commit_compaction(
+        self,
+        merge_id: str,
+        owner: str,
+        new_runs: Sequence[Run],
+        *,
+        base_snapshot_id: int,
+        changelog: Sequence[ChangelogFile] = (),
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its lease.
+
+        Raises ``Conflict`` when another commit came first, the lease is lost or the table is gone.
+        """
+        table_id = self._hold(merge_id, owner).table_id
+        return self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.COMPACTION, merge_id, changelog)
+
+    def finish_compaction(self, merge_id: str, owner: str, *, snapshot_id: int | None, rows: int) -> Merge:
+        """The compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        self._hold(merge_id, owner)
+        done = {"progress": 1.0, "progress_detail": {}, "snapshot_id": snapshot_id, "rows": rows}
+        return self._end(merge_id, MergeState.SUCCEEDED, **done)
 
     def finish_merge_without_changes(self, merge_id: str, owner: str) -> Merge:
         """The merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
@@ -177,8 +206,7 @@ class Leases(Merges):
         return self.connection.execute(query.with_for_update(skip_locked=True)).first()
 
     def _claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge:
-        take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
-        taken = self.connection.execute(take.values(merge_id=merge_id)).rowcount
+        taken = self._take_batches(merge_id, table_id)
         now = self.now()
         start = (
             merges.update()
@@ -201,6 +229,13 @@ class Leases(Merges):
             base=self.current_snapshot(table_id),
             lease_owner=owner,
         )
+
+    def _take_batches(self, merge_id: str, table_id: str) -> int:
+        """Claims every staged batch for a merge; how many. A compaction takes none."""
+        if self.get_merge(table_id, merge_id).job is not Job.MERGE:
+            return 0
+        take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
+        return self.connection.execute(take.values(merge_id=merge_id)).rowcount
 
     def _hold(self, merge_id: str, owner: str) -> AnyRow:
         """The merge's row, locked after its table. Raises ``Conflict`` unless it runs under ``owner``'s lease.

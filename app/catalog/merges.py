@@ -13,7 +13,7 @@ from app.catalog.part import AnyRow
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import TABLES, table_of
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table import Backlog, BatchState, Merge, MergeState, MergeTrigger
+from app.core.table import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
 
 _MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
 
@@ -26,17 +26,22 @@ def merge_of(row: AnyRow) -> Merge:
 class Merges(Batches, Snapshots):
     """What the repository knows about merges that are asked for, watched and cancelled."""
 
-    def request_merge(self, table_id: str, trigger: MergeTrigger) -> Merge:
-        """The table's pending merge, new unless one is pending already. Raises ``NotFound`` when the table is gone.
+    def request_merge(self, table_id: str, trigger: MergeTrigger, job: Job = Job.MERGE, *, full: bool = False) -> Merge:
+        """The table's pending merge (or compaction), new unless one is pending already.
 
-        A running merge does not count: it may have claimed its batches before the newest one came.
+        A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
+        ``NotFound`` when the table is gone.
         """
         self._lock_table(table_id)
-        pending = sa.select(merges).where(merges.c.table_id == table_id, merges.c.state == MergeState.PENDING)
+        mine = (merges.c.table_id == table_id) & (merges.c.job == job)
+        pending = sa.select(merges).where(mine, merges.c.state == MergeState.PENDING)
         row = self.connection.execute(pending).first()
+        if row is not None and full and not row.full:
+            self.connection.execute(merges.update().where(merges.c.id == row.id).values(full=True))
+            return self.get_merge(table_id, row.id)
         if row is not None:
             return merge_of(row)
-        merge = Merge(uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.now())
+        merge = Merge(uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.now(), job=job, full=full)
         values = {column.name: getattr(merge, column.name) for column in _MERGE_COLUMNS}
         self.connection.execute(merges.insert().values(values))
         return merge
@@ -89,7 +94,7 @@ class Merges(Batches, Snapshots):
             .group_by(batches.c.table_id)
             .subquery()
         )
-        pending = sa.select(merges.c.table_id).where(merges.c.state == MergeState.PENDING)
+        pending = sa.select(merges.c.table_id).where(merges.c.state == MergeState.PENDING, merges.c.job == Job.MERGE)
         query = (
             TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
             .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
@@ -106,6 +111,7 @@ class Merges(Batches, Snapshots):
         later_success = sa.exists().where(
             success.c.table_id == merges.c.table_id,
             success.c.state == MergeState.SUCCEEDED,
+            success.c.job == merges.c.job,
             success.c.finished_at > merges.c.finished_at,
         )
         query = (
@@ -114,7 +120,7 @@ class Merges(Batches, Snapshots):
                 sa.func.count().label("failures"),
                 sa.func.max(merges.c.finished_at).label("last_failed_at"),
             )
-            .where(merges.c.state == MergeState.FAILED, ~later_success)
+            .where(merges.c.state == MergeState.FAILED, merges.c.job == Job.MERGE, ~later_success)
             .group_by(merges.c.table_id)
         )
         return {row.table_id: row for row in self.connection.execute(query)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
-from app.core.table import BatchState, MergeState, MergeTrigger
+from app.core.table import BatchState, Job, MergeState, MergeTrigger, SnapshotKind
 
 metadata = sa.MetaData(
     naming_convention={
@@ -48,6 +48,10 @@ tables = sa.Table(
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("snapshot_id", sa.Integer),  # the current snapshot's number, null before the first commit
     sa.Column("last_batch_number", sa.BigInteger, nullable=False),
+    # Bytes that commits have written, of snapshots that are forgotten too.
+    sa.Column("merged_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.UniqueConstraint("database_id", "name"),
@@ -66,6 +70,8 @@ merges = sa.Table(
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     _table_id(),
+    sa.Column("job", EnumText(Job), nullable=False, server_default=Job.MERGE.value),
+    sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("state", EnumText(MergeState), nullable=False),
     sa.Column("trigger", EnumText(MergeTrigger), nullable=False),
     sa.Column("requested_at", UtcTime, nullable=False),
@@ -84,10 +90,11 @@ merges = sa.Table(
     sa.Index("ix_merges_table_id_requested_at", "table_id", "requested_at"),
     sa.Index("ix_merges_table_id_state_finished_at", "table_id", "state", "finished_at"),
 )
-# At most one merge of a table waits and at most one runs: the database itself refuses a second one.
+# At most one merge (and one compaction) of a table waits, at most one runs: the database itself refuses a second one.
 for _state in (MergeState.PENDING, MergeState.RUNNING):
     _where = sa.text(f"state = '{_state.value}'")
-    sa.Index(f"uq_merges_{_state.value}", merges.c.table_id, unique=True, postgresql_where=_where, sqlite_where=_where)
+    _columns = (merges.c.table_id, merges.c.job)
+    sa.Index(f"uq_merges_{_state.value}", *_columns, unique=True, postgresql_where=_where, sqlite_where=_where)
 
 batches = sa.Table(
     "batches",
@@ -120,6 +127,9 @@ runs = sa.Table(
     _table_id(primary_key=True),
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("schema_id", sa.Integer, nullable=False),
+    sa.Column("partition", sa.Text),
+    sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("changed_at", UtcTime),
 )
 
 data_files = sa.Table(
@@ -143,6 +153,8 @@ snapshots = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # its number, from 1
     sa.Column("merge_id", sa.String),
     sa.Column("committed_at", UtcTime, nullable=False),
+    sa.Column("kind", EnumText(SnapshotKind), nullable=False, server_default=SnapshotKind.MERGE.value),
+    sa.Column("schema_id", sa.Integer, nullable=False, server_default="0"),
 )
 
 snapshot_runs = sa.Table(
@@ -156,6 +168,31 @@ snapshot_runs = sa.Table(
     # A run may only be forgotten after the last snapshot that names it.
     sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"]),
     sa.Index("ix_snapshot_runs_table_id_run_id", "table_id", "run_id"),
+)
+
+tags = sa.Table(
+    "tags",
+    metadata,
+    sa.Column("table_id", sa.String, primary_key=True),
+    sa.Column("name", name_type(), primary_key=True),
+    sa.Column("snapshot_id", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    # A snapshot may only be forgotten after its last tag.
+    sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
+    sa.Index("ix_tags_table_id_snapshot_id", "table_id", "snapshot_id"),
+)
+
+changelog_files = sa.Table(
+    "changelog_files",
+    metadata,
+    sa.Column("table_id", sa.String, primary_key=True),
+    sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
 )
 
 tokens = sa.Table(

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.models import data_files, runs, snapshot_runs, snapshots, tables
+from app.catalog.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables, tags
 from app.catalog.part import LARGEST_NUMBER, AnyRow
 from app.catalog.tables import Tables
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import DataFile, Run, Snapshot
+from app.core.table import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind
 
 
 def _file(row: AnyRow) -> DataFile:
     return DataFile(row.name, row.rows, row.size_bytes, row.min_token, row.max_token)
+
+
+_RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at)
+
+
+def _run(row: AnyRow, files: tuple[DataFile, ...]) -> Run:
+    return Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at)
+
+
+def _run_values(run: Run) -> dict[str, Any]:
+    return {column.name: getattr(run, column.name) for column in _RUN_COLUMNS}
 
 
 class Snapshots(Tables):
@@ -54,14 +66,36 @@ class Snapshots(Tables):
             return []
         return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
 
-    def commit_compaction(
-        self, table_id: str, base_snapshot_id: int, new_runs: Sequence[Run], merge_id: str | None = None
+    def commit_snapshot(
+        self,
+        table_id: str,
+        base_snapshot_id: int,
+        new_runs: Sequence[Run],
+        kind: SnapshotKind,
+        *,
+        merge_id: str | None = None,
+        changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
 
         Raises ``Conflict`` when another commit came first or the table is gone.
         """
-        return self._commit(table_id, base_snapshot_id, new_runs, merge_id)
+        return self._commit(table_id, base_snapshot_id, new_runs, kind, merge_id, changelog)
+
+    def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
+        """The files of the changes that a snapshot brought, in order."""
+        columns = changelog_files.c
+        query = (
+            sa.select(columns.name, columns.rows, columns.size_bytes)
+            .where(columns.table_id == table_id, columns.snapshot_id == snapshot_id)
+            .order_by(columns.position)
+        )
+        return [ChangelogFile(*row) for row in self.connection.execute(query)]
+
+    def live_changelog_files(self, table_id: str) -> set[str]:
+        """The names of the changelog files that a snapshot of the table names; all others are garbage."""
+        query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
+        return set(self.connection.execute(query).scalars())
 
     def live_run_ids(self) -> set[tuple[str, str]]:
         """``(table id, run id)`` of every run that some snapshot names; any other run's files are garbage."""
@@ -69,11 +103,13 @@ class Snapshots(Tables):
         return {(row.table_id, row.run_id) for row in self.connection.execute(query)}
 
     def expire_snapshots(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and the runs only they named.
+        """Forgets the snapshots that are neither in ``keep_ids`` nor current nor tagged, and the runs only they named.
 
         Returns their numbers in order. Raises ``NotFound`` when the table is gone.
         """
-        keep = {*keep_ids, self._lock_table(table_id).snapshot_id}
+        current = self._lock_table(table_id).snapshot_id
+        tagged = self.connection.execute(sa.select(tags.c.snapshot_id).where(tags.c.table_id == table_id)).scalars()
+        keep = {*keep_ids, current, *tagged}
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.connection.execute(every).scalars() if number not in keep]
         forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))
@@ -84,7 +120,13 @@ class Snapshots(Tables):
         return expired
 
     def _commit(
-        self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run], merge_id: str | None
+        self,
+        table_id: str,
+        base_snapshot_id: int | None,
+        new_runs: Sequence[Run],
+        kind: SnapshotKind,
+        merge_id: str | None,
+        changelog: Sequence[ChangelogFile],
     ) -> Snapshot:
         """Compare-and-swap of the table's current snapshot. Raises ``Conflict`` if it is not ``base_snapshot_id``."""
         try:
@@ -97,14 +139,28 @@ class Snapshots(Tables):
                 resource_type="TABLE",
                 resource_name=row.name,
             )
-        snapshot = Snapshot((base_snapshot_id or 0) + 1, table_id, tuple(new_runs), merge_id, self.now())
-        self._insert_new_runs(table_id, snapshot.runs)
+        now = self.now()
+        dated = tuple(run if run.changed_at else replace(run, changed_at=now) for run in new_runs)
+        number = (base_snapshot_id or 0) + 1
+        snapshot = Snapshot(number, table_id, dated, merge_id, now, kind, row.schema_id)
+        written = self._insert_new_runs(table_id, snapshot.runs)
         self._insert_snapshot(snapshot)
-        self.connection.execute(tables.update().where(tables.c.id == table_id).values(snapshot_id=snapshot.id))
+        self._insert_changelog(snapshot, changelog)
+        self._note_commit(snapshot, written, sum(file.size_bytes for file in changelog))
         return snapshot
 
-    def _insert_new_runs(self, table_id: str, all_runs: Sequence[Run]) -> None:
-        """Stores the runs that are not there yet. Runs never change, so those that are there stay as they are."""
+    def _note_commit(self, snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> None:
+        """Makes the snapshot the table's current one and counts what was written."""
+        counter = tables.c.merged_bytes if snapshot.kind is SnapshotKind.MERGE else tables.c.compacted_bytes
+        values = {
+            tables.c.snapshot_id: snapshot.id,
+            counter: counter + run_bytes,
+            tables.c.changelog_bytes: tables.c.changelog_bytes + changelog_bytes,
+        }
+        self.connection.execute(tables.update().where(tables.c.id == snapshot.table_id).values(values))
+
+    def _insert_new_runs(self, table_id: str, all_runs: Sequence[Run]) -> int:
+        """Stores the runs that are not there yet; returns their bytes. Runs never change: those that are there stay."""
         known = sa.select(runs.c.id).where(runs.c.table_id == table_id)
         stored = set(self.connection.execute(known).scalars())
         new = [run for run in all_runs if run.id not in stored]
@@ -114,10 +170,16 @@ class Snapshots(Tables):
             for position, file in enumerate(run.files)
         ]
         if new:
-            values = [{"table_id": table_id, "id": run.id, "schema_id": run.schema_id} for run in new]
-            self.connection.execute(runs.insert(), values)
+            self.connection.execute(runs.insert(), [{"table_id": table_id, **_run_values(run)} for run in new])
         if files:
             self.connection.execute(data_files.insert(), files)
+        return sum(run.size_bytes for run in new)
+
+    def _insert_changelog(self, snapshot: Snapshot, files: Sequence[ChangelogFile]) -> None:
+        key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
+        if files:
+            values = [{**key, "position": position, **asdict(file)} for position, file in enumerate(files)]
+            self.connection.execute(changelog_files.insert(), values)
 
     def _insert_snapshot(self, snapshot: Snapshot) -> None:
         key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
@@ -127,6 +189,8 @@ class Snapshots(Tables):
                 id=snapshot.id,
                 merge_id=snapshot.merge_id,
                 committed_at=snapshot.committed_at,
+                kind=snapshot.kind,
+                schema_id=snapshot.schema_id,
             )
         )
         named = [{**key, "position": position, "run_id": run.id} for position, run in enumerate(snapshot.runs)]
@@ -141,7 +205,7 @@ class Snapshots(Tables):
             return []
         of_snapshot: dict[int, list[Run]] = defaultdict(list)
         named = (
-            sa.select(snapshot_runs.c.snapshot_id, runs.c.id, runs.c.schema_id)
+            sa.select(snapshot_runs.c.snapshot_id, *_RUN_COLUMNS)
             .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
             .join(runs, _on(snapshot_runs, runs, run_id="id"))
             .where(mine)
@@ -149,8 +213,11 @@ class Snapshots(Tables):
         )
         files = self._files(table_id, mine)
         for row in self.connection.execute(named):
-            of_snapshot[row.snapshot_id].append(Run(row.id, row.schema_id, tuple(files[row.id])))
-        return [Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at) for r in rows]
+            of_snapshot[row.snapshot_id].append(_run(row, tuple(files[row.id])))
+        return [
+            Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at, r.kind, r.schema_id)
+            for r in rows
+        ]
 
     def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
         """The files, in token order, of every run that a snapshot of ``which`` names."""

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from app.catalog.databases import Databases, database_not_found, matching
 from app.catalog.failures import refusing
-from app.catalog.models import batches, databases, snapshots, table_schemas, tables
+from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
 from app.catalog.part import AnyRow
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, NotFound
 from app.core.schema import TableSchema
-from app.core.table import Table
+from app.core.table import Table, Written
 
 
 @lru_cache(maxsize=4096)
@@ -148,10 +148,18 @@ class Tables(Databases):
             raise table_not_found(table_id)
         return _parse_schema(body)
 
+    def written(self, table_id: str) -> Written:
+        """Bytes that the table's commits have written. Raises ``NotFound`` when the table is gone."""
+        query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
+        row = self.connection.execute(query.where(tables.c.id == table_id)).first()
+        if row is None:
+            raise table_not_found(table_id)
+        return Written(*row)
+
     def drop_table(self, database: str, name: str) -> Table:
         """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
         table = self._existing_table(self._lock_named(database, name))
-        for naming in (snapshots, batches):  # they name runs and merges, which cannot go before them
+        for naming in (tags, snapshots, batches):  # they name what cannot go before them
             self.connection.execute(naming.delete().where(naming.c.table_id == table.id))
         self.connection.execute(tables.delete().where(tables.c.id == table.id))
         return table

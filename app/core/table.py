@@ -28,12 +28,29 @@ class MergeState(StrEnum):
     CANCELLED = "cancelled"  # stopped on request; its batches are still staged
 
 
-class MergeTrigger(StrEnum):
-    """Why a merge was asked for."""
+class Job(StrEnum):
+    """What a worker does under a lease: at most one of a kind runs for a table."""
 
-    REQUEST = "request"  # POST …/merges
+    MERGE = "merge"  # folds staged batches into a run
+    COMPACTION = "compaction"  # combines runs
+
+
+class MergeTrigger(StrEnum):
+    """Why a merge or compaction was asked for."""
+
+    REQUEST = "request"  # POST …/merges, POST …/compact
     STALENESS = "staleness"  # staged batches reached merge.max-staleness
     ROWS = "rows"  # staged records reached merge.max-staged-rows
+    RUNS = "runs"  # the runs of the table reached what its compaction options allow
+
+
+class SnapshotKind(StrEnum):
+    """What made a snapshot out of the one before it."""
+
+    MERGE = "merge"
+    COMPACTION = "compaction"
+    ROLLBACK = "rollback"
+    PARTITION_DROP = "partition-drop"
 
 
 @dataclass(frozen=True)
@@ -81,14 +98,20 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Run:
-    """The files of one merge or compaction, with disjoint token ranges in ascending order.
+    """The files of one merge or compaction in one partition, with disjoint token ranges in ascending order.
 
-    ``schema_id`` is the schema whose column names and types the files have.
+    ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
+    partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
+    made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
+    where it is None.
     """
 
     id: str
     schema_id: int
     files: tuple[DataFile, ...]
+    partition: str | None = None
+    full: bool = False
+    changed_at: datetime | None = field(default=None, compare=False)  # says when, not what
 
     @property
     def rows(self) -> int:
@@ -103,13 +126,47 @@ class Run:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An ordered list of runs, oldest first: the whole of a table at one commit. Numbers start at 1."""
+    """An ordered list of runs, oldest first: the whole of a table at one commit. Numbers start at 1 and never come
+    again.
+
+    ``schema_id`` is the table's schema at the commit.
+    """
 
     id: int
     table_id: str
     runs: tuple[Run, ...]
     merge_id: str | None
     committed_at: datetime
+    kind: SnapshotKind = SnapshotKind.MERGE
+    schema_id: int = 0
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A name that keeps a snapshot, until ``expires_at`` if that is set."""
+
+    name: str
+    snapshot_id: int
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ChangelogFile:
+    """One Parquet file of the changes that a snapshot brought: its path below the table's changelog folder."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """Bytes that the commits of a table have written since it was created."""
+
+    merged: int = 0
+    compacted: int = 0
+    changelog: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +210,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Merge:
-    """One run of the merge job.
+    """One run of the merge job, or of the compaction job (``job``; ``full``: of all runs, not what the policy picks).
 
     ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
     why it failed and what to do next.
@@ -174,6 +231,8 @@ class Merge:
     rows: int = 0
     error: str | None = None
     cancel_requested: bool = False
+    job: Job = Job.MERGE
+    full: bool = False
 
 
 @dataclass(frozen=True)

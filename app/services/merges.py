@@ -18,7 +18,7 @@ from app.core.errors import Cancelled, Conflict, ErrorCode, KeyfoldError
 from app.core.keys import key_to_json
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import parse_options
-from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot, Table
+from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot, SnapshotKind, Table
 from app.storage.layout import Warehouse, run_folder, staging_file
 from app.storage.runs import file_uris, read_run, totals_fit
 
@@ -323,7 +323,7 @@ def _commit_compaction(site: MergeSite, table_id: str, snapshot: Snapshot, compa
         try:
             with site.database.transaction() as repository:
                 runs = (compacted, *current.runs[len(replaced) :])
-                return repository.commit_compaction(table_id, current.id, runs)
+                return repository.commit_snapshot(table_id, current.id, runs, SnapshotKind.COMPACTION)
         except Conflict:
             continue
     raise Conflict("the compacted runs are no longer part of the table")

@@ -12,7 +12,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge
 from app.core.errors import Conflict, ErrorCode
-from app.core.table import BatchState, MergeState, MergeTrigger
+from app.core.table import BatchState, Job, MergeState, MergeTrigger, SnapshotKind, Written
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -160,7 +160,7 @@ def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_not
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        compacted = repository.commit_compaction(table.id, base.id, [run("c1")])
+        compacted = repository.commit_snapshot(table.id, base.id, [run("c1")], SnapshotKind.COMPACTION)
     with pytest.raises(Conflict) as refused:
         commit(database, claimed, [run("r1"), run("r2")])
     assert refused.value.code is ErrorCode.COMMIT_CONFLICT
@@ -242,7 +242,7 @@ def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: Catalo
         with pytest.raises(Conflict):
             repository.renew_lease(claimed.merge.id, "worker", 600, 0.5, {})
         with pytest.raises(Conflict):
-            repository.commit_compaction(table.id, 1, [run("c1")])
+            repository.commit_snapshot(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
 
 
 def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase) -> None:
@@ -288,3 +288,29 @@ def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDat
         repository.finish_merge_without_changes(claimed.merge.id, "worker")
     with database.reading() as repository:
         assert [staged.id for staged in repository.staged_batches(table.id)] == [batch.id]
+
+
+def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table)
+    merge = request_and_claim(database, table)
+    first = commit(database, merge, [run("r1")])
+    waiting = post(database, table)
+    merging = request_and_claim(database, table)
+    with database.transaction() as repository:
+        asked = repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION)
+        assert repository.request_merge(table.id, MergeTrigger.REQUEST, Job.COMPACTION, full=True).id == asked.id
+        assert repository.claim_merge("merger", 600) is None
+        claimed = repository.claim_merge("compactor", 600, Job.COMPACTION)
+    assert claimed is not None
+    assert (claimed.merge.id, claimed.merge.full, claimed.batches) == (asked.id, True, ())
+    with database.transaction() as repository:
+        compacted = repository.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
+        ended = repository.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
+        assert (ended.state, ended.snapshot_id, ended.rows) == (MergeState.SUCCEEDED, compacted.id, 20)
+        assert [batch.id for batch in repository.staged_batches(table.id)] == [waiting.id]
+        with pytest.raises(Conflict):
+            repository.commit_compaction(asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id)
+        assert repository.written(table.id) == Written(merged=2000, compacted=2000)
+    with pytest.raises(Conflict, match="another commit came first"):
+        commit(database, merging, [run("r1"), run("r2")])

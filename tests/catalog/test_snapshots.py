@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import data_files, runs
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import Snapshot, Table
+from app.core.table import Snapshot, SnapshotKind, Table
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -79,7 +79,7 @@ def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDataba
     grow(database, table, "a", "b")
     batch = post(database, table)
     with database.transaction() as repository:
-        compacted = repository.commit_compaction(table.id, 2, [run("ab", files=3)])
+        compacted = repository.commit_snapshot(table.id, 2, [run("ab", files=3)], SnapshotKind.COMPACTION)
         assert (compacted.id, compacted.merge_id) == (3, None)
     with database.reading() as repository:
         assert repository.current_snapshot(table.id) == compacted
@@ -93,7 +93,7 @@ def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase) -> None
     def compact(number: int) -> bool:
         try:
             with database.transaction() as repository:
-                repository.commit_compaction(table.id, 1, [run(f"c{number}")])
+                repository.commit_snapshot(table.id, 1, [run(f"c{number}")], SnapshotKind.COMPACTION)
         except Conflict:
             return False
         return True
@@ -108,7 +108,7 @@ def test_a_reader_keeps_the_snapshot_that_it_began_with(database: CatalogDatabas
     with database.reading() as repository:
         assert repository.current_snapshot(table.id) == first
         with database.transaction() as writer:
-            writer.commit_compaction(table.id, 1, [run("c")])
+            writer.commit_snapshot(table.id, 1, [run("c")], SnapshotKind.COMPACTION)
             writer.expire_snapshots(table.id, [])
         assert repository.current_snapshot(table.id) == first
     with database.reading() as repository:
@@ -122,7 +122,7 @@ def test_expired_snapshots_take_the_runs_that_only_they_named(database: CatalogD
     grow(database, other, "a", "b")
     grow(database, table, "a", "b")
     with database.transaction() as repository:
-        current = repository.commit_compaction(table.id, 2, [run("b"), run("c")])
+        current = repository.commit_snapshot(table.id, 2, [run("b"), run("c")], SnapshotKind.COMPACTION)
     with database.transaction() as repository:
         assert repository.expire_snapshots(table.id, [2, 77]) == [1]
         assert {(table.id, "a"), (other.id, "a")} <= repository.live_run_ids()

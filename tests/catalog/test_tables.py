@@ -6,8 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import metadata
+from app.catalog.models import metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
+from app.core.table import ChangelogFile, SnapshotKind
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
 
@@ -118,10 +119,16 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
         commit(database, request_and_claim(database, table), [run("r")])
         post(database, table)
         request_and_claim(database, table)
+        with database.transaction() as repository:
+            changed = [ChangelogFile("c/0.parquet", 1, 10)]
+            runs = [run("r")]
+            repository.commit_snapshot(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
+            tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
+            repository.connection.execute(tag)
     with database.transaction() as repository:
         assert repository.drop_table("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
-        assert len(of_tables) == 7
+        assert len(of_tables) == 9
         for each in of_tables:
             left = repository.connection.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name
