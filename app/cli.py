@@ -17,7 +17,7 @@ from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
-from app.services.merges import MergeSite
+from app.services.executor import MergeSite
 from app.services.tokens import create_token
 from app.settings import Settings, is_loopback
 from app.storage.layout import Warehouse

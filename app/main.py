@@ -15,7 +15,7 @@ from app.api.limits import BodyLimit
 from app.api.problems import install_problems
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
-from app.services.merges import MergeSite
+from app.services.executor import MergeSite
 from app.services.tokens import TokenGate
 from app.settings import Settings, is_loopback
 from app.storage.images import Images

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import KeyfoldError
+from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
-from app.services.merges import MergeSite, Progress, request_due_merges, run_next_merge
+from app.services.compactions import run_next_compaction
+from app.services.executor import MergeSite, Progress
+from app.services.merges import request_due_merges, run_next_merge
 from app.services.sweeps import sweep
 from app.settings import Settings
 
@@ -25,7 +29,7 @@ SWEEP_SECONDS = 300.0
 
 
 class SparkExecutor:
-    """Runs merges and compactions on Spark (``app.services.merges.MergeExecutor``).
+    """Runs merges and compactions on Spark (``app.services.executor.MergeExecutor``).
 
     Spark is loaded, and its embedded server started, at the first use or by ``open``, in whatever thread: PySpark takes
     as long to load as the rest of the service, and the API must answer before.
@@ -61,27 +65,20 @@ class SparkExecutor:
         """See ``MergeExecutor.warm_up``."""
         self.open().warm_up()
 
-    def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
-    ) -> None:
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
         """See ``MergeExecutor.merge``."""
-        self.open().merge(tag, plan, batches, records, output, on_progress)
+        self.open().merge(tag, job, on_progress)
 
-    def compact(
-        self,
-        tag: str,
-        plan: MergePlan,
-        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
-        rows: int,
-        output: str,
-        oldest: bool,
-        on_progress: Progress,
-    ) -> None:
+    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
         """See ``MergeExecutor.compact``."""
-        self.open().compact(tag, plan, runs, rows, output, oldest, on_progress)
+        self.open().compact(tag, job, on_progress)
+
+    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
+        """See ``MergeExecutor.write_changes``."""
+        self.open().write_changes(tag, job, on_progress)
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
     ) -> Mapping[str, Any] | None:
         """See ``MergeExecutor.overflows``."""
         return self.open().overflows(tag, plan, runs, on_progress)
@@ -99,39 +96,57 @@ class SparkExecutor:
 
 
 class Worker:
-    """One thread that asks for due merges and runs what is pending, until it is stopped."""
+    """Two threads, one that merges what is due and one that compacts beside it, until they are stopped."""
 
     def __init__(self, site: MergeSite, poll_seconds: float) -> None:
         self.site = site
         self.poll_seconds = poll_seconds
         self.name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
+        jobs = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
+        self._threads = [
+            threading.Thread(target=job, name=f"{self.name}-{name}", daemon=True) for name, job in jobs.items()
+        ]
 
     def start(self) -> None:
-        """Begin working in a thread."""
-        self._thread.start()
+        """Begin working in threads."""
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """End after the merge under way; one that takes longer is left to the next worker when its lease runs out."""
+        """End after the jobs under way; one that takes longer is left to the next worker when its lease runs out."""
         self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_seconds)
+        deadline = time.monotonic() + timeout_seconds
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Work until stopped; a catalog that does not answer is waited for."""
-        threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
+        """Merge until stopped; a catalog that does not answer is waited for."""
         self._warm_up()
+        self._repeat(self._merge_next, self._pause)
+
+    def _merge_next(self) -> bool:
+        request_due_merges(self.site.database)
+        return run_next_merge(self.site, self.name)
+
+    def _compact(self) -> None:
+        self._repeat(lambda: run_next_compaction(self.site, self.name), self._pause)
+
+    def _repeat(self, work: Callable[[], bool], pause: Callable[[], None]) -> None:
+        """Do ``work`` again and again; ``pause`` when there was none."""
         while not self._stopped.is_set():
             try:
-                request_due_merges(self.site.database)
-                if run_next_merge(self.site, self.name):
+                if work():
                     continue
             except KeyfoldError as error:
                 logger.warning("the worker waits: %s", error)
             except Exception:
                 logger.exception("the worker goes on after an error")
-            self._stopped.wait(self.poll_seconds)
+            pause()
+
+    def _pause(self) -> None:
+        self._stopped.wait(self.poll_seconds)
 
     def _warm_up(self) -> None:
         """The first queries of a Spark server take seconds; better before the first merge than in it."""

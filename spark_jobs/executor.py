@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
-from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
-from spark_jobs.merge import MergeJob, run_merge
+from spark_jobs.changes import write_changes
+from spark_jobs.compact import run_compaction
+from spark_jobs.merge import run_merge
 from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
@@ -44,29 +46,23 @@ class SparkJobs:
         """Run something small, so that the first merge does not pay for what only first queries do."""
         self.connection.warm_up(self.folder if self.server is not None else None)
 
-    def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
-    ) -> None:
-        """Fold staging files (URI to batch number) into one run below the URI ``output``."""
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
+        """Fold staged records into new runs."""
         with self.connection.job(tag, on_progress) as spark:
-            run_merge(spark, MergeJob(plan, batches, records, output))
+            run_merge(spark, job)
 
-    def compact(
-        self,
-        tag: str,
-        plan: MergePlan,
-        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
-        rows: int,
-        output: str,
-        oldest: bool,
-        on_progress: Progress,
-    ) -> None:
-        """Combine neighbouring runs (plan and file URIs of each, oldest first) into one below the URI ``output``."""
+    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
+        """Combine neighbouring runs."""
         with self.connection.job(tag, on_progress) as spark:
-            run_compaction(spark, CompactionJob(plan, tuple(StoredRun(*run) for run in runs), rows, output, oldest))
+            run_compaction(spark, job)
+
+    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
+        """Write the changes of rows that runs bring."""
+        with self.connection.job(tag, on_progress) as spark:
+            write_changes(spark, job)
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
     ) -> Mapping[str, Any] | None:
         """A key of the newest run whose total over all ``runs`` leaves its column; None if there is none."""
         with self.connection.job(tag, on_progress) as spark:

@@ -88,6 +88,12 @@ def records(plan: MergePlan, staged: DataFrame, batch_numbers: dict[str, int]) -
     )
 
 
+def merge_order(plan: MergePlan) -> list[Column]:
+    """What sorts the ``records`` of a key in merge order (merge-semantics §1.2)."""
+    reference = {field.column.name: quote(field.column.name) for field in plan.order.fields}
+    return [F.expr(sql) for sql in (*plan.order.sql(reference, f"({KIND_COLUMN} IN (0, 2))"), ARRIVAL_COLUMN)]
+
+
 def folded(plan: MergePlan, staged: DataFrame) -> DataFrame:
     """One state row per key from ``records``."""
     also = "TRUE"
@@ -149,7 +155,7 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
     ``older``.
     """
     keys = key_names(plan)
-    matches = [F.expr(f"{ref('o', name)} {_equals(plan, name)} {ref('n', name)}") for name in keys]
+    matches = [F.expr(f"{ref('o', name)} {equals(plan, name)} {ref('n', name)}") for name in keys]
     condition = matches[0]
     for match in matches[1:]:
         condition = condition & match
@@ -180,7 +186,8 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
     return folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
 
 
-def _equals(plan: MergePlan, name: str) -> str:
+def equals(plan: MergePlan, name: str) -> str:
+    """The SQL operator that compares a key column; keys may be null."""
     column = plan.schema.by_name.get(name)
     return "<=>" if column is not None and column.nullable else "="
 
@@ -195,24 +202,3 @@ def _combine_sql(plan: MergePlan) -> dict[str, str]:
         outputs = {name: f"IF(n.{RESET_COLUMN}, {ref('n', name)}, {sql})" for name, sql in outputs.items()}
         outputs[RESET_COLUMN] = f"(n.{RESET_COLUMN} OR o.{RESET_COLUMN})"
     return outputs
-
-
-def spread(rows: DataFrame, ranges: int) -> DataFrame:
-    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges."""
-    if ranges == 1:
-        return rows.coalesce(1)
-    bits = ranges.bit_length() - 1
-    return rows.repartitionById(ranges, F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)"))
-
-
-def sorted_within(plan: MergePlan, rows: DataFrame) -> DataFrame:
-    """``rows`` with each partition sorted by token, then key."""
-    return rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in key_names(plan)))
-
-
-def range_count(rows: int, rows_per_range: int) -> int:
-    """The power of two of token ranges that keeps about ``rows_per_range`` rows in each."""
-    ranges = 1
-    while ranges * rows_per_range < rows:
-        ranges *= 2
-    return ranges

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from pyspark.sql import DataFrame
+from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.merge_plan import MergePlan
+from app.core.jobs import MergeJob
+from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
-from spark_jobs.expressions import folded, range_count, record_schema, records, sorted_within, spread
-
-ROWS_PER_RANGE = 1_000_000
-
-
-@dataclass(frozen=True)
-class MergeJob:
-    """What to fold: the URIs of the staging files with their batch numbers, and the folder URI of the run to write."""
-
-    plan: MergePlan
-    batches: Mapping[str, int]
-    records: int
-    output: str
+from spark_jobs.expressions import folded, key_names, merge_order, record_schema, records
+from spark_jobs.layout import range_count, spread, write_rows
 
 
 def run_merge(spark: SparkSession, job: MergeJob) -> None:
-    """Folds ``job.batches`` and writes the run's files, each sorted by token then key, of disjoint token ranges."""
+    """Folds ``job.batches`` and writes the run's files, each sorted by token then key, of disjoint token ranges; the
+    records too where the table keeps them as its changelog.
+    """
     if job.plan.needs_bitmaps:
         register_bitmaps(spark)
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
-    rows = spread(records(job.plan, staged, numbers), range_count(job.records, ROWS_PER_RANGE))
-    sorted_within(job.plan, folded(job.plan, rows)).write.mode("overwrite").parquet(job.output)
+    rows = spread(records(job.plan, staged, numbers), range_count(job.layout))
+    write_rows(job.plan, folded(job.plan, rows), job.output)
+    if job.input_changelog is not None:
+        _write_records(job, rows, job.input_changelog)
+
+
+def _write_records(job: MergeJob, rows: DataFrame, output: str) -> None:
+    """The records as they were posted, by key and merge order (merge-semantics §8.2)."""
+    order = [*(F.col(quote(name)).asc_nulls_first() for name in key_names(job.plan)), *merge_order(job.plan)]
+    rows.sortWithinPartitions(*order).write.mode("overwrite").parquet(output)

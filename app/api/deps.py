@@ -10,8 +10,8 @@ from fastapi import Depends, Request
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.services.executor import MergeExecutor
 from app.services.lookups import Images
-from app.services.merges import MergeExecutor
 from app.services.tokens import TokenGate
 from app.settings import Settings
 from app.storage.layout import Warehouse

@@ -52,6 +52,7 @@ tables = sa.Table(
     sa.Column("merged_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("merges_since_full", sa.BigInteger, nullable=False, server_default="0"),  # full compaction
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.UniqueConstraint("database_id", "name"),

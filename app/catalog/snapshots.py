@@ -151,10 +151,12 @@ class Snapshots(Tables):
 
     def _note_commit(self, snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> None:
         """Makes the snapshot the table's current one and counts what was written."""
-        counter = tables.c.merged_bytes if snapshot.kind is SnapshotKind.MERGE else tables.c.compacted_bytes
+        merged = snapshot.kind is SnapshotKind.MERGE
+        counter = tables.c.merged_bytes if merged else tables.c.compacted_bytes
         values = {
             tables.c.snapshot_id: snapshot.id,
             counter: counter + run_bytes,
+            tables.c.merges_since_full: tables.c.merges_since_full + 1 if merged else _since_full(snapshot),
             tables.c.changelog_bytes: tables.c.changelog_bytes + changelog_bytes,
         }
         self.connection.execute(tables.update().where(tables.c.id == snapshot.table_id).values(values))
@@ -232,6 +234,12 @@ class Snapshots(Tables):
         for row in self.connection.execute(query):
             files[row.run_id].append(_file(row))
         return files
+
+
+def _since_full(snapshot: Snapshot) -> Any:
+    """0 after a compaction of everything, as it was otherwise."""
+    full = snapshot.kind is SnapshotKind.COMPACTION and snapshot.runs and all(run.full for run in snapshot.runs)
+    return 0 if full else tables.c.merges_since_full
 
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:

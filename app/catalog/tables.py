@@ -156,6 +156,11 @@ class Tables(Databases):
             raise table_not_found(table_id)
         return Written(*row)
 
+    def merges_since_full(self, table_id: str) -> int:
+        """Merges committed since the table's last full compaction; 0 for a table that is gone."""
+        query = sa.select(tables.c.merges_since_full).where(tables.c.id == table_id)
+        return int(self.connection.execute(query).scalar_one_or_none() or 0)
+
     def drop_table(self, database: str, name: str) -> Table:
         """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
         table = self._existing_table(self._lock_named(database, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -148,3 +149,15 @@ def normalised(column: Column, value: Any) -> Any:
 def key_to_json(schema: TableSchema, key: Key) -> dict[str, Any]:
     """The key as an object of its columns."""
     return {column.name: encoder(column.type)(value) for column, value in zip(schema.key_columns, key, strict=True)}
+
+
+def partition_text(schema: TableSchema, values: Mapping[str, Any]) -> str:
+    """The partition of a row, as the JSON text that tells the partitions of its table apart."""
+    by_name = schema.by_name
+    shown = {name: encoder(by_name[name].type)(values[name]) for name in schema.partition_keys}
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def partition_of(schema: TableSchema, key: Key) -> str | None:
+    """The partition that a key is in; None in a table without partition keys."""
+    return partition_text(schema, dict(zip(schema.primary_key, key, strict=True))) if schema.partition_keys else None

@@ -90,6 +90,29 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+_BYTES: Mapping[str, int] = {
+    "": 1,
+    "b": 1,
+    "bytes": 1,
+    **{letter + end: 1024**step for step, letter in enumerate("kmgt", 1) for end in ("", "b")},
+}
+
+
+def _size(text: str) -> int:
+    """Bytes, written as Paimon's MemorySize."""
+    match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _BYTES or not int(match[1]):
+        raise ValueError("write a number and a unit: 512 kb, 128 mb, 1 gb")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+def _percent(text: str) -> int:
+    number = _integer(text)
+    if not 0 <= number < 2**31:
+        raise ValueError("write a whole number of percent, not below 0")
+    return number
+
+
 def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
     def parse(text: str) -> StrEnum:
         try:
@@ -138,6 +161,19 @@ _TABLE_OPTIONS = (
     Option("snapshot.num-retained.max", _count, 2**31 - 1, "snapshots that are kept at most"),
     Option("snapshot.time-retained", _duration, timedelta(hours=1), "how long a snapshot is kept"),
     Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
+    Option(
+        "compaction.max-size-amplification-percent",
+        _percent,
+        200,
+        "size of the newer runs, in percent of the oldest, at which all are combined",
+    ),
+    Option(
+        "compaction.size-ratio", _percent, 1, "percent by which the next older run may be larger and is combined too"
+    ),
+    Option("target-file-size", _size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
+    Option("full-compaction.delta-commits", _count, None, "merges after which all runs are combined"),
+    Option("changelog-producer.row-deduplicate", _boolean, False, "no changelog of rows that stay equal"),
+    Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _WITHOUT_EFFECT = (
@@ -146,9 +182,6 @@ _WITHOUT_EFFECT = (
     Option("write-only", _boolean, False, "Paimon's switch for compaction in the writer"),
     Option("deletion-vectors.enabled", _boolean, False, "Paimon's deletion vectors"),
     Option("streaming-read-overwrite", _boolean, False, "Paimon's streaming reads of overwrites"),
-    Option("full-compaction.delta-commits", _count, None, "commits between Paimon's full compactions"),
-    Option("changelog-producer.row-deduplicate", _boolean, False, "no changelog of rows that stay equal"),
-    Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
     Option("pk-clustering-override", _boolean, False, "Paimon's clustering of primary-key tables"),
     Option("force-lookup", _boolean, False, "Paimon's compaction by lookup"),
     *(
@@ -156,7 +189,7 @@ _WITHOUT_EFFECT = (
         for key in (
             "auto-create", "branch", "cache-page-size", "file.block-size", "file.compression", "file.format",
             "lookup-wait", "num-levels", "num-sorted-run.stop-trigger", "page-size", "partition", "read.batch-size",
-            "target-file-size", "type", "write-buffer-size", "write-buffer-spillable", "write-manifest-cache",
+            "type", "write-buffer-size", "write-buffer-spillable", "write-manifest-cache",
             "write-max-writers-to-spill",
         )
     ),

@@ -11,6 +11,7 @@ KIND_COLUMN = "_kf_kind"
 ARRIVAL_COLUMN = "_kf_arrival"
 POSITION_COLUMN = "_kf_position"
 TOKEN_COLUMN = "_kf_token"  # noqa: S105  # a column name
+PARTITION_COLUMN = "_kf_partition"
 POSITION_BITS = 24  # a batch holds fewer than 2**24 records, so arrival is one BIGINT
 
 

@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.leases import ClaimedMerge
+from app.catalog.repository import ClaimedMerge, Repository
 from app.core.accumulators import overflow
-from app.core.errors import Cancelled, Conflict, ErrorCode, KeyfoldError
+from app.core.errors import Conflict, ErrorCode
+from app.core.jobs import ChangesJob, FileLayout, MergeJob, StoredRun
 from app.core.keys import key_to_json
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.options import parse_options
-from app.core.table import Backlog, Batch, MergeTrigger, Run, Snapshot, SnapshotKind, Table
-from app.storage.layout import Warehouse, run_folder, staging_file
-from app.storage.runs import file_uris, read_run, totals_fit
+from app.core.merge_plan import compile_plan
+from app.core.options import ChangelogProducer, parse_options
+from app.core.table import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.services.compactions import changes_wanted, layout_of, request_due_compaction, stored_runs
+from app.services.executor import MergeSite
+from app.services.leases import Lease, run_claimed
+from app.storage.changelogs import read_changelog
+from app.storage.layout import changelog_folder, run_folder, staging_file
+from app.storage.runs import read_runs, totals_fit
 
-logger = logging.getLogger(__name__)
-
-Progress = Callable[[float, Mapping[str, int]], None]
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 300.0
 COMMIT_TRIES = 20
-
-
-class MergeCancelled(Cancelled):
-    """The merge was stopped on request, or its lease went to another worker."""
-
-
-class MergeExecutor(Protocol):
-    """What runs merges: Spark in the service, anything with the same meaning in a test."""
-
-    def ready(self) -> bool:
-        """Whether it could start a merge now; returns within about two seconds."""
-
-    def warm_up(self) -> None:
-        """Run something small, so that the first merge does not pay for what only first queries do."""
-
-    def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
-    ) -> None:
-        """Fold staging files (URI to batch number) with ``records`` records into one run below the URI ``output``."""
-
-    def compact(
-        self,
-        tag: str,
-        plan: MergePlan,
-        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
-        rows: int,
-        output: str,
-        oldest: bool,
-        on_progress: Progress,
-    ) -> None:
-        """Combine neighbouring runs (the plan of each and its file URIs, oldest first) with ``rows`` rows into one.
-
-        It is written below the URI ``output``.
-        """
-
-    def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
-    ) -> Mapping[str, Any] | None:
-        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is
-        none.
-        """
-
-    def cancel(self, tag: str) -> None:
-        """Stop the job ``tag``, which then raises ``Cancelled``."""
-
-
-@dataclass(frozen=True)
-class MergeSite:
-    """Where merges run: the catalog, the files, the executor, and how long a silent worker keeps its lease
-    (seconds).
-    """
-
-    database: CatalogDatabase
-    warehouse: Warehouse
-    executor: MergeExecutor
-    lease_seconds: float
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -116,214 +58,138 @@ def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Folded:
+    """What one merge wrote: its runs, the changes if the table keeps a changelog, and the snapshot these changes are
+    against (None where they are against none).
+    """
+
+    runs: tuple[Run, ...]
+    changelog: tuple[ChangelogFile, ...] = ()
+    changed: Snapshot | None = None
+    records: int = 0
+
+
 def run_next_merge(site: MergeSite, owner: str) -> bool:
     """Claim the oldest pending merge and run it to its end; whether there was one.
 
     A failure is recorded with the merge, never raised; its batches stay staged.
     """
-    with site.database.transaction() as repository:
-        claimed = repository.claim_merge(owner, site.lease_seconds)
-    if claimed is None:
-        return False
-    try:
-        with _kept_lease(site, claimed) as lease:
-            snapshot = _run(site, claimed, lease)
-    except Cancelled:
-        _record_failure(site, claimed, "cancelled on request; the batches are still staged", cancelled=True)
-    except Exception as error:
-        logger.exception("merge %s of %s failed", claimed.merge.id, claimed.table.full_name)
-        _record_failure(site, claimed, failure_text(error))
-    else:
-        if snapshot is not None:
-            _compact_if_due(site, claimed, snapshot)
-    return True
+    return run_claimed(site, owner, Job.MERGE, lambda claimed, lease: _merge(site, claimed, lease))
 
 
-def failure_text(error: Exception) -> str:
-    """What a failed merge tells its table's users: the first line, and what happens next."""
-    message = error.message if isinstance(error, KeyfoldError) else str(error)
-    first = (message.strip().splitlines() or [type(error).__name__])[0]
-    return f"{first[:500]} (nothing was changed; the batches are still staged and the merge will be tried again)"
-
-
-def _record_failure(site: MergeSite, claimed: ClaimedMerge, text: str, *, cancelled: bool = False) -> None:
-    try:
-        with site.database.transaction() as repository:
-            repository.fail_merge(claimed.merge.id, claimed.lease_owner, text, cancelled=cancelled)
-    except KeyfoldError:
-        # The lease is gone, or the catalog is: then the lease runs out and another worker takes the merge.
-        logger.warning("the failure of merge %s could not be recorded", claimed.merge.id, exc_info=True)
-
-
-class _Lease:
-    """The lease of one merge, renewed from a thread of its own while the executor works."""
-
-    def __init__(self, site: MergeSite, claimed: ClaimedMerge) -> None:
-        self.site = site
-        self.claimed = claimed
-        self.tag = f"keyfold-{uuid.uuid4().hex}"
-        self._ended = threading.Event()
-        self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
-
-    def report(self, fraction: float, detail: Mapping[str, int]) -> None:
-        """Note the progress; the next renewal writes it."""
-        self._progress = (fraction, detail)
-
-    def keep(self) -> None:
-        """Renew until ``end``; stop the job when somebody asks to, or the lease is lost."""
-        interval = min(self.site.lease_seconds / 4, 0.5)
-        while not self._ended.wait(interval):
-            try:
-                if self._renew():
-                    self.site.executor.cancel(self.tag)
-            except Conflict:
-                self.site.executor.cancel(self.tag)
-                return
-            except KeyfoldError:
-                logger.warning("the lease of merge %s could not be renewed", self.claimed.merge.id, exc_info=True)
-
-    def _renew(self) -> bool:
-        with self.site.database.transaction() as repository:
-            fraction, detail = self._progress
-            merge = self.claimed.merge.id
-            return repository.renew_lease(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
-
-    def end(self) -> None:
-        """Stop renewing."""
-        self._ended.set()
-
-
-@contextmanager
-def _kept_lease(site: MergeSite, claimed: ClaimedMerge) -> Iterator[_Lease]:
-    lease = _Lease(site, claimed)
-    keeper = threading.Thread(target=lease.keep, name="lease", daemon=True)
-    keeper.start()
-    try:
-        yield lease
-    finally:
-        lease.end()
-        keeper.join()
-
-
-def _run(site: MergeSite, claimed: ClaimedMerge, lease: _Lease) -> Snapshot | None:
-    """Fold the claimed batches and commit; the snapshot, or None if the batches held no record."""
+def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
+    """Fold the claimed batches and commit."""
     filled = [batch for batch in claimed.batches if batch.records]
     if not filled:
         with site.database.transaction() as repository:
             repository.finish_merge_without_changes(claimed.merge.id, claimed.lease_owner)
-        return None
-    run = _fold(site, claimed, filled, lease)
-    _check_totals(site, claimed, run, lease)
-    records = sum(batch.records for batch in filled)
-    return _commit_merge(site, claimed, run, records)
+        return
+    folded = _fold(site, claimed, filled, lease)
+    _check_totals(site, claimed, folded.runs, lease)
+    _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease))
 
 
-def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], lease: _Lease) -> Run:
+def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], lease: Lease) -> _Folded:
     table = claimed.table
-    # A run of its own for every try: a worker that lost its lease may still be writing.
-    run_id = uuid.uuid4().hex
-    numbers = {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches}
+    options, _ = parse_options(table.schema)
+    # A folder of its own for every try: a worker that lost its lease may still be writing.
+    folder = uuid.uuid4().hex
     records = sum(batch.records for batch in batches)
-    output = site.warehouse.uri(*run_folder(table.id, run_id))
-    site.executor.merge(lease.tag, compile_plan(table.schema), numbers, records, output, lease.report)
-    return read_run(site.warehouse, table.id, run_id, table.schema_id)
+    keeps_input = options["changelog-producer"] is ChangelogProducer.INPUT
+    job = MergeJob(
+        compile_plan(table.schema),
+        {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
+        FileLayout(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
+        site.warehouse.uri(*run_folder(table.id, folder)),
+        site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
+    )
+    site.executor.merge(lease.tag, job, lease.report)
+    runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
+    changelog = read_changelog(site.warehouse, table.id, folder) if keeps_input else ()
+    return _Folded(runs, changelog, records=records)
 
 
-def _check_totals(site: MergeSite, claimed: ClaimedMerge, run: Run, lease: _Lease) -> None:
+def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> _Folded:
+    """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
+    table = claimed.table
+    options, _ = parse_options(table.schema)
+    if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
+        return folded
+    with site.database.reading() as repository:
+        base = repository.current_snapshot(table.id)
+    touched = {run.partition for run in folded.runs}
+    older = [run for run in (base.runs if base else ()) if run.partition in touched]
+    folder = uuid.uuid4().hex
+    job = ChangesJob(
+        compile_plan(table.schema),
+        stored_runs(site, table, older),
+        stored_runs(site, table, folded.runs),
+        layout_of(options, folded.runs),
+        site.warehouse.uri(*changelog_folder(table.id, folder)),
+        **changes_wanted(options),
+    )
+    site.executor.write_changes(lease.tag, job, lease.report)
+    return replace(folded, changelog=read_changelog(site.warehouse, table.id, folder), changed=base)
+
+
+def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], lease: Lease) -> None:
     """Raises ``Conflict`` when a total of the table would leave its column's type (merge-semantics A.7).
 
-    The footers almost always prove that none can; only otherwise are the keys of ``run`` looked up in the older runs.
+    The footers almost always prove that none can; only otherwise are the keys of ``runs`` looked up in the older runs.
     """
-    plan = compile_plan(claimed.table.schema)
-    table_id = claimed.table.id
-    runs = [older for older in (*(claimed.base.runs if claimed.base else ()), run) if older.files]
-    if not plan.totals or not run.files or totals_fit(site.warehouse, table_id, runs, plan.totals):
+    table = claimed.table
+    plan = compile_plan(table.schema)
+    touched = {run.partition for run in runs}
+    older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
+    if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
         return
-    files = [file_uris(site.warehouse, table_id, one) for one in runs]
-    state = site.executor.overflows(lease.tag, plan, files, lease.report)
+    newest = StoredRun(plan, tuple(uri for run in stored_runs(site, table, runs) for uri in run.files))
+    state = site.executor.overflows(lease.tag, plan, (*stored_runs(site, table, older), newest), lease.report)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)
         raise overflow(bounds.column, key_to_json(plan.schema, key))
 
 
-def _commit_merge(site: MergeSite, claimed: ClaimedMerge, run: Run, records: int) -> Snapshot:
-    """Append ``run`` to the current snapshot. It read no other run, so it fits on whatever was committed meanwhile."""
+def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded) -> Snapshot:
+    """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
+    meanwhile; changes of rows fit as long as only compactions were.
+    """
     for _ in range(COMMIT_TRIES):
         with site.database.reading() as repository:
             base = repository.current_snapshot(claimed.table.id)
-        runs = (*(base.runs if base else ()), run)
+            _check_base(repository, claimed, folded, base)
         try:
             with site.database.transaction() as repository:
-                return repository.commit_merge(
+                snapshot = repository.commit_merge(
                     claimed.merge.id,
                     claimed.lease_owner,
-                    runs,
+                    (*(base.runs if base else ()), *folded.runs),
                     base_snapshot_id=base.id if base else None,
-                    rows=run.rows,
-                    records=records,
+                    rows=sum(run.rows for run in folded.runs),
+                    records=folded.records,
+                    changelog=folded.changelog,
                 )
+                request_due_compaction(repository, claimed.table, snapshot)
+                return snapshot
         except Conflict as error:
             if error.code is not ErrorCode.COMMIT_CONFLICT or not _moved_on(site, claimed, base):
                 raise
     raise Conflict(f"{COMMIT_TRIES} other commits came first; the merge will be tried again")
 
 
+def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, base: Snapshot | None) -> None:
+    """Raises ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
+    looked_up = folded.changed.id if folded.changed else 0
+    if folded.changed is None or base is None or base.id == looked_up:
+        return
+    newer = repository.list_snapshots(claimed.table.id, limit=base.id - looked_up)
+    if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
+        raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
+
+
 def _moved_on(site: MergeSite, claimed: ClaimedMerge, base: Snapshot | None) -> bool:
     with site.database.reading() as repository:
         current = repository.current_snapshot(claimed.table.id)
     return (current.id if current else None) != (base.id if base else None)
-
-
-def _compact_if_due(site: MergeSite, claimed: ClaimedMerge, snapshot: Snapshot) -> None:
-    """Combine all runs once there are as many as the table allows; a failure costs speed, never answers."""
-    options, _ = parse_options(claimed.table.schema)
-    if len(snapshot.runs) < options["num-sorted-run.compaction-trigger"]:
-        return
-    try:
-        compact_all(site, claimed, snapshot)
-    except Exception:
-        logger.exception("compaction of %s failed; the next merge tries again", claimed.table.full_name)
-
-
-def compact_all(site: MergeSite, claimed: ClaimedMerge, snapshot: Snapshot) -> Snapshot:
-    """Combine all runs of ``snapshot`` into one and commit it under whatever runs were committed meanwhile.
-
-    Raises ``Conflict`` when another compaction was faster.
-    """
-    table = claimed.table
-    run_id = uuid.uuid4().hex
-    inputs = [
-        (_plan_of(site, table, run), file_uris(site.warehouse, table.id, run)) for run in snapshot.runs if run.files
-    ]
-    rows = sum(run.rows for run in snapshot.runs)
-    output = site.warehouse.uri(*run_folder(table.id, run_id))
-    tag = f"keyfold-{run_id}"
-    if inputs:
-        site.executor.compact(tag, compile_plan(table.schema), inputs, rows, output, True, lambda *_: None)
-    compacted = read_run(site.warehouse, table.id, run_id, table.schema_id)
-    return _commit_compaction(site, table.id, snapshot, compacted)
-
-
-def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
-    """The plan under which a run was written."""
-    if run.schema_id == table.schema_id:
-        return compile_plan(table.schema)
-    with site.database.reading() as repository:
-        return compile_plan(repository.schema_at(table.id, run.schema_id))
-
-
-def _commit_compaction(site: MergeSite, table_id: str, snapshot: Snapshot, compacted: Run) -> Snapshot:
-    replaced = [run.id for run in snapshot.runs]
-    for _ in range(COMMIT_TRIES):
-        with site.database.reading() as repository:
-            current = repository.current_snapshot(table_id)
-        if current is None or [run.id for run in current.runs[: len(replaced)]] != replaced:
-            break
-        try:
-            with site.database.transaction() as repository:
-                runs = (compacted, *current.runs[len(replaced) :])
-                return repository.commit_snapshot(table_id, current.id, runs, SnapshotKind.COMPACTION)
-        except Conflict:
-            continue
-    raise Conflict("the compacted runs are no longer part of the table")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from app.core.records import PARTITION_COLUMN
+
 
 @dataclass(frozen=True)
 class Warehouse:
@@ -55,8 +57,17 @@ def staging_file(table_id: str, name: str) -> tuple[str, ...]:
 
 
 def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
-    """The segments of a run's folder."""
-    return (table_id, "runs", run_id)
+    """The segments of a run's folder. The runs that one job wrote in many partitions, ``<folder>.<partition token>``,
+    share a folder.
+    """
+    folder, _, partition = run_id.partition(".")
+    inner = (f"{PARTITION_COLUMN}={partition}",) if partition else ()
+    return (table_id, "runs", folder, *inner)
+
+
+def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:
+    """The segments of the folder that holds the changes of one merge or compaction."""
+    return (table_id, "changelog", folder)
 
 
 def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:

@@ -3,28 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.records import TOKEN_COLUMN
+from app.core.keys import partition_text
+from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.rules import TotalBounds
+from app.core.schema import TableSchema
 from app.core.table import DataFile, Run
 from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
+
+
+def read_runs(warehouse: Warehouse, table_id: str, folder: str, schema_id: int, schema: TableSchema) -> tuple[Run, ...]:
+    """The runs that one job wrote: one, or one in each partition; none where it wrote no row."""
+    if not schema.partition_keys:
+        runs = [read_run(warehouse, table_id, folder, schema_id)]
+    else:
+        listed = warehouse.filesystem.get_file_info(
+            fs.FileSelector(warehouse.path(*run_folder(table_id, folder)), allow_not_found=True)
+        )
+        tokens = [one.base_name.partition("=")[2] for one in listed if one.base_name.startswith(PARTITION_COLUMN)]
+        each = [read_run(warehouse, table_id, f"{folder}.{token}", schema_id) for token in sorted(tokens)]
+        runs = [replace(run, partition=_partition(warehouse, table_id, run, schema)) for run in each if run.files]
+    return tuple(run for run in runs if run.files)
+
+
+def _partition(warehouse: Warehouse, table_id: str, run: Run, schema: TableSchema) -> str:
+    """The partition whose rows all files of the run hold. Raises ``ValueError`` when they hold several: two partitions
+    whose tokens are equal by chance cannot be told apart by their folder.
+    """
+    found = {partition for file in run.files for partition in _partitions_of(warehouse, table_id, run, file, schema)}
+    if len(found) != 1:
+        raise ValueError(f"a folder holds rows of the partitions {', '.join(sorted(found))}")
+    return found.pop()
+
+
+def _partitions_of(warehouse: Warehouse, table_id: str, run: Run, file: DataFile, schema: TableSchema) -> Iterator[str]:
+    names = list(schema.partition_keys)
+    path = warehouse.path(*data_file(table_id, run.id, file.name))
+    distinct = pq.read_table(path, columns=names, filesystem=warehouse.filesystem, partitioning=None)
+    for row in distinct.group_by(names).aggregate([]).to_pylist():
+        yield partition_text(schema, row)
 
 
 def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -> Run:
     """The run whose files lie in its folder: names, rows, sizes and token ranges, in token order; empty files are left
     out.
     """
-    folder = warehouse.path(*run_folder(table_id, run_id))
+    listed = durable_files(warehouse, run_folder(table_id, run_id))
+    files = [_read_file(warehouse, entry) for entry in listed]
+    ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
+    return Run(run_id, schema_id, tuple(ordered))
+
+
+def durable_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[fs.FileInfo]:
+    """The Parquet files in a folder that Spark has written, made durable; none if there is no folder."""
+    folder = warehouse.path(*segments)
     selector = fs.FileSelector(folder, allow_not_found=True)
     listed = [entry for entry in warehouse.filesystem.get_file_info(selector) if entry.base_name.endswith(".parquet")]
     _make_durable(warehouse, folder, [entry.path for entry in listed])
-    files = [_read_file(warehouse, entry) for entry in listed if not entry.base_name.startswith((".", "_"))]
-    ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
-    return Run(run_id, schema_id, tuple(ordered))
+    return [entry for entry in listed if not entry.base_name.startswith((".", "_"))]
 
 
 def _make_durable(warehouse: Warehouse, folder: str, paths: Sequence[str]) -> None:

@@ -16,13 +16,13 @@ depends_on = None
 
 TIME = sa.DateTime(timezone=True)
 NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
-WRITTEN = ("merged_bytes", "compacted_bytes", "changelog_bytes")
+COUNTERS = ("merged_bytes", "compacted_bytes", "changelog_bytes", "merges_since_full")
 WAITING_STATES = ("pending", "running")
 
 
 def upgrade() -> None:
     """Add what is new; what is there becomes merges, snapshots of merges and runs of tables without partitions."""
-    for name in WRITTEN:
+    for name in COUNTERS:
         op.add_column("tables", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("merges", sa.Column("job", sa.String(), nullable=False, server_default="merge"))
     op.add_column("merges", sa.Column("full", sa.Boolean(), nullable=False, server_default=sa.false()))
@@ -47,7 +47,7 @@ def downgrade() -> None:
         ("snapshots", ("kind", "schema_id")),
         ("runs", ("partition", "full", "changed_at")),
         ("merges", ("job", "full")),
-        ("tables", WRITTEN),
+        ("tables", COUNTERS),
     ):
         for name in names:
             op.drop_column(table, name)  # not in batch mode: that would drop the table and what hangs on it

@@ -19,7 +19,8 @@ from app.core.errors import Conflict
 from app.core.schema import TableSchema
 from app.core.schema_changes import ACTIONS
 from app.core.table import NewBatch, Table
-from app.services.merges import MergeSite, run_next_merge
+from app.services.executor import MergeSite
+from app.services.merges import run_next_merge
 from app.services.tables import alter_table
 from tests.api.conftest import DATABASES, TABLES
 from tests.services.builders import merge_staged

@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.services.merges import MergeSite, run_next_merge
+from app.services.executor import MergeSite
+from app.services.merges import run_next_merge
 from tests.api.conftest import TABLES
 from tests.services.executor import BrokenExecutor, PythonExecutor
 

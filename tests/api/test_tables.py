@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.services.merges import MergeExecutor
+from app.services.executor import MergeExecutor
 from tests.api.conftest import DATABASES, TABLES, new_table
 
 CreateTable = Callable[..., dict[str, Any]]

@@ -11,9 +11,11 @@ from app.core.errors import AlreadyExists
 from app.core.schema import TableSchema
 from app.core.table import Batch, Merge, Snapshot, Table
 from app.services.batches import request_merge
+from app.services.compactions import request_compaction, run_next_compaction
+from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
-from app.services.merges import MergeSite, run_next_merge
+from app.services.merges import run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.executor import PythonExecutor
 
@@ -68,3 +70,9 @@ def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str)
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
     with database.reading() as repository:
         return repository.get_merge(table_id, wanted.id)
+
+
+def compact(site: MergeSite, table: Table) -> None:
+    """A compaction of everything, asked for and run."""
+    request_compaction(site.database, table.id)
+    assert run_next_compaction(site, "compactor")

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.epochs import carried_over, renamed, same_fold
-from app.core.fold import combine_all, fold, is_live
+from app.core.fold import combine_all, fold, is_live, visible_row
+from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.keys import token_of
 from app.core.merge_plan import MergePlan
 from app.core.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
-from app.services.merges import MergeCancelled, Progress
+from app.services.executor import Progress
+from app.services.leases import MergeCancelled
 from app.storage.arrow import arrow_field, arrow_type, staging_schema
 
 StateRow = Mapping[str, Any]
@@ -56,6 +58,44 @@ def write_run(
         pq.write_table(part, folder / f"part-{number:05}.parquet", compression="zstd", row_group_size=rows_per_group)
 
 
+def write_runs(folder: Path, plan: MergePlan, states: Sequence[StateRow]) -> None:
+    """Writes one run, or one in each partition that the rows are in."""
+    names = plan.schema.partition_keys
+    if not names:
+        write_run(folder, plan, states)
+        return
+    found: dict[tuple[Any, ...], list[StateRow]] = defaultdict(list)
+    for state in states:
+        found[tuple(state[name] for name in names)].append(state)
+    for number, rows in enumerate(found.values()):
+        write_run(folder / f"_kf_partition={number:016x}", plan, rows)
+
+
+def write_changelog(folder: Path, plan: MergePlan, changes: Sequence[tuple[RowKind, Mapping[str, Any]]]) -> None:
+    """Writes changes in the order given."""
+    columns = [arrow_field(column) for column in plan.schema.columns]
+    rows = [
+        {KIND_COLUMN: int(kind), **{field.name: values[field.name] for field in columns}} for kind, values in changes
+    ]
+    folder.mkdir(parents=True)
+    table = pa.Table.from_pylist(rows, schema=pa.schema([pa.field(KIND_COLUMN, pa.int8()), *columns]))
+    pq.write_table(table, folder / "part-00000.parquet")
+
+
+def _row(plan: MergePlan, state: StateRow | None) -> StateRow | None:
+    return None if state is None else visible_row(plan, state)
+
+
+def _change(job: ChangesJob, before: StateRow | None, after: StateRow | None) -> list[tuple[RowKind, StateRow]]:
+    """The table of merge-semantics §8.3."""
+    if before is None:
+        return [] if after is None else [(RowKind.INSERT, after)]
+    if after is None:
+        return [(RowKind.DELETE, before)]
+    same = all(before[name] == after[name] for name in before if name not in job.ignored_fields)
+    return [] if job.row_deduplicate and same else [(RowKind.UPDATE_BEFORE, before), (RowKind.UPDATE_AFTER, after)]
+
+
 def _entered(states: list[StateRow], old: MergePlan, new: MergePlan) -> list[StateRow]:
     """States of the plan ``old`` as states of ``new``."""
     if same_fold(old.schema, new.schema):
@@ -79,43 +119,46 @@ class PythonExecutor:
     def warm_up(self) -> None:
         return
 
-    def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
-    ) -> None:
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
         self.merges += 1
+        plan = job.plan
         by_key: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
-        for uri, number in batches.items():
+        for uri, number in job.batches.items():
             for row in pq.read_table(path_of(uri), schema=staging_schema(plan.schema)).to_pylist():
                 kind, position = RowKind(row.pop(KIND_COLUMN)), row.pop(POSITION_COLUMN)
                 key = tuple(row[name] for name in plan.schema.primary_key)
                 by_key[key].append(Record(kind, row, arrival(number, position)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
-        ordered = (sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values())
+        ordered = [sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values()]
         states = [fold(plan, of_key) for of_key in ordered]
-        write_run(path_of(output), plan, [state for state in states if state is not None])
+        write_runs(path_of(job.output), plan, [state for state in states if state is not None])
+        if job.input_changelog is not None:
+            kinds = [(record.kind, record.values) for of_key in ordered for record in of_key]
+            write_changelog(path_of(job.input_changelog), plan, kinds)
 
-    def compact(
-        self,
-        tag: str,
-        plan: MergePlan,
-        runs: Sequence[tuple[MergePlan, tuple[str, ...]]],
-        rows: int,
-        output: str,
-        oldest: bool,
-        on_progress: Progress,
-    ) -> None:
+    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
         self.compactions += 1
-        states = [state for state in self._combined(plan, runs).values() if state is not None]
-        if oldest and plan.forgets_dead_rows:
-            states = [state for state in states if is_live(plan, state)]
-        write_run(path_of(output), plan, states)
+        states = [state for state in self._combined(job.plan, job.runs).values() if state is not None]
+        if job.oldest and job.plan.forgets_dead_rows:
+            states = [state for state in states if is_live(job.plan, state)]
+        write_runs(path_of(job.output), job.plan, states)
+
+    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
+        newer = self._combined(job.plan, job.newer)
+        before = self._combined(job.plan, job.older)
+        after = self._combined(job.plan, (*job.older, *job.newer))
+        changes = [
+            change
+            for key in newer
+            for change in _change(job, _row(job.plan, before.get(key)), _row(job.plan, after[key]))
+        ]
+        write_changelog(path_of(job.output), job.plan, changes)
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        planned = [(plan, files) for files in runs]
-        newest = self._combined(plan, planned[-1:])
-        totals = self._combined(plan, planned)
+        newest = self._combined(plan, runs[-1:])
+        totals = self._combined(plan, runs)
         outside = (
             totals[key]
             for key in newest
@@ -126,15 +169,15 @@ class PythonExecutor:
     def cancel(self, tag: str) -> None:
         return
 
-    def _combined(
-        self, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]]
-    ) -> dict[tuple[Any, ...], StateRow | None]:
+    def _combined(self, plan: MergePlan, runs: Sequence[StoredRun]) -> dict[tuple[Any, ...], StateRow | None]:
         by_key: dict[tuple[Any, ...], list[tuple[MergePlan, StateRow]]] = defaultdict(list)
-        for written, files in runs:
-            schema = run_schema(written)
-            for row in (row for uri in files for row in pq.read_table(path_of(uri), schema=schema).to_pylist()):
+        for run in runs:
+            schema = run_schema(run.plan)
+            for row in (
+                row for uri in run.files for row in pq.ParquetFile(path_of(uri)).read().cast(schema).to_pylist()
+            ):
                 row.pop(TOKEN_COLUMN)
-                by_key[tuple(row[name] for name in written.schema.primary_key)].append((written, row))
+                by_key[tuple(row[name] for name in run.plan.schema.primary_key)].append((run.plan, row))
         return {key: self._combined_row(plan, states) for key, states in by_key.items()}
 
     def _combined_row(self, plan: MergePlan, stored: Sequence[tuple[MergePlan, StateRow]]) -> StateRow | None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from app.core.table import BatchState, Merge, MergeState, Table
 from app.services.batches import request_merge, withdraw_batch
+from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import MergeSite, run_next_merge
+from app.services.merges import run_next_merge
 from tests.services.builders import create_table, post, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.leases import ClaimedMerge
-from app.core.errors import Conflict
 from app.core.table import BatchState, Merge, MergeState, MergeTrigger, Table
 from app.services.batches import request_merge
+from app.services.compactions import run_next_compaction
+from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import MergeSite, compact_all, request_due_merges, run_next_merge
+from app.services.merges import request_due_merges, run_next_merge
 from app.storage.layout import Warehouse
-from tests.services.builders import QUIET, SUM, create_table, post, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
@@ -275,110 +275,21 @@ def test_a_merge_commits_on_top_of_a_compaction_that_came_meanwhile(
         post(database, warehouse, {"id": 1, "n": 1})
         merge(site, table)
 
-    def compact() -> None:
-        snapshot = snapshot_of(database, table)
-        assert snapshot is not None
-        compact_all(site, claimed_of(site, table), snapshot)
-
     post(database, warehouse, {"id": 1, "n": 10})
     request_merge(database, table.id)
-    assert run_next_merge(replace(site, executor=InterruptedExecutor(compact)), "worker")
+    interrupted = InterruptedExecutor(lambda: compact(site, table))
+    assert run_next_merge(replace(site, executor=interrupted), "worker")
     snapshot = snapshot_of(database, table)
     assert snapshot is not None
     assert (snapshot.id, len(snapshot.runs)) == (5, 2)
     assert totals(database, images, table, [1]) == [13]
 
 
-def claimed_of(site: MergeSite, table: Table) -> ClaimedMerge:
-    """What a compaction needs to know of the merge that set it off."""
-    with site.database.reading() as repository:
-        current = repository.get_table_by_id(table.id)
-        assert current is not None
-        done = repository.list_merges(table.id, limit=1)[0]
-    return ClaimedMerge(done, current, (), None, "worker")
-
-
-def test_runs_are_compacted_once_there_are_as_many_as_the_table_allows(
-    site: MergeSite, executor: PythonExecutor, images: Images
-) -> None:
-    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "3"})
-    counts = []
-    for number in range(1, 8):
-        post(site.database, site.warehouse, {"id": 1, "n": 1}, {"id": number, "n": 0})
-        merge(site, table)
-        snapshot = snapshot_of(site.database, table)
-        counts.append(len(snapshot.runs) if snapshot else 0)
-        assert totals(site.database, images, table, [1]) == [number]
-    assert counts == [1, 2, 1, 2, 1, 2, 1]
-    assert executor.compactions == 3
-
-
-def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(
-    database: CatalogDatabase, warehouse: Warehouse, images: Images
-) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "2"})
-    rival = MergeSite(database, warehouse, BrokenCompaction(), 600)
-
-    def merge_meanwhile() -> None:
-        post(database, warehouse, {"id": 1, "n": 100})
-        merge(rival, table)
-
-    site = MergeSite(database, warehouse, InterruptedExecutor(merge_meanwhile, in_compaction=True), 600)
-    for _ in range(2):
-        post(database, warehouse, {"id": 1, "n": 1})
-        merge(site, table)
-    snapshot = snapshot_of(database, table)
-    assert snapshot is not None
-    assert len(snapshot.runs) == 2
-    assert totals(database, images, table, [1]) == [102]
-
-
-class BrokenCompaction(PythonExecutor):
-    """Merges, but cannot compact."""
-
-    def compact(self, *args: object) -> None:  # noqa: ARG002  # the protocol passes them
-        raise RuntimeError("no room")
-
-
-def test_of_two_compactions_one_is_committed(database: CatalogDatabase, warehouse: Warehouse, images: Images) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "50"})
-    plain = MergeSite(database, warehouse, PythonExecutor(), 600)
-    for _ in range(2):
-        post(database, warehouse, {"id": 1, "n": 1})
-        merge(plain, table)
-    snapshot = snapshot_of(database, table)
-    assert snapshot is not None
-    claimed = claimed_of(plain, table)
-    faster = InterruptedExecutor(lambda: compact_all(plain, claimed, snapshot), in_compaction=True)
-    with pytest.raises(Conflict):
-        compact_all(replace(plain, executor=faster), claimed, snapshot)
-    current = snapshot_of(database, table)
-    assert current is not None
-    assert (current.id, len(current.runs)) == (3, 1)
-    assert totals(database, images, table, [1]) == [2]
-
-
-def test_a_failed_compaction_costs_no_rows_and_is_tried_again(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2"})
-    for executor in (PythonExecutor(), BrokenCompaction()):
-        post(site.database, site.warehouse, {"id": 1, "n": 1})
-        assert merge(replace(site, executor=executor), table).state is MergeState.SUCCEEDED
-    snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
-    assert len(snapshot.runs) == 2
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    merge(site, table)
-    snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
-    assert len(snapshot.runs) == 1
-    assert totals(site.database, images, table, [1]) == [3]
-
-
 @pytest.mark.parametrize("in_compaction", [False, True])
 def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, in_compaction: bool
 ) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "1"})
+    table = create_table(database, SUM | {"full-compaction.delta-commits": "1"})
 
     def drop() -> None:
         with database.transaction() as repository:
@@ -387,7 +298,9 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     post(database, warehouse, {"id": 1, "n": 5})
     request_merge(database, table.id)
     executor = InterruptedExecutor(drop, in_compaction=in_compaction)
-    assert run_next_merge(MergeSite(database, warehouse, executor, 600), "worker")
+    site = MergeSite(database, warehouse, executor, 600)
+    assert run_next_merge(site, "worker")
+    assert run_next_compaction(site, "compactor") is in_compaction
     assert snapshot_of(database, table) is None
     assert merges_of(database, table) == []
     again = create_table(database)

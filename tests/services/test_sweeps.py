@@ -10,11 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from app.services.batches import request_merge, withdraw_batch
+from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import MergeSite, compact_all, run_next_merge
+from app.services.merges import run_next_merge
 from app.services.sweeps import GRACE, sweep
 from app.services.tables import drop_table
-from tests.services.builders import create_table, post, snapshot_of, totals
+from tests.services.builders import compact, create_table, post, snapshot_of, totals
 
 NO_GRACE = timedelta(0)
 
@@ -52,14 +53,13 @@ def test_runs_of_earlier_snapshots_stay_for_their_readers(site: MergeSite) -> No
     for _ in range(2):
         post(site.database, site.warehouse, {"id": 1, "n": 1})
         request_merge(site.database, table.id)
-        with site.database.transaction() as repository:
-            claimed = repository.claim_merge("worker", -1)
         run_next_merge(site, "worker")
         snapshot = snapshot_of(site.database, table)
         assert snapshot is not None
-        assert claimed is not None
         runs = [run.id for run in snapshot.runs]
-    compacted = compact_all(site, claimed, snapshot)
+    compact(site, table)
+    compacted = snapshot_of(site.database, table)
+    assert compacted is not None
     age(site)
     sweep(site.database, site.warehouse)
     assert entries(site, table.id) == {*runs, compacted.runs[0].id}

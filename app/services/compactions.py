@@ -1,0 +1,254 @@
+"""Compactions: runs combined by the table's policy or on request, beside its merges, committed by compare-and-swap."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ClaimedMerge, Repository
+from app.core.compaction import CompactionPolicy
+from app.core.errors import Conflict
+from app.core.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
+from app.core.table import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
+from app.services.executor import MergeSite
+from app.services.leases import Lease, run_claimed
+from app.storage.changelogs import read_changelog
+from app.storage.layout import changelog_folder, run_folder
+from app.storage.runs import file_uris, read_runs
+
+COMMIT_TRIES = 20
+MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by side
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Neighbouring runs of one partition that are combined; ``oldest``: nothing older lies below, ``full``: they are
+    all there is.
+    """
+
+    runs: tuple[Run, ...]
+    oldest: bool
+    full: bool
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What must be alike for partitions to be compacted in one job."""
+        return (self.oldest, self.full, self.runs[0].full, tuple(run.schema_id for run in self.runs))
+
+    @property
+    def rows(self) -> int:
+        """State rows in all."""
+        return sum(run.rows for run in self.runs)
+
+
+def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Merge:
+    """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
+    with database.transaction() as repository:
+        return repository.request_merge(table_id, MergeTrigger.REQUEST, Job.COMPACTION, full=full)
+
+
+def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
+    """Ask for a compaction of ``table`` if its options want one after ``snapshot``."""
+    options, _ = parse_options(table.schema)
+    commits = options["full-compaction.delta-commits"]
+    if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
+        commits = 1  # nobody would see a change otherwise
+    full = commits is not None and repository.merges_since_full(table.id) >= commits
+    if full or pick_runs(options, snapshot, full=False):
+        repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION, full=full)
+
+
+def pick_runs(options: TableOptions, snapshot: Snapshot, *, full: bool) -> list[Picked]:
+    """What to combine in each partition: all of it, or what the policy says."""
+    policy = CompactionPolicy.of(options)
+    picked = []
+    for runs in _partitions(snapshot.runs):
+        count = _all_of(runs) if full else policy.pick([run.size_bytes for run in runs])
+        if count:
+            everything = count == len(runs)
+            picked.append(Picked(tuple(runs[len(runs) - count :]), everything, everything))
+    return picked
+
+
+def _all_of(runs: Sequence[Run]) -> int:
+    return 0 if len(runs) == 1 and runs[0].full else len(runs)
+
+
+def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
+    """The runs of each partition, oldest first."""
+    found: dict[str | None, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.partition, []).append(run)
+    return list(found.values())
+
+
+def run_next_compaction(site: MergeSite, owner: str) -> bool:
+    """Claim the oldest pending compaction and run it to its end; whether there was one.
+
+    A failure is recorded with it, never raised; it costs speed, never answers.
+    """
+    return run_claimed(site, owner, Job.COMPACTION, lambda claimed, lease: _compact(site, claimed, lease))
+
+
+def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
+    """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
+    table, snapshot, rows = claimed.table, claimed.base, 0
+    options, _ = parse_options(table.schema)
+    for picked in _together(pick_runs(options, snapshot, full=claimed.merge.full) if snapshot else []):
+        runs, changelog = _combine(site, table, picked, lease)
+        snapshot = _commit(site, claimed, picked, runs, changelog)
+        rows += sum(run.rows for run in runs)
+    with site.database.transaction() as repository:
+        number = snapshot.id if snapshot else None
+        repository.finish_compaction(claimed.merge.id, claimed.lease_owner, snapshot_id=number, rows=rows)
+        if snapshot is not None and rows:
+            request_due_compaction(repository, table, snapshot)
+
+
+def _together(picked: list[Picked]) -> Iterator[list[Picked]]:
+    """Partitions of one shape, as many in one job as are small enough."""
+    for _, alike in groupby(sorted(picked, key=lambda one: one.shape), key=lambda one: one.shape):
+        group: list[Picked] = []
+        for one in alike:
+            if group and sum(member.rows for member in group) + one.rows > MOST_ROWS_TOGETHER:
+                yield group
+                group = []
+            group.append(one)
+        yield group
+
+
+def _combine(
+    site: MergeSite, table: Table, picked: Sequence[Picked], lease: Lease
+) -> tuple[tuple[Run, ...], tuple[ChangelogFile, ...]]:
+    """The new runs of the picked partitions, and the changes that they bring if the table wants them now."""
+    options, _ = parse_options(table.schema)
+    folder = uuid.uuid4().hex
+    # Keys of different partitions never meet, so runs of one age are read as one.
+    aligned = [stored_run(site, table, runs) for runs in zip(*(one.runs for one in picked), strict=True)]
+    inputs = [run for one in picked for run in one.runs]
+    output = site.warehouse.uri(*run_folder(table.id, folder))
+    job = CompactionJob(
+        compile_plan(table.schema), tuple(aligned), layout_of(options, inputs), output, oldest=picked[0].oldest
+    )
+    site.executor.compact(lease.tag, job, lease.report)
+    runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
+    newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
+    dated = tuple(replace(run, full=picked[0].full, changed_at=newest[run.partition]) for run in runs)
+    return dated, _changes(site, table, picked, aligned, lease)
+
+
+def _changes(
+    site: MergeSite, table: Table, picked: Sequence[Picked], aligned: Sequence[StoredRun], lease: Lease
+) -> tuple[ChangelogFile, ...]:
+    """What changed since the last full compaction, whose result is the oldest run (merge-semantics §8.4)."""
+    options, _ = parse_options(table.schema)
+    known = int(picked[0].runs[0].full)
+    wanted = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked[0].full
+    if not wanted or not aligned[known:]:
+        return ()
+    folder = uuid.uuid4().hex
+    newer = [run for one in picked for run in one.runs[known:]]
+    job = ChangesJob(
+        compile_plan(table.schema),
+        tuple(aligned[:known]),
+        tuple(aligned[known:]),
+        layout_of(options, newer),
+        site.warehouse.uri(*changelog_folder(table.id, folder)),
+        **changes_wanted(options),
+    )
+    site.executor.write_changes(lease.tag, job, lease.report)
+    return read_changelog(site.warehouse, table.id, folder)
+
+
+def changes_wanted(options: TableOptions) -> dict[str, Any]:
+    """Which rows count as changed; of first-row only new ones do (merge-semantics §8.3)."""
+    deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
+    ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
+    return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
+
+
+def layout_of(options: TableOptions, runs: Iterable[Run]) -> FileLayout:
+    """How much the files of ``runs`` hold, and how large new ones shall be."""
+    read = list(runs)
+    return FileLayout(sum(run.rows for run in read), sum(run.size_bytes for run in read), options["target-file-size"])
+
+
+def stored_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
+    """The runs as the executor reads them."""
+    return tuple(stored_run(site, table, [run]) for run in runs)
+
+
+def stored_run(site: MergeSite, table: Table, runs: Sequence[Run]) -> StoredRun:
+    """Runs of different partitions, written under one schema, as the executor reads them: as one."""
+    files = tuple(uri for run in runs for uri in file_uris(site.warehouse, table.id, run))
+    return StoredRun(_plan_of(site, table, runs[0]), files)
+
+
+def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
+    """The plan under which a run was written."""
+    if run.schema_id == table.schema_id:
+        return compile_plan(table.schema)
+    with site.database.reading() as repository:
+        return compile_plan(repository.schema_at(table.id, run.schema_id))
+
+
+def _commit(
+    site: MergeSite,
+    claimed: ClaimedMerge,
+    picked: Sequence[Picked],
+    compacted: Sequence[Run],
+    changelog: Sequence[ChangelogFile],
+) -> Snapshot:
+    """Put the compacted runs in the place of those they were made of, under whatever was committed meanwhile.
+
+    Raises ``Conflict`` when these are no longer part of the table.
+    """
+    table_id = claimed.table.id
+    for _ in range(COMMIT_TRIES):
+        with site.database.reading() as repository:
+            current = repository.current_snapshot(table_id)
+        if current is None:
+            break
+        runs = replaced(current.runs, [[run.id for run in one.runs] for one in picked], compacted)
+        try:
+            with site.database.transaction() as repository:
+                return repository.commit_compaction(
+                    claimed.merge.id, claimed.lease_owner, runs, base_snapshot_id=current.id, changelog=changelog
+                )
+        except Conflict:
+            with site.database.reading() as repository:
+                latest = repository.current_snapshot(table_id)
+            if latest is not None and latest.id == current.id:
+                raise  # the lease is lost
+    raise Conflict("the compacted runs are no longer part of the table")
+
+
+def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:
+    """``runs`` in which each ``picked`` list of neighbours (by id) gave way to the compacted run of its partition.
+
+    Raises ``Conflict`` when some are gone, or have others between them now.
+    """
+    place_of = {run.id: place for place, run in enumerate(runs)}
+    results = {run.partition: run for run in compacted}
+    left: list[Run | None] = list(runs)
+    for ids in picked:
+        places = [place_of[one] for one in ids if one in place_of]
+        if len(places) != len(ids) or not _neighbours(runs, places):
+            raise Conflict("the compacted runs are no longer part of the table")
+        for place in places:
+            left[place] = None
+        left[places[0]] = results.get(runs[places[0]].partition)
+    return [run for run in left if run is not None]
+
+
+def _neighbours(runs: Sequence[Run], places: Sequence[int]) -> bool:
+    """Whether no run of the same partition lies between those at ``places``, which are in order."""
+    partition = runs[places[0]].partition
+    between = [place for place in range(places[0], places[-1] + 1) if runs[place].partition == partition]
+    return list(places) == between

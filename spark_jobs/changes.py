@@ -1,0 +1,123 @@
+"""The changes of rows that runs bring: before and after of every key that they hold (merge-semantics §8.3, §8.4)."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
+from pyspark.sql.connect.session import SparkSession
+
+from app.core.jobs import ChangesJob
+from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
+from app.core.rules import ref
+from app.core.sql_text import literal
+from app.core.types import DataType, quote
+from spark_jobs.bitmaps import register_bitmaps
+from spark_jobs.expressions import FIELD_ID, combined, equals, key_names
+from spark_jobs.layout import range_count, spread
+from spark_jobs.stored_runs import combined_runs, read_run
+
+_BEFORE, _AFTER, _CHANGE = "_kf_before", "_kf_after", "_kf_change"
+
+
+def write_changes(spark: SparkSession, job: ChangesJob) -> None:
+    """Writes the changes that ``job.newer`` runs bring on top of ``job.older`` ones: the row kind and the visible
+    columns, sorted by token and key, -U before +U.
+    """
+    if job.plan.needs_bitmaps:
+        register_bitmaps(spark)
+    ranges = range_count(job.layout)
+    newer = combined_runs(spark, job.plan, job.newer, lambda rows: spread(rows, ranges), oldest=not job.older)
+    changes = _changes(job, *_before_and_after(spark, job, newer, ranges))
+    order = [F.col(quote(name)).asc_nulls_first() for name in (*key_names(job.plan), KIND_COLUMN)]
+    changes.sortWithinPartitions(*order).write.mode("overwrite").parquet(job.output)
+
+
+def _before_and_after(
+    spark: SparkSession, job: ChangesJob, newer: DataFrame, ranges: int
+) -> tuple[DataFrame | None, DataFrame]:
+    """The state rows of the keys of ``newer`` without and with it."""
+    if not job.older:
+        return None, newer
+    touched = reduce(DataFrame.union, (read_run(spark, run.plan, run).select(TOKEN_COLUMN) for run in job.newer))
+
+    def of_touched(rows: DataFrame) -> DataFrame:
+        return spread(rows.join(touched, TOKEN_COLUMN, "left_semi"), ranges)
+
+    older = combined_runs(spark, job.plan, job.older, of_touched, oldest=True)
+    return older, combined(job.plan, older, newer, oldest=True)
+
+
+def _changes(job: ChangesJob, before: DataFrame | None, after: DataFrame) -> DataFrame:
+    """A row for each change; the columns keep the ids that the files carry."""
+    joined = _joined(job.plan, before, _shown(job.plan, after))
+    different = f"NOT ({_equal_sql(job)})" if job.row_deduplicate else "TRUE"
+    both = f"{_BEFORE} IS NOT NULL AND {_AFTER} IS NOT NULL AND {different}"
+    cases = {
+        RowKind.INSERT: (f"{_BEFORE} IS NULL AND {_AFTER} IS NOT NULL", _AFTER),
+        RowKind.UPDATE_BEFORE: (both, _BEFORE),
+        RowKind.UPDATE_AFTER: (both, _AFTER),
+        RowKind.DELETE: (f"{_BEFORE} IS NOT NULL AND {_AFTER} IS NULL", _BEFORE),
+    }
+    entries = [
+        f"IF({when}, named_struct('kind', {int(kind)}Y, 'row', {row}), NULL)" for kind, (when, row) in cases.items()
+    ]
+    exploded = F.expr(f"explode(filter(array({', '.join(entries)}), e -> e IS NOT NULL))").alias(_CHANGE)
+    keys = [F.col(quote(name)) for name in key_names(job.plan)]
+    return joined.select(*keys, exploded).select(
+        F.col(TOKEN_COLUMN), F.expr(f"{_CHANGE}.kind").alias(KIND_COLUMN), *_visible(job.plan)
+    )
+
+
+def _visible(plan: MergePlan) -> list[Column]:
+    keys = set(plan.schema.primary_key)
+    return [
+        F.expr(quote(column.name) if column.name in keys else f"{_CHANGE}.row.{quote(column.name)}").alias(
+            column.name, metadata={FIELD_ID: column.id}
+        )
+        for column in plan.schema.columns
+    ]
+
+
+def _shown(plan: MergePlan, rows: DataFrame) -> DataFrame:
+    """Keys, and the visible columns as one struct that is null where the row is not there."""
+    members = ["'_kf_there', TRUE"]  # a struct is not empty where all columns are keys
+    members += [f"{literal(column.name)}, {quote(column.name)}" for column in plan.schema.value_columns]
+    row = f"named_struct({', '.join(members)})"
+    there = "TRUE" if plan.liveness is Liveness.ALWAYS else LIVE_COLUMN
+    keys = [F.col(quote(name)) for name in key_names(plan)]
+    return rows.select(*keys, F.expr(f"IF({there}, {row}, NULL)").alias(_AFTER))
+
+
+def _joined(plan: MergePlan, before: DataFrame | None, after: DataFrame) -> DataFrame:
+    """Both structs of every key of ``after``."""
+    keys = key_names(plan)
+    if before is None:
+        nothing = F.expr(f"IF(TRUE, NULL, {_AFTER})").alias(_BEFORE)
+        return after.select(*(F.col(quote(name)) for name in keys), nothing, F.col(_AFTER))
+    matches = " AND ".join(f"{ref('a', name)} {equals(plan, name)} {ref('b', name)}" for name in keys)
+    joined = after.alias("a").join(_shown(plan, before).alias("b"), F.expr(matches), "left")
+    shown = [F.expr(ref("a", name)).alias(name) for name in keys]
+    return joined.select(*shown, F.expr(f"b.{_AFTER}").alias(_BEFORE), F.expr(f"a.{_AFTER}").alias(_AFTER))
+
+
+def _equal_sql(job: ChangesJob) -> str:
+    """Whether the row is the same before and after, null-safe; NaN equals NaN."""
+    compared = [column for column in job.plan.schema.value_columns if column.name not in job.ignored_fields]
+    pairs = [
+        tuple(_comparable(column.type, f"{side}.{quote(column.name)}") for side in (_BEFORE, _AFTER))
+        for column in compared
+    ]
+    return " AND ".join(f"{before} <=> {after}" for before, after in pairs) or "TRUE"
+
+
+def _comparable(data_type: DataType, value: str) -> str:
+    """Maps have no equality in Spark: their entries sorted by key have, or as JSON where maps lie deeper."""
+    if "MAP<" not in data_type.spark:
+        return value
+    inner = data_type.element_type.spark if data_type.kind in ("MAP", "MULTISET") else data_type.spark
+    order = "CASE WHEN l.key < r.key THEN -1 WHEN l.key > r.key THEN 1 ELSE 0 END"
+    entries = f"array_sort(map_entries({value}), (l, r) -> {order})" if data_type.kind in ("MAP", "MULTISET") else value
+    return f"to_json(named_struct('v', {entries}))" if "MAP<" in inner else entries
