@@ -81,7 +81,7 @@ class SparkExecutor:
         self.open().compact(tag, plan, runs, rows, output, oldest, on_progress)
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
         """See ``MergeExecutor.overflows``."""
         return self.open().overflows(tag, plan, runs, on_progress)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from app.core.merge_plan import MergePlan
-from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
+from spark_jobs.compact import CompactionJob, run_compaction
 from spark_jobs.merge import MergeJob, run_merge
 from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
+from spark_jobs.stored_runs import StoredRun
 
 Progress = Callable[[float, Mapping[str, int]], None]
 
@@ -66,11 +67,11 @@ class SparkJobs:
             run_compaction(spark, CompactionJob(plan, tuple(StoredRun(*run) for run in runs), rows, output, oldest))
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
         """A key of the newest run whose total over all ``runs`` leaves its column; None if there is none."""
         with self.connection.job(tag, on_progress) as spark:
-            return find_overflow(spark, plan, runs)
+            return find_overflow(spark, plan, tuple(StoredRun(*run) for run in runs))
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""

@@ -64,10 +64,10 @@ class MergeExecutor(Protocol):
         """
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is
-        none.
+        """A key of the newest run whose total over all ``runs`` (as in ``compact``) leaves its column: its state row;
+        None if there is none.
         """
 
     def cancel(self, tag: str) -> None:
@@ -239,8 +239,8 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, run: Run, lease: _Leas
     runs = [older for older in (*(claimed.base.runs if claimed.base else ()), run) if older.files]
     if not plan.totals or not run.files or totals_fit(site.warehouse, table_id, runs, plan.totals):
         return
-    files = [file_uris(site.warehouse, table_id, one) for one in runs]
-    state = site.executor.overflows(lease.tag, plan, files, lease.report)
+    inputs = [(_plan_of(site, claimed.table, one), file_uris(site.warehouse, table_id, one)) for one in runs]
+    state = site.executor.overflows(lease.tag, plan, inputs, lease.report)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)

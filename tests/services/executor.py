@@ -111,17 +111,15 @@ class PythonExecutor:
         write_run(path_of(output), plan, states)
 
     def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[tuple[str, ...]], on_progress: Progress
+        self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        planned = [(plan, files) for files in runs]
-        newest = self._combined(plan, planned[-1:])
-        totals = self._combined(plan, planned)
-        outside = (
-            totals[key]
-            for key in newest
-            if any((totals[key] or {}).get(bounds.carry) is not None for bounds in plan.totals)
-        )
-        return next(outside, None)
+        combined = self._combined(plan, runs)
+        for key in self._combined(plan, runs[-1:]):
+            state = combined[key] or {}
+            carried = {name: total for rule in plan.rules for name, total in rule.carried(state).items()}
+            if any(total is not None for total in carried.values()):
+                return {**state, **carried}
+        return None
 
     def cancel(self, tag: str) -> None:
         return
