@@ -128,13 +128,11 @@ class Sum(Rule):
         return int(carried) if self.column.type.kind != "DECIMAL" else carried
 
     @property
-    def bounds(self) -> TotalBounds | None:
-        """The range that a total must end in, and where a state keeps one that left it; None where any total is
+    def bounds(self) -> tuple[TotalBounds, ...]:
+        """The range that a total must end in, and where a state keeps one that left it; none where any total is
         legal.
         """
-        if self._carry is None:
-            return None
-        return TotalBounds(self.column, self._carry, *range_of(self.column.type))
+        return (TotalBounds(self.column, self._carry, *range_of(self.column.type)),) if self._carry else ()
 
     def finish(self, state: Mapping[str, Any]) -> State:
         if self._carry and state[self._carry] is not None:

@@ -83,7 +83,7 @@ class MergePlan:
     @cached_property
     def totals(self) -> tuple[TotalBounds, ...]:
         """The accumulating columns whose total can leave the column's type."""
-        return tuple(rule.bounds for rule in self.rules if rule.bounds is not None)
+        return tuple(bounds for rule in self.rules for bounds in rule.bounds)
 
     @property
     def forgets_dead_rows(self) -> bool:

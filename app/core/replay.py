@@ -8,13 +8,13 @@ sorts before it, however late that arrives, and a -D that a sequence group accep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from app.core.order import Order
 from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
-from app.core.rules import BOOLEAN, HiddenColumn, Register, Rule, Settled, Sql, State, any_not_null, ref
+from app.core.rules import BOOLEAN, HiddenColumn, Register, Rule, Settled, Sql, State, TotalBounds, any_not_null, ref
 from app.core.schema import Column
 from app.core.sql_text import literal
 from app.core.stepwise import sorted_sql
@@ -43,10 +43,15 @@ class Replay(Rule):
         members = [(ARRIVAL_COLUMN, DataType("BIGINT")), (KIND_COLUMN, DataType("TINYINT"))]
         members += [(column.name, column.type.with_nullable(True)) for column in self.columns]
         fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
-        return (
-            HiddenColumn(LIVE, BOOLEAN),
-            HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields))),
-        )
+        log = HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields)))
+        carries = {bounds.carry for bounds in self.bounds}
+        kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
+        return (HiddenColumn(LIVE, BOOLEAN), log, *kept)
+
+    @cached_property
+    def bounds(self) -> tuple[TotalBounds, ...]:
+        """Those of the rules inside; what one run removes another one may have added, so that no totals add up."""
+        return tuple(replace(bounds, additive=False) for rule in self.rules for bounds in rule.bounds)
 
     def fault(self, record: Record) -> str | None:
         return next((fault for rule in self.rules if (fault := rule.fault(record)) is not None), None)
@@ -59,7 +64,9 @@ class Replay(Rule):
         return self._replayed([*(older[LOG] or []), *(newer[LOG] or [])])
 
     def _replayed(self, log: Sequence[Mapping[str, Any]]) -> State:
-        return {**dict.fromkeys(self.names), LIVE: self._row(log).live, LOG: log}
+        row = self._row(log)
+        carried = {name: total for rule in self.rules for name, total in rule.carried(row.state).items()}
+        return {**dict.fromkeys(self.names), LIVE: row.live, LOG: log, **carried}
 
     def _row(self, log: Sequence[Mapping[str, Any]]) -> _Row:
         row = _Row(self)
@@ -144,7 +151,8 @@ class Replay(Rule):
         zero = f"CAST({self._struct_sql({}, {'live': 'FALSE'}, nothing)} AS {accumulator})"
         step = f"CASE WHEN {self._removes_sql()} THEN {self._removed_sql()} ELSE {self._folded_sql()} END"
         folded = f"aggregate({states}, {zero}, (a, n) -> CAST({step} AS {accumulator}))"
-        return f"transform(array({folded}), x -> {self._finished_sql()})[0]"
+        # Each total is a member of its own before anything uses it: written out, it would be folded once per use.
+        return f"transform(transform(array({folded}), x -> {self._stepped_sql()}), x -> {self._finished_sql()})[0]"
 
     def _struct_sql(self, values: Sql, own: Sql, tail: Sequence[str] = ()) -> str:
         """A struct of the inner columns (null where ``values`` has none), then ``own`` and ``tail``."""
@@ -185,11 +193,19 @@ class Replay(Rule):
         older = f"struct({', '.join(mine)}) < struct({', '.join(theirs)})"
         return f"(a.tombstone{number} IS NOT NULL AND {present} AND {older})"
 
+    def _settled(self) -> list[Settled]:
+        return [rule.settle_sql("x", False) for rule in self.rules]
+
+    def _stepped_sql(self) -> str:
+        steps = {name: sql for settled in self._settled() for name, sql in settled.steps.items()}
+        members = {name: ref("x", name) for name in self._inner_columns()} | {"live": "x.live"} | steps
+        return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in members.items())})"
+
     def _finished_sql(self) -> str:
-        outputs = {column.name: ref("x", column.name) for column in self.columns}
-        for rule in self.rules:
-            settled = rule.settle_sql("x", False)
-            outputs |= {name: sql for name, sql in settled.inlined("x").items() if name in outputs}
+        stored = [*(column.name for column in self.columns), *(bounds.carry for bounds in self.bounds)]
+        outputs = {name: ref("x", name) for name in stored}
+        for settled in self._settled():
+            outputs |= {name: sql for name, sql in settled.outputs.items() if name in outputs}
         members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]
         return f"named_struct({', '.join([*members, literal(LIVE), 'x.live'])})"
 

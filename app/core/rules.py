@@ -55,13 +55,6 @@ class Settled:
     steps: Sql = field(default_factory=dict)
     outputs: Sql = field(default_factory=dict)
 
-    def inlined(self, state: str) -> Sql:
-        """The outputs with the steps written out, for where a struct has no place for them."""
-        inlined = dict(self.outputs)
-        for name, step in self.steps.items():
-            inlined = {output: sql.replace(f"{state}.{name}", f"({step})") for output, sql in inlined.items()}
-        return inlined
-
 
 class Rule(ABC):
     """How some columns fold."""
@@ -74,9 +67,13 @@ class Rule(ABC):
         """State columns that this rule needs beside its visible columns."""
 
     @property
-    def bounds(self) -> TotalBounds | None:
-        """The range in which an accumulated value must end, None where every value is legal."""
-        return None
+    def bounds(self) -> tuple[TotalBounds, ...]:
+        """The ranges in which accumulated values must end; none where every value is legal."""
+        return ()
+
+    def carried(self, state: Mapping[str, Any]) -> State:
+        """What a run stores in the carry column of each of ``bounds``: the total if it is outside, else null."""
+        return {bounds.carry: state[bounds.carry] for bounds in self.bounds}
 
     def fault(self, record: Record) -> str | None:
         """Why a record can never be folded, None if it can (merge-semantics A.7)."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
@@ -97,10 +98,10 @@ class Stepwise(Rule):
         return f"_kf_carry_{self.column.id}"
 
     @property
-    def bounds(self) -> TotalBounds | None:
+    def bounds(self) -> tuple[TotalBounds, ...]:
         if self.function.wide is None:
-            return None
-        return TotalBounds(self.column, self._carry, *range_of(self.column.type), additive=False)
+            return ()
+        return (TotalBounds(self.column, self._carry, *range_of(self.column.type), additive=False),)
 
     def fault(self, record: Record) -> str | None:
         value = record.values[self.column.name]
@@ -143,14 +144,29 @@ class Stepwise(Rule):
     def finish(self, state: Mapping[str, Any]) -> State:
         if self._direct or state[self._log] is None:
             return {self.column.name: state[self.column.name]}
-        entries = sorted(self._entries(state), key=self._rank)
         try:
-            value = reduce(self._step, entries, None)
+            value = self._total(state)
         except InexactFold as error:
             raise overflow(self.column) from error
-        if self.function.wide is not None and value is not None and not fits(self.column.type, value):
+        if self._outside(value):
             raise overflow(self.column)
         return {self.column.name: value}
+
+    def carried(self, state: Mapping[str, Any]) -> State:
+        if self.function.wide is None:
+            return {}
+        try:
+            total = self._total(state)
+        except InexactFold:
+            return {self._carry: range_of(self.function.wide)[1]}  # what ``inexact`` stands for
+        return {self._carry: Decimal(total) if self._outside(total) else None}
+
+    def _total(self, state: Mapping[str, Any]) -> Any:
+        """The fold of what ``state`` holds; raises ``InexactFold``."""
+        return reduce(self._step, sorted(self._entries(state), key=self._rank), None)
+
+    def _outside(self, total: Any) -> bool:
+        return self.function.wide is not None and total is not None and not fits(self.column.type, total)
 
     def _rank(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
         values = {column.name: entry[member] for member, column in self._order_members}

@@ -157,14 +157,13 @@ class PythonExecutor:
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
     ) -> Mapping[str, Any] | None:
-        newest = self._combined(plan, runs[-1:])
-        totals = self._combined(plan, runs)
-        outside = (
-            totals[key]
-            for key in newest
-            if any((totals[key] or {}).get(bounds.carry) is not None for bounds in plan.totals)
-        )
-        return next(outside, None)
+        combined = self._combined(plan, runs)
+        for key in self._combined(plan, runs[-1:]):
+            state = combined[key] or {}
+            carried = {name: total for rule in plan.rules for name, total in rule.carried(state).items()}
+            if any(total is not None for total in carried.values()):
+                return {**state, **carried}
+        return None
 
     def cancel(self, tag: str) -> None:
         return

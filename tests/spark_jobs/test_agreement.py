@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,94 +13,15 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.fold import combine_all, finish
 from app.core.keys import token_of
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.record_decoder import DecodedRecords
-from app.core.records import KINDS_BY_TEXT, TOKEN_COLUMN
-from app.core.table import Run
-from app.storage.layout import Warehouse, data_file, run_folder, staging_file
-from app.storage.runs import file_uris, read_run
-from app.storage.staging import write_batch
-from spark_jobs.compact import CompactionJob, StoredRun, run_compaction
-from spark_jobs.merge import MergeJob, run_merge
+from app.core.merge_plan import compile_plan
+from app.core.records import TOKEN_COLUMN
+from app.storage.layout import data_file
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, random_history, random_table
-
-Row = dict[str, Any]
-Rows = dict[tuple[Any, ...], Row | None]
-
-
-class Site:
-    """One table's files, with merges and compactions run on Spark."""
-
-    def __init__(self, spark: SparkConnection, folder: Path, plan: MergePlan) -> None:
-        self.spark = spark
-        self.plan = plan
-        self.warehouse = Warehouse(str(folder))
-        self.table_id = uuid.uuid4().hex
-        self.batches = 0
-        self.runs: list[Run] = []
-        self.plans: dict[str, MergePlan] = {}
-
-    def stage(self, changes: Sequence[oracle.Change]) -> tuple[str, int, int]:
-        kept = [(i, c) for i, c in enumerate(changes) if KINDS_BY_TEXT[c.kind] not in self.plan.dropped]
-        decoded = DecodedRecords(
-            {column.name: [c.values[column.name] for _, c in kept] for column in self.plan.schema.columns},
-            [int(KINDS_BY_TEXT[c.kind]) for _, c in kept],
-            [i for i, _ in kept],
-        )
-        self.batches += 1
-        name, _ = write_batch(self.warehouse, self.table_id, uuid.uuid4().hex, self.plan.schema, decoded)
-        return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
-
-    def merge(self, batches: Sequence[Sequence[oracle.Change]]) -> None:
-        staged = [self.stage(changes) for changes in batches]
-        run_id = uuid.uuid4().hex
-        job = MergeJob(
-            self.plan,
-            {uri: number for uri, number, _ in staged},
-            sum(size for _, _, size in staged),
-            self.warehouse.uri(*run_folder(self.table_id, run_id)),
-        )
-        with self.spark.job(run_id) as session:
-            run_merge(session, job)
-        self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
-        self.plans[run_id] = self.plan
-
-    def compact(self, first: int, last: int) -> None:
-        chosen = [run for run in self.runs[first:last] if run.files]
-        if not chosen:
-            return
-        run_id = uuid.uuid4().hex
-        job = CompactionJob(
-            self.plan,
-            tuple(StoredRun(self.plans[run.id], file_uris(self.warehouse, self.table_id, run)) for run in chosen),
-            sum(run.rows for run in chosen),
-            self.warehouse.uri(*run_folder(self.table_id, run_id)),
-            oldest=first == 0,
-        )
-        with self.spark.job(run_id) as session:
-            run_compaction(session, job)
-        self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
-        self.plans[run_id] = self.plan
-
-    def states(self, run: Run) -> Iterator[Row]:
-        for file in run.files:
-            rows = pq.read_table(self.warehouse.path(*data_file(self.table_id, run.id, file.name))).to_pylist()
-            tokens = [row.pop(TOKEN_COLUMN) for row in rows]
-            assert tokens == sorted(tokens), "a file is sorted by token"
-            assert (tokens[0], tokens[-1]) == (file.min_token, file.max_token)
-            yield from rows
-
-    def rows(self) -> Rows:
-        states: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for run in self.runs:
-            for state in self.states(run):
-                states[tuple(state[name] for name in self.plan.schema.primary_key)].append(state)
-        return {key: finish(self.plan, combine_all(self.plan, found) or {}) for key, found in states.items()}
+from tests.spark_jobs.site import Rows, Site
 
 
 def expected_rows(table: oracle.TableCase, history: Sequence[oracle.Change]) -> Rows:

@@ -1,0 +1,91 @@
+"""Merges of totals that leave their column's type: the merge fails, names the key, and keeps its batches staged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.table import BatchState, Merge, MergeState, Table
+from app.services.batches import request_merge
+from app.services.lookups import Consistency, Images, get_row
+from app.services.merges import MergeSite, run_next_merge
+from tests.core.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
+from tests.services.builders import post, schema
+
+
+def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
+    """``shop.wide`` with a key, a sequence ``g`` and a TINYINT ``n``."""
+    with database.transaction() as repository:
+        repository.create_database("shop", {})
+        columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
+        return repository.create_table("shop", "wide", schema(*columns, options=options))
+
+
+def alter(database: CatalogDatabase, table: Table, options: Mapping[str, str]) -> Table:
+    """The same columns under other options."""
+    with database.transaction() as repository:
+        now = repository.get_table("shop", "wide")
+        columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
+        repository.alter_table(table.id, now.schema_id, schema(*columns, options=options))
+        return repository.get_table("shop", "wide")
+
+
+def merge(site: MergeSite, table: Table) -> Merge:
+    """A merge asked for and run."""
+    wanted = request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        return repository.get_merge(table.id, wanted.id)
+
+
+def number(site: MergeSite, images: Images, consistency: Consistency = Consistency.MERGED) -> Any:
+    """The column ``n`` of the row 7."""
+    with site.database.reading() as repository:
+        found = get_row(repository, images, repository.get_table("shop", "wide"), ["7"], consistency)
+    return (found.row or {})["n"]
+
+
+@pytest.mark.parametrize("options", [GROUP, SEQUENCE, PRODUCT])
+def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
+    site: MergeSite, images: Images, options: dict[str, str]
+) -> None:
+    table = create(site.database, options)
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100}, {"id": 8, "g": 1, "n": 1})
+    assert merge(site, table).state is MergeState.SUCCEEDED
+    too_much = post(site.database, site.warehouse, {"id": 8, "g": 2, "n": 2}, {"id": 7, "g": 2, "n": 100})
+    failed = merge(site, table)
+    assert failed.state is MergeState.FAILED
+    assert "column 'n' of key {'id': 7}: its total is out of range for TINYINT" in (failed.error or "")
+    assert number(site, images) == 100
+    with site.database.transaction() as repository:
+        states = [batch.state for batch in repository.list_batches(table.id, limit=10)]
+        assert states == [BatchState.MERGED, BatchState.STAGED]
+        repository.delete_staged_batch(table.id, too_much.id)
+    post(site.database, site.warehouse, {"id": 7, "g": 3, "n": 1})
+    assert merge(site, table).state is MergeState.SUCCEEDED
+
+
+def test_a_removal_in_the_same_merge_leaves_nothing_to_overflow(site: MergeSite, images: Images) -> None:
+    table = create(site.database, GROUP)
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100})
+    merge(site, table)
+    records = [{"id": 7, "g": 2, "n": 100}, {"id": 7, "g": 3, "_kind": "-D"}, {"id": 7, "g": 4, "n": 5}]
+    post(site.database, site.warehouse, *records)
+    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert number(site, images) == 5
+
+
+def test_runs_of_another_meaning_count_as_the_rows_that_they_show(site: MergeSite, images: Images) -> None:
+    largest = {"merge-engine": "aggregation", "fields.n.aggregate-function": "max"}
+    table = create(site.database, largest)
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100}, {"id": 7, "g": 1, "n": 90})
+    merge(site, table)
+    table = alter(site.database, table, {**largest, "fields.n.aggregate-function": "sum"})
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 27})
+    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert number(site, images) == 127
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 1})
+    assert merge(site, table).state is MergeState.FAILED

@@ -1,0 +1,111 @@
+"""One table's files, merged and compacted on Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from app.core.fold import combine_all, finish
+from app.core.jobs import CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.merge_plan import MergePlan
+from app.core.record_decoder import DecodedRecords
+from app.core.records import KINDS_BY_TEXT, TOKEN_COLUMN
+from app.core.table import Run
+from app.storage.layout import Warehouse, data_file, run_folder, staging_file
+from app.storage.runs import file_uris, read_run
+from app.storage.staging import write_batch
+from spark_jobs.compact import run_compaction
+from spark_jobs.merge import run_merge
+from spark_jobs.overflow import find_overflow
+from spark_jobs.session import SparkConnection
+from tests import oracle
+
+Row = dict[str, Any]
+Rows = dict[tuple[Any, ...], Row | None]
+
+
+class Site:
+    """One table's files, with merges and compactions run on Spark."""
+
+    def __init__(self, spark: SparkConnection, folder: Path, plan: MergePlan) -> None:
+        self.spark = spark
+        self.plan = plan
+        self.warehouse = Warehouse(str(folder))
+        self.table_id = uuid.uuid4().hex
+        self.batches = 0
+        self.runs: list[Run] = []
+        self.plans: dict[str, MergePlan] = {}
+        self.target_file_bytes = 1024**2  # at one byte a row, as ``layout`` has it
+
+    def stage(self, changes: Sequence[oracle.Change]) -> tuple[str, int, int]:
+        kept = [(i, c) for i, c in enumerate(changes) if KINDS_BY_TEXT[c.kind] not in self.plan.dropped]
+        decoded = DecodedRecords(
+            {column.name: [c.values[column.name] for _, c in kept] for column in self.plan.schema.columns},
+            [int(KINDS_BY_TEXT[c.kind]) for _, c in kept],
+            [i for i, _ in kept],
+        )
+        self.batches += 1
+        name, _ = write_batch(self.warehouse, self.table_id, uuid.uuid4().hex, self.plan.schema, decoded)
+        return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
+
+    def merge(self, batches: Sequence[Sequence[oracle.Change]]) -> None:
+        staged = [self.stage(changes) for changes in batches]
+        run_id = uuid.uuid4().hex
+        job = MergeJob(
+            self.plan,
+            {uri: number for uri, number, _ in staged},
+            self.layout(sum(size for _, _, size in staged)),
+            self.warehouse.uri(*run_folder(self.table_id, run_id)),
+        )
+        with self.spark.job(run_id) as session:
+            run_merge(session, job)
+        self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
+        self.plans[run_id] = self.plan
+
+    def compact(self, first: int, last: int) -> None:
+        chosen = [run for run in self.runs[first:last] if run.files]
+        if not chosen:
+            return
+        run_id = uuid.uuid4().hex
+        job = CompactionJob(
+            self.plan,
+            self.stored(chosen),
+            self.layout(sum(run.rows for run in chosen)),
+            self.warehouse.uri(*run_folder(self.table_id, run_id)),
+            oldest=first == 0,
+        )
+        with self.spark.job(run_id) as session:
+            run_compaction(session, job)
+        self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
+        self.plans[run_id] = self.plan
+
+    def layout(self, rows: int) -> FileLayout:
+        return FileLayout(rows, rows, self.target_file_bytes)
+
+    def stored(self, runs: Sequence[Run]) -> tuple[StoredRun, ...]:
+        return tuple(StoredRun(self.plans[run.id], file_uris(self.warehouse, self.table_id, run)) for run in runs)
+
+    def overflow(self) -> Mapping[str, Any] | None:
+        """What the overflow job finds after the last merge."""
+        with self.spark.job(uuid.uuid4().hex) as session:
+            return find_overflow(session, self.plan, self.stored([run for run in self.runs if run.files]))
+
+    def states(self, run: Run) -> Iterator[Row]:
+        for file in run.files:
+            rows = pq.read_table(self.warehouse.path(*data_file(self.table_id, run.id, file.name))).to_pylist()
+            tokens = [row.pop(TOKEN_COLUMN) for row in rows]
+            assert tokens == sorted(tokens), "a file is sorted by token"
+            assert (tokens[0], tokens[-1]) == (file.min_token, file.max_token)
+            yield from rows
+
+    def rows(self) -> Rows:
+        states: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for run in self.runs:
+            for state in self.states(run):
+                states[tuple(state[name] for name in self.plan.schema.primary_key)].append(state)
+        return {key: finish(self.plan, combine_all(self.plan, found) or {}) for key, found in states.items()}
