@@ -62,10 +62,17 @@ class SparkExecutor:
         self.open().warm_up()
 
     def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
+        self,
+        tag: str,
+        plan: MergePlan,
+        batches: Mapping[str, int],
+        records: int,
+        output: str,
+        now: int,
+        on_progress: Progress,
     ) -> None:
         """See ``MergeExecutor.merge``."""
-        self.open().merge(tag, plan, batches, records, output, on_progress)
+        self.open().merge(tag, plan, batches, records, output, now, on_progress)
 
     def compact(
         self,
@@ -75,10 +82,11 @@ class SparkExecutor:
         rows: int,
         output: str,
         oldest: bool,
+        now: int,
         on_progress: Progress,
     ) -> None:
         """See ``MergeExecutor.compact``."""
-        self.open().compact(tag, plan, runs, rows, output, oldest, on_progress)
+        self.open().compact(tag, plan, runs, rows, output, oldest, now, on_progress)
 
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress

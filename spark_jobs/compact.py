@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.merge_plan import LIVE_COLUMN, MergePlan
+from app.core.merge_plan import MergePlan
 from spark_jobs.bitmaps import register_bitmaps
-from spark_jobs.expressions import range_count, sorted_within, spread
+from spark_jobs.expressions import compacted, range_count, sorted_within, spread
 from spark_jobs.stored_runs import StoredRun, combined_runs
 
 ROWS_PER_RANGE = 1_000_000
@@ -19,7 +18,8 @@ ROWS_PER_RANGE = 1_000_000
 class CompactionJob:
     """Which runs to combine, oldest first, under which plan; the rows in all, the folder URI of the run to write.
 
-    ``oldest``: nothing older lies below, so rows that only hide older ones can go where the plan allows it.
+    ``oldest``: nothing older lies below, so rows that only hide older ones can go where the plan allows it. ``now`` is
+    the time of the compaction in epoch seconds.
     """
 
     plan: MergePlan
@@ -27,6 +27,7 @@ class CompactionJob:
     rows: int
     output: str
     oldest: bool
+    now: int
 
 
 def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
@@ -35,6 +36,5 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
         register_bitmaps(spark)
     ranges = range_count(job.rows, ROWS_PER_RANGE)
     rows = combined_runs(spark, job.plan, job.runs, lambda rows: spread(rows, ranges), oldest=job.oldest)
-    if job.oldest and job.plan.forgets_dead_rows:
-        rows = rows.where(F.col(LIVE_COLUMN))
+    rows = compacted(job.plan, rows, job.now, oldest=job.oldest)
     sorted_within(job.plan, rows).write.mode("overwrite").parquet(job.output)

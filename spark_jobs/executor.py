@@ -46,11 +46,18 @@ class SparkJobs:
         self.connection.warm_up(self.folder if self.server is not None else None)
 
     def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
+        self,
+        tag: str,
+        plan: MergePlan,
+        batches: Mapping[str, int],
+        records: int,
+        output: str,
+        now: int,
+        on_progress: Progress,
     ) -> None:
-        """Fold staging files (URI to batch number) into one run below the URI ``output``."""
+        """Fold staging files (URI to batch number) into one run below the URI ``output``; ``now`` in epoch seconds."""
         with self.connection.job(tag, on_progress) as spark:
-            run_merge(spark, MergeJob(plan, batches, records, output))
+            run_merge(spark, MergeJob(plan, batches, records, output, now))
 
     def compact(
         self,
@@ -60,11 +67,15 @@ class SparkJobs:
         rows: int,
         output: str,
         oldest: bool,
+        now: int,
         on_progress: Progress,
     ) -> None:
-        """Combine neighbouring runs (plan and file URIs of each, oldest first) into one below the URI ``output``."""
+        """Combine neighbouring runs (plan and file URIs of each, oldest first) into one below the URI ``output``;
+        ``now`` in epoch seconds.
+        """
         with self.connection.job(tag, on_progress) as spark:
-            run_compaction(spark, CompactionJob(plan, tuple(StoredRun(*run) for run in runs), rows, output, oldest))
+            stored = tuple(StoredRun(*run) for run in runs)
+            run_compaction(spark, CompactionJob(plan, stored, rows, output, oldest, now))
 
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress

@@ -16,12 +16,16 @@ ROWS_PER_RANGE = 1_000_000
 
 @dataclass(frozen=True)
 class MergeJob:
-    """What to fold: the URIs of the staging files with their batch numbers, and the folder URI of the run to write."""
+    """What to fold: the URIs of the staging files with their batch numbers, and the folder URI of the run to write.
+
+    ``now`` is the time of the merge in epoch seconds.
+    """
 
     plan: MergePlan
     batches: Mapping[str, int]
     records: int
     output: str
+    now: int
 
 
 def run_merge(spark: SparkSession, job: MergeJob) -> None:
@@ -31,4 +35,4 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
     rows = spread(records(job.plan, staged, numbers), range_count(job.records, ROWS_PER_RANGE))
-    sorted_within(job.plan, folded(job.plan, rows)).write.mode("overwrite").parquet(job.output)
+    sorted_within(job.plan, folded(job.plan, rows, job.now)).write.mode("overwrite").parquet(job.output)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -26,6 +27,7 @@ from app.core.values import text_decoder
 
 LIVE_COLUMN = "_kf_live"
 RESET_COLUMN = "_kf_reset"
+TOUCHED_COLUMN = "_kf_touched"
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
@@ -53,6 +55,8 @@ class MergePlan:
 
     ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
     ``read_defaults`` when a row is shown (A.6); ``removes_on_delete``: a -D removes what arrived before it.
+    ``dead_rows_retained`` is how long a hidden row is remembered, None for ever (§10 Q2); only where late records could
+    meet it, and then each state row knows when a merge last touched it (``_kf_touched``, epoch seconds).
     """
 
     schema: TableSchema
@@ -66,12 +70,14 @@ class MergePlan:
     required_columns: tuple[str, ...] = ()
     write_defaults: Mapping[str, Any] = field(default_factory=dict)
     read_defaults: Mapping[str, Any] = field(default_factory=dict)
+    dead_rows_retained: timedelta | None = None
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """Every state column beside the visible ones."""
         own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
         own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
+        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.dead_rows_retained is not None else []
         return (*(hidden for rule in self.rules for hidden in rule.hidden), *own)
 
     @cached_property
@@ -92,6 +98,11 @@ class MergePlan:
         """
         by_latest = all(isinstance(rule, Register) for rule in self.rules)
         return self.liveness is Liveness.KIND and by_latest and self.order.by_arrival
+
+    @property
+    def remembers_dead_rows(self) -> bool:
+        """Whether a hidden row of the oldest run must be kept, because a late record could sort before what hid it."""
+        return self.liveness is not Liveness.ALWAYS and not self.forgets_dead_rows
 
     def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
         """Why a record can never be folded, None if it can."""
@@ -156,7 +167,7 @@ def _compile(schema: TableSchema) -> MergePlan:
     never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
-    return MergePlan(
+    compiled = MergePlan(
         schema,
         plan.rules,
         order,
@@ -168,7 +179,9 @@ def _compile(schema: TableSchema) -> MergePlan:
         _required(options),
         defaults if at_write else {},
         {} if at_write else defaults,
+        options["tombstone.time-retained"],
     )
+    return compiled if compiled.remembers_dead_rows else replace(compiled, dead_rows_retained=None)
 
 
 @dataclass(frozen=True)

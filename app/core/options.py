@@ -138,6 +138,7 @@ _TABLE_OPTIONS = (
     Option("snapshot.num-retained.max", _count, 2**31 - 1, "snapshots that are kept at most"),
     Option("snapshot.time-retained", _duration, timedelta(hours=1), "how long a snapshot is kept"),
     Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
+    Option("tombstone.time-retained", _duration, None, "how long a deleted row is remembered, for late records"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _WITHOUT_EFFECT = (

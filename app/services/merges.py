@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,9 +45,19 @@ class MergeExecutor(Protocol):
         """Run something small, so that the first merge does not pay for what only first queries do."""
 
     def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
+        self,
+        tag: str,
+        plan: MergePlan,
+        batches: Mapping[str, int],
+        records: int,
+        output: str,
+        now: int,
+        on_progress: Progress,
     ) -> None:
-        """Fold staging files (URI to batch number) with ``records`` records into one run below the URI ``output``."""
+        """Fold staging files (URI to batch number) with ``records`` records into one run below the URI ``output``.
+
+        ``now`` is the time of the merge in epoch seconds, stored where dead rows are forgotten some day.
+        """
 
     def compact(
         self,
@@ -56,11 +67,12 @@ class MergeExecutor(Protocol):
         rows: int,
         output: str,
         oldest: bool,
+        now: int,
         on_progress: Progress,
     ) -> None:
         """Combine neighbouring runs (the plan of each and its file URIs, oldest first) with ``rows`` rows into one.
 
-        It is written below the URI ``output``.
+        It is written below the URI ``output``. ``now`` (epoch seconds) tells which dead rows are old enough to go.
         """
 
     def overflows(
@@ -76,14 +88,15 @@ class MergeExecutor(Protocol):
 
 @dataclass(frozen=True)
 class MergeSite:
-    """Where merges run: the catalog, the files, the executor, and how long a silent worker keeps its lease
-    (seconds).
+    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), and
+    the time (epoch seconds) that merges and compactions take for now.
     """
 
     database: CatalogDatabase
     warehouse: Warehouse
     executor: MergeExecutor
     lease_seconds: float
+    clock: Callable[[], float] = time.time
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -225,7 +238,8 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
     numbers = {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches}
     records = sum(batch.records for batch in batches)
     output = site.warehouse.uri(*run_folder(table.id, run_id))
-    site.executor.merge(lease.tag, compile_plan(table.schema), numbers, records, output, lease.report)
+    now = int(site.clock())
+    site.executor.merge(lease.tag, compile_plan(table.schema), numbers, records, output, now, lease.report)
     return read_run(site.warehouse, table.id, run_id, table.schema_id)
 
 
@@ -300,7 +314,8 @@ def compact_all(site: MergeSite, claimed: ClaimedMerge, snapshot: Snapshot) -> S
     output = site.warehouse.uri(*run_folder(table.id, run_id))
     tag = f"keyfold-{run_id}"
     if inputs:
-        site.executor.compact(tag, compile_plan(table.schema), inputs, rows, output, True, lambda *_: None)
+        plan, now = compile_plan(table.schema), int(site.clock())
+        site.executor.compact(tag, plan, inputs, rows, output, True, now, lambda *_: None)
     compacted = read_run(site.warehouse, table.id, run_id, table.schema_id)
     return _commit_compaction(site, table.id, snapshot, compacted)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.epochs import carried_over, renamed, same_fold
-from app.core.fold import combine_all, fold, is_live
+from app.core.fold import combine_all, compacted, fold
 from app.core.keys import token_of
 from app.core.merge_plan import MergePlan
 from app.core.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
@@ -80,7 +80,14 @@ class PythonExecutor:
         return
 
     def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
+        self,
+        tag: str,
+        plan: MergePlan,
+        batches: Mapping[str, int],
+        records: int,
+        output: str,
+        now: int,
+        on_progress: Progress,
     ) -> None:
         self.merges += 1
         by_key: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
@@ -91,7 +98,7 @@ class PythonExecutor:
                 by_key[key].append(Record(kind, row, arrival(number, position)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
         ordered = (sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values())
-        states = [fold(plan, of_key) for of_key in ordered]
+        states = [fold(plan, of_key, now) for of_key in ordered]
         write_run(path_of(output), plan, [state for state in states if state is not None])
 
     def compact(
@@ -102,13 +109,13 @@ class PythonExecutor:
         rows: int,
         output: str,
         oldest: bool,
+        now: int,
         on_progress: Progress,
     ) -> None:
         self.compactions += 1
-        states = [state for state in self._combined(plan, runs).values() if state is not None]
-        if oldest and plan.forgets_dead_rows:
-            states = [state for state in states if is_live(plan, state)]
-        write_run(path_of(output), plan, states)
+        combined = [state for state in self._combined(plan, runs).values() if state is not None]
+        kept = [compacted(plan, state, now, oldest=oldest) for state in combined]
+        write_run(path_of(output), plan, [state for state in kept if state is not None])
 
     def overflows(
         self, tag: str, plan: MergePlan, runs: Sequence[tuple[MergePlan, tuple[str, ...]]], on_progress: Progress

@@ -38,6 +38,7 @@ class Site:
         self.warehouse = Warehouse(str(folder))
         self.table_id = uuid.uuid4().hex
         self.batches = 0
+        self.now = 1_000
         self.runs: list[Run] = []
         self.plans: dict[str, MergePlan] = {}
 
@@ -60,6 +61,7 @@ class Site:
             {uri: number for uri, number, _ in staged},
             sum(size for _, _, size in staged),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
+            self.now,
         )
         with self.spark.job(run_id) as session:
             run_merge(session, job)
@@ -77,6 +79,7 @@ class Site:
             sum(run.rows for run in chosen),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             oldest=first == 0,
+            now=self.now,
         )
         with self.spark.job(run_id) as session:
             run_compaction(session, job)
