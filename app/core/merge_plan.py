@@ -54,7 +54,8 @@ class MergePlan:
     """How the records of one key become a row.
 
     ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
-    ``read_defaults`` when a row is shown (A.6); ``removes_on_delete``: a -D removes what arrived before it.
+    ``read_defaults`` when a row is shown (A.6); ``row_kind_default`` is what ``row_kind_column`` is read as where
+    it is null (§7), and what is merged stays null; ``removes_on_delete``: a -D removes what arrived before it.
     ``dead_rows_retained`` is how long a hidden row is remembered, None for ever (§10 Q2); only where late records could
     meet it, and then each state row knows when a merge last touched it (``_kf_touched``, epoch seconds).
     """
@@ -70,6 +71,7 @@ class MergePlan:
     required_columns: tuple[str, ...] = ()
     write_defaults: Mapping[str, Any] = field(default_factory=dict)
     read_defaults: Mapping[str, Any] = field(default_factory=dict)
+    row_kind_default: str | None = None
     dead_rows_retained: timedelta | None = None
 
     @cached_property
@@ -179,6 +181,7 @@ def _compile(schema: TableSchema) -> MergePlan:
         _required(options),
         defaults if at_write else {},
         {} if at_write else defaults,
+        None if at_write else _row_kind_default(schema, options),
         options["tombstone.time-retained"],
     )
     return compiled if compiled.remembers_dead_rows else replace(compiled, dead_rows_retained=None)
@@ -222,6 +225,13 @@ def _defaults(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
     texts = {column.name: column.default for column in schema.columns if column.default is not None}
     texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
     return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}
+
+
+def _row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
+    """The DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point 2)."""
+    name = options["rowkind.field"]
+    column = None if name is None else schema.by_name[name]
+    return None if column is None or column.default is None else default_value(column, column.default)
 
 
 def default_value(column: Column, text: str) -> Any:
