@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.jobs import CompactionJob
-from app.core.merge_plan import LIVE_COLUMN
 from spark_jobs.bitmaps import register_bitmaps
+from spark_jobs.expressions import compacted
 from spark_jobs.layout import range_count, spread, write_rows
 from spark_jobs.stored_runs import combined_runs
 
@@ -18,6 +17,4 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
         register_bitmaps(spark)
     ranges = range_count(job.layout)
     rows = combined_runs(spark, job.plan, job.runs, lambda rows: spread(rows, ranges), oldest=job.oldest)
-    if job.oldest and job.plan.forgets_dead_rows:
-        rows = rows.where(F.col(LIVE_COLUMN))
-    write_rows(job.plan, rows, job.output)
+    write_rows(job.plan, compacted(job.plan, rows, job.now, oldest=job.oldest), job.output)

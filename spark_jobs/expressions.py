@@ -9,7 +9,8 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
-from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, Liveness, MergePlan
+from app.core.fold import forgotten_until
+from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
 from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.rules import ADD_SQL, ref
 from app.core.schema import Column as TableColumn
@@ -94,8 +95,8 @@ def merge_order(plan: MergePlan) -> list[Column]:
     return [F.expr(sql) for sql in (*plan.order.sql(reference, f"({KIND_COLUMN} IN (0, 2))"), ARRIVAL_COLUMN)]
 
 
-def folded(plan: MergePlan, staged: DataFrame) -> DataFrame:
-    """One state row per key from ``records``."""
+def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None) -> DataFrame:
+    """One state row per key from ``records``; ``touched`` is when (``app.core.fold.lift``)."""
     also = "TRUE"
     relation = staged
     if plan.removes_on_delete:
@@ -106,6 +107,8 @@ def folded(plan: MergePlan, staged: DataFrame) -> DataFrame:
     aggregates, outputs = _fold_sql(plan, also)
     grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in key_names(plan)))
     keys = {name: quote(name) for name in plan.schema.primary_key}
+    if plan.dead_rows_retained is not None:
+        outputs[TOUCHED_COLUMN] = "NULL" if touched is None else f"{touched}L"
     # The count stands in for the aggregates of a table that has key columns only.
     columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
     return _state_rows(plan, grouped.agg(*columns), {**keys, **outputs}, oldest=False)
@@ -201,4 +204,17 @@ def _combine_sql(plan: MergePlan) -> dict[str, str]:
     if plan.removes_on_delete:
         outputs = {name: f"IF(n.{RESET_COLUMN}, {ref('n', name)}, {sql})" for name, sql in outputs.items()}
         outputs[RESET_COLUMN] = f"(n.{RESET_COLUMN} OR o.{RESET_COLUMN})"
+    if plan.dead_rows_retained is not None:
+        times = (f"o.{TOUCHED_COLUMN}", f"n.{TOUCHED_COLUMN}")
+        known = " AND ".join(f"{time} IS NOT NULL" for time in times)
+        outputs[TOUCHED_COLUMN] = f"IF({known}, greatest({', '.join(times)}), NULL)"
     return outputs
+
+
+def compacted(plan: MergePlan, rows: DataFrame, now: int, *, oldest: bool) -> DataFrame:
+    """What a compaction at ``now`` (epoch seconds) keeps of ``rows`` (``app.core.fold.compacted``)."""
+    if plan.dead_rows_retained is not None:
+        rows = rows.withColumn(TOUCHED_COLUMN, F.coalesce(F.col(TOUCHED_COLUMN), F.lit(now).cast("bigint")))
+        young = F.col(TOUCHED_COLUMN) > forgotten_until(plan.dead_rows_retained, now)
+        return rows.where(F.col(LIVE_COLUMN) | young) if oldest else rows
+    return rows.where(F.col(LIVE_COLUMN)) if oldest and plan.forgets_dead_rows else rows

@@ -22,7 +22,7 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
     rows = spread(records(job.plan, staged, numbers), range_count(job.layout))
-    write_rows(job.plan, folded(job.plan, rows), job.output)
+    write_rows(job.plan, folded(job.plan, rows, job.now), job.output)
     if job.input_changelog is not None:
         _write_records(job, rows, job.input_changelog)
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.oracle import Change, TableCase, names
+from tests.oracle_sketches import VALUES
 
 KEYS = 12
 
@@ -59,7 +60,16 @@ FACTORS: Mapping[str, list[Any]] = {
     "DOUBLE": [None, 0.5, 2.0, -1.0],
     "DECIMAL(12,2)": [None, Decimal("0.50"), Decimal("2.00"), Decimal("-1.00")],
 }
-DOMAINS = {**DOMAINS, "DECIMAL(12,2)": FACTORS["DECIMAL(12,2)"]}
+DOMAINS = {
+    **DOMAINS,
+    "DECIMAL(12,2)": FACTORS["DECIMAL(12,2)"],
+    **dict.fromkeys(("BYTES", "VARBINARY(5000)"), DOMAINS["VARBINARY(4)"]),
+}
+# Functions that take only some values of their column's type.
+FUNCTION_DOMAINS: Mapping[str, Mapping[str, list[Any]]] = {
+    "product": FACTORS,
+    **{function: {"BYTES": values, "VARBINARY(5000)": values} for function, values in VALUES.items()},
+}
 ORDERED = [t for t in DOMAINS if not t.startswith(("ARRAY", "MAP"))]
 NESTED_TABLE = "ARRAY<ROW<id INT, s INT, v STRING>>"
 GROUP_ORDERED = ["INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIMESTAMP(6)", "DECIMAL(6,2)"]
@@ -81,6 +91,7 @@ FUNCTION_TYPES: Mapping[str, list[str]] = {
     "merge_map_with_keytime": ["MAP<STRING, ROW<v INT, ts STRING>>"],
     "nested_update": [NESTED_TABLE],
     "nested_partial_update": [NESTED_TABLE],
+    **{function: ["BYTES", "VARBINARY(5000)"] for function in VALUES},
 }
 RETRACTABLE = ("sum", "last_value", "last_non_null_value", "product", "collect", "merge_map", "nested_update")
 
@@ -225,9 +236,8 @@ def _values(random: Random, table: TableCase) -> dict[str, Any]:
     values: dict[str, Any] = {}
     padded = table.options.get("sequence.field") if "sequence.auto-padding" in table.options else None
     for name, data_type in table.columns:
-        domain = DOMAINS[data_type]
-        if table.options.get(f"fields.{name}.aggregate-function") == "product":
-            domain = FACTORS[data_type]
+        function = table.options.get(f"fields.{name}.aggregate-function", "")
+        domain = FUNCTION_DOMAINS.get(function, DOMAINS).get(data_type, [])
         if name in table.primary_key:
             domain = list(range(KEYS)) if name == "k" else ["x", "y"]
         elif name == padded:

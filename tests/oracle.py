@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.oracle_collections import COLLECTIONS
+from tests.oracle_sketches import MEANINGS
 
 ADDS = ("+I", "+U")
 Values = dict[str, Any]
@@ -136,6 +137,13 @@ def _logical(join: Callable[[Any, Any], Any]) -> Step:
     return step
 
 
+def _gathered(acc: Any, value: Any, add: bool) -> Any:
+    """All values so far; ``_run`` tells what their union means."""
+    if value is None:
+        return acc
+    return {value} if acc is EMPTY else acc | {value}
+
+
 STEPS: Mapping[str, Step] = {
     "sum": _sum,
     "max": _extreme(lambda new, old: new > old),
@@ -147,7 +155,19 @@ STEPS: Mapping[str, Step] = {
     "first_not_null_value": _first_non_null,
     "bool_and": _logical(lambda a, b: a and b),
     "bool_or": _logical(lambda a, b: a or b),
+    **dict.fromkeys(MEANINGS, _gathered),
 }
+
+
+def meant(table: TableCase, row: Mapping[str, Any] | None) -> Values | None:
+    """A row that was found, with bitmaps and sketches as what they say, like the rows of ``fold``."""
+    if row is None:
+        return None
+    functions = {name: _function(table, name) or "" for name in row}
+    return {
+        name: value if value is None or functions[name] not in MEANINGS else MEANINGS[functions[name]]([value])
+        for name, value in row.items()
+    }
 
 
 def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
@@ -194,6 +214,8 @@ def _run(table: TableCase, column: str, function: str, changes: Sequence[Change]
     for change in changes:
         if change.add or not ignore:
             acc = step(acc, change.values[column], change.add)
+    if function in MEANINGS and acc is not EMPTY:
+        return MEANINGS[function](acc)
     return _as_type(data_type, None if acc is EMPTY else acc)
 
 

@@ -28,14 +28,16 @@ class FileLayout:
 @dataclass(frozen=True)
 class MergeJob:
     """Which records to fold: the URIs of the staging files with their batch numbers; ``output`` is the URI of the
-    folder of the new runs. With ``input_changelog`` the records themselves are also written, below that URI
-    (merge-semantics §8.2).
+    folder of the new runs, ``now`` the time of the merge in epoch seconds.
+
+    With ``input_changelog`` the records themselves are also written, below that URI (merge-semantics §8.2).
     """
 
     plan: MergePlan
     batches: Mapping[str, int]
     layout: FileLayout
     output: str
+    now: int
     input_changelog: str | None = None
 
 
@@ -43,13 +45,15 @@ class MergeJob:
 class CompactionJob:
     """Which neighbouring runs to combine, oldest first, into runs below the URI ``output``.
 
-    ``oldest``: nothing older lies below, so rows that only hide older ones can go where the plan allows it.
+    ``oldest``: nothing older lies below, so rows that only hide older ones can go where the plan allows it; ``now``
+    (epoch seconds) tells which are old enough.
     """
 
     plan: MergePlan
     runs: tuple[StoredRun, ...]
     layout: FileLayout
     output: str
+    now: int
     oldest: bool
 
 

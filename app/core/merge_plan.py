@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -26,6 +27,7 @@ from app.core.values import text_decoder
 
 LIVE_COLUMN = "_kf_live"
 RESET_COLUMN = "_kf_reset"
+TOUCHED_COLUMN = "_kf_touched"
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
@@ -52,7 +54,10 @@ class MergePlan:
     """How the records of one key become a row.
 
     ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
-    ``read_defaults`` when a row is shown (A.6); ``removes_on_delete``: a -D removes what arrived before it.
+    ``read_defaults`` when a row is shown (A.6); ``row_kind_default`` is what ``row_kind_column`` is read as where
+    it is null (§7), and what is merged stays null; ``removes_on_delete``: a -D removes what arrived before it.
+    ``dead_rows_retained`` is how long a hidden row is remembered, None for ever (§10 Q2); only where late records could
+    meet it, and then each state row knows when a merge last touched it (``_kf_touched``, epoch seconds).
     """
 
     schema: TableSchema
@@ -66,12 +71,15 @@ class MergePlan:
     required_columns: tuple[str, ...] = ()
     write_defaults: Mapping[str, Any] = field(default_factory=dict)
     read_defaults: Mapping[str, Any] = field(default_factory=dict)
+    row_kind_default: str | None = None
+    dead_rows_retained: timedelta | None = None
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """Every state column beside the visible ones."""
         own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
         own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
+        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.dead_rows_retained is not None else []
         return (*(hidden for rule in self.rules for hidden in rule.hidden), *own)
 
     @cached_property
@@ -92,6 +100,11 @@ class MergePlan:
         """
         by_latest = all(isinstance(rule, Register) for rule in self.rules)
         return self.liveness is Liveness.KIND and by_latest and self.order.by_arrival
+
+    @property
+    def remembers_dead_rows(self) -> bool:
+        """Whether a hidden row of the oldest run must be kept, because a late record could sort before what hid it."""
+        return self.liveness is not Liveness.ALWAYS and not self.forgets_dead_rows
 
     def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
         """Why a record can never be folded, None if it can."""
@@ -156,7 +169,7 @@ def _compile(schema: TableSchema) -> MergePlan:
     never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
-    return MergePlan(
+    compiled = MergePlan(
         schema,
         plan.rules,
         order,
@@ -168,7 +181,10 @@ def _compile(schema: TableSchema) -> MergePlan:
         _required(options),
         defaults if at_write else {},
         {} if at_write else defaults,
+        None if at_write else _row_kind_default(schema, options),
+        options["tombstone.time-retained"],
     )
+    return compiled if compiled.remembers_dead_rows else replace(compiled, dead_rows_retained=None)
 
 
 @dataclass(frozen=True)
@@ -209,6 +225,13 @@ def _defaults(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
     texts = {column.name: column.default for column in schema.columns if column.default is not None}
     texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
     return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}
+
+
+def _row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
+    """The DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point 2)."""
+    name = options["rowkind.field"]
+    column = None if name is None else schema.by_name[name]
+    return None if column is None or column.default is None else default_value(column, column.default)
 
 
 def default_value(column: Column, text: str) -> Any:

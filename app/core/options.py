@@ -174,6 +174,7 @@ _TABLE_OPTIONS = (
     Option("full-compaction.delta-commits", _count, None, "merges after which all runs are combined"),
     Option("changelog-producer.row-deduplicate", _boolean, False, "no changelog of rows that stay equal"),
     Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
+    Option("tombstone.time-retained", _duration, None, "how long a deleted row is remembered, for late records"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _WITHOUT_EFFECT = (

@@ -109,6 +109,7 @@ class RecordDecoder:
             text, where = values.get(column), column
             if column not in values:
                 return None  # the value itself is already reported
+            text = self.plan.row_kind_default if text is None else text
             kind = KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
         if kind is None:
             message = "the row kind cannot be null" if text is None else f"{text!r} is not a row kind"

@@ -132,9 +132,13 @@ def _combine(
     # Keys of different partitions never meet, so runs of one age are read as one.
     aligned = [stored_run(site, table, runs) for runs in zip(*(one.runs for one in picked), strict=True)]
     inputs = [run for one in picked for run in one.runs]
-    output = site.warehouse.uri(*run_folder(table.id, folder))
     job = CompactionJob(
-        compile_plan(table.schema), tuple(aligned), layout_of(options, inputs), output, oldest=picked[0].oldest
+        compile_plan(table.schema),
+        tuple(aligned),
+        layout_of(options, inputs),
+        site.warehouse.uri(*run_folder(table.id, folder)),
+        int(site.clock()),
+        picked[0].oldest,
     )
     site.executor.compact(lease.tag, job, lease.report)
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)

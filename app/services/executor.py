@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -48,11 +49,12 @@ class MergeExecutor(Protocol):
 
 @dataclass(frozen=True)
 class MergeSite:
-    """Where merges run: the catalog, the files, the executor, and how long a silent worker keeps its lease
-    (seconds).
+    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), and
+    the time (epoch seconds) that merges and compactions take for now.
     """
 
     database: CatalogDatabase
     warehouse: Warehouse
     executor: MergeExecutor
     lease_seconds: float
+    clock: Callable[[], float] = time.time

@@ -102,6 +102,7 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
         {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
         FileLayout(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
         site.warehouse.uri(*run_folder(table.id, folder)),
+        int(site.clock()),
         site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
     site.executor.merge(lease.tag, job, lease.report)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.epochs import carried_over, renamed, same_fold
-from app.core.fold import combine_all, fold, is_live, visible_row
+from app.core.fold import combine_all, compacted, fold, visible_row
 from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.keys import token_of
 from app.core.merge_plan import MergePlan
@@ -130,7 +130,7 @@ class PythonExecutor:
                 by_key[key].append(Record(kind, row, arrival(number, position)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
         ordered = [sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values()]
-        states = [fold(plan, of_key) for of_key in ordered]
+        states = [fold(plan, of_key, job.now) for of_key in ordered]
         write_runs(path_of(job.output), plan, [state for state in states if state is not None])
         if job.input_changelog is not None:
             kinds = [(record.kind, record.values) for of_key in ordered for record in of_key]
@@ -138,10 +138,9 @@ class PythonExecutor:
 
     def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
         self.compactions += 1
-        states = [state for state in self._combined(job.plan, job.runs).values() if state is not None]
-        if job.oldest and job.plan.forgets_dead_rows:
-            states = [state for state in states if is_live(job.plan, state)]
-        write_runs(path_of(job.output), job.plan, states)
+        combined = [state for state in self._combined(job.plan, job.runs).values() if state is not None]
+        kept = [compacted(job.plan, state, job.now, oldest=job.oldest) for state in combined]
+        write_runs(path_of(job.output), job.plan, [state for state in kept if state is not None])
 
     def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
         newer = self._combined(job.plan, job.newer)

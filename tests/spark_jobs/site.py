@@ -38,6 +38,7 @@ class Site:
         self.warehouse = Warehouse(str(folder))
         self.table_id = uuid.uuid4().hex
         self.batches = 0
+        self.now = 1_000
         self.runs: list[Run] = []
         self.plans: dict[str, MergePlan] = {}
         self.target_file_bytes = 1024**2  # at one byte a row, as ``layout`` has it
@@ -61,6 +62,7 @@ class Site:
             {uri: number for uri, number, _ in staged},
             self.layout(sum(size for _, _, size in staged)),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
+            self.now,
         )
         with self.spark.job(run_id) as session:
             run_merge(session, job)
@@ -78,6 +80,7 @@ class Site:
             self.layout(sum(run.rows for run in chosen)),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             oldest=first == 0,
+            now=self.now,
         )
         with self.spark.job(run_id) as session:
             run_compaction(session, job)
