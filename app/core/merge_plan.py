@@ -122,7 +122,7 @@ class MergePlan:
     def needs_bitmaps(self) -> bool:
         """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
         inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
-        return any(isinstance(rule, Union) and "kf_rbm" in rule.join_sql for rule in inner)
+        return any(isinstance(rule, Union) and rule.runs_python for rule in inner)
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:

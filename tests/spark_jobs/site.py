@@ -55,7 +55,10 @@ class Site:
         return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
 
     def merge(self, batches: Sequence[Sequence[oracle.Change]]) -> None:
-        staged = [self.stage(changes) for changes in batches]
+        self.merge_staged([self.stage(changes) for changes in batches])
+
+    def merge_staged(self, staged: Sequence[tuple[str, int, int]]) -> None:
+        """A merge of what ``stage`` wrote, under whatever plan, with the present one."""
         run_id = uuid.uuid4().hex
         job = MergeJob(
             self.plan,
