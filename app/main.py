@@ -8,7 +8,20 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import batches, catalog_config, databases, health, merges, rows, rules, simulations, tables
+from app.api import (
+    batches,
+    catalog_config,
+    databases,
+    health,
+    merges,
+    rows,
+    rules,
+    simulations,
+    snapshots,
+    stats,
+    tables,
+    tags,
+)
 from app.api.auth import Guarded
 from app.api.deps import Parts
 from app.api.limits import BodyLimit
@@ -22,7 +35,7 @@ from app.storage.images import Images
 from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker
 
-ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, simulations)
+ROUTERS = (catalog_config, databases, tables, batches, merges, rows, snapshots, tags, stats, rules, simulations)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

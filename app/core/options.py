@@ -137,6 +137,7 @@ _TABLE_OPTIONS = (
     Option("snapshot.num-retained.min", _count, 10, "snapshots that are kept however old they are"),
     Option("snapshot.num-retained.max", _count, 2**31 - 1, "snapshots that are kept at most"),
     Option("snapshot.time-retained", _duration, timedelta(hours=1), "how long a snapshot is kept"),
+    Option("tag.default-time-retained", _duration, None, "how long a tag is kept that does not say so itself"),
     Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
