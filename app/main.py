@@ -19,7 +19,10 @@ from app.api import (
     rows,
     rules,
     simulations,
+    snapshots,
+    stats,
     tables,
+    tags,
 )
 from app.api.auth import Guarded
 from app.api.deps import Parts
@@ -43,6 +46,9 @@ ROUTERS = (
     compactions,
     partitions,
     rows,
+    snapshots,
+    tags,
+    stats,
     rules,
     simulations,
 )

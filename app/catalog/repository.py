@@ -10,10 +10,12 @@ gapless in commit order, claims exclusive and commits compare-and-swap.
 from __future__ import annotations
 
 from app.catalog.leases import ClaimedMerge, Leases
+from app.catalog.stats import Stats
+from app.catalog.tags import Tags
 from app.catalog.tokens import ApiToken, Tokens
 
 __all__ = ["ApiToken", "ClaimedMerge", "Repository"]
 
 
-class Repository(Leases, Tokens):
-    """All parts over one connection: databases, tables, batches, snapshots, merges, leases and tokens."""
+class Repository(Leases, Stats, Tags, Tokens):
+    """All parts over one connection: databases, tables, batches, snapshots, tags, merges, leases, stats, tokens."""

@@ -107,6 +107,7 @@ _TABLE_OPTIONS = (
     Option("changelog-producer.row-deduplicate", boolean, False, "no changelog of rows that stay equal"),
     Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _WITHOUT_EFFECT = (
