@@ -106,6 +106,15 @@ logger.port.appenderRef.port.ref = port
 """
 
 
+# Jobs share the cores as they come: a small merge does not wait until a long compaction has started its last task.
+_POOLS = """\
+<?xml version="1.0"?>
+<allocations>
+  <pool name="default"><schedulingMode>FAIR</schedulingMode></pool>
+</allocations>
+"""
+
+
 class EmbeddedServer:
     """A Spark Connect server of the installed PySpark's jars, in a child JVM that listens on 127.0.0.1 only.
 
@@ -199,6 +208,7 @@ class EmbeddedServer:
             self._scratch = _new_scratch(self.folder)
             self._token = secrets.token_urlsafe(32)
             (self.folder / "log4j2.properties").write_text(_LOGGING)
+            (self.folder / "pools.xml").write_text(_POOLS)
             with open(self._errors, "w") as errors:
                 process = self._spawn(java, self._scratch, errors.fileno())
             self._process = process
@@ -285,6 +295,8 @@ class EmbeddedServer:
             "spark.connect.progress.reportInterval": "500ms",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            "spark.scheduler.mode": "FAIR",
+            "spark.scheduler.allocation.file": (self.folder / "pools.xml").as_uri(),
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
