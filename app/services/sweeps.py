@@ -13,7 +13,9 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.options import parse_options
+from app.core.records import PARTITION_COLUMN
 from app.core.table import Database, Table
+from app.services.partitions import expire_partitions
 from app.storage.layout import Warehouse, table_folder
 
 _PAGE = 500
@@ -21,15 +23,16 @@ _MOST_SNAPSHOTS = 100_000
 _Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
-PARTITION_FOLDER = "_kf_partition="
+PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
 
 def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
-    """Expire tags and snapshots, then remove what nobody names and is older than ``grace``: staging files, runs and
-    changelogs. A folder that a running merge may still write to stays.
+    """Expire partitions, tags and snapshots, then remove what nobody names and is older than ``grace``: staging files,
+    runs and changelogs. A folder that a running merge may still write to stays.
 
     Returns how many files and folders were removed.
     """
+    expire_all_partitions(database)
     expire_snapshots(database)
     before = datetime.now(UTC) - grace
     removed = 0
@@ -44,9 +47,17 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     keep; returns how many snapshots.
     """
     moment = now or datetime.now(UTC)
+    return sum(_expire(database, table, moment) for table in _every_table(database))
+
+
+def expire_all_partitions(database: CatalogDatabase, now: datetime | None = None) -> int:
+    """Drop the partitions that their tables' ``partition.*`` options no longer keep; returns how many."""
+    return sum(len(expire_partitions(database, table, now)) for table in _every_table(database))
+
+
+def _every_table(database: CatalogDatabase) -> list[Table]:
     with database.reading() as repository:
-        tables = [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
-    return sum(_expire(database, table, moment) for table in tables)
+        return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
 
 
 def _all_tables(repository: Repository, database: str) -> list[Table]:

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ StateRow = Mapping[str, Any]
 
 def path_of(uri: str) -> Path:
     """The local path that a ``file:`` URI means."""
-    return Path(unquote(urlsplit(uri).path))
+    return Path(uri.removeprefix("file://"))
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:
