@@ -13,7 +13,7 @@ from app.catalog.leases import ClaimedMerge
 from app.core.table import ChangelogFile, DataFile, Job, MergeTrigger, Run, Table
 from app.services.merges import MergeSite
 from app.services.sweeps import GRACE, sweep
-from tests.services.builders import create_table
+from tests.services.builders import SUM, create_table
 
 NO_GRACE = timedelta(0)
 DAY = 86400
@@ -38,8 +38,8 @@ def claimed(site: MergeSite, table: Table, job: Job = Job.MERGE) -> ClaimedMerge
     return found
 
 
-def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, ...] = ()) -> None:
-    """A snapshot of runs and changelog files with these ids and names; the ones before it expire."""
+def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, ...] = (), keep: bool = False) -> None:
+    """A snapshot of runs and changelog files with these ids and names; the ones before it expire unless ``keep``."""
     runs = [Run(run_id, 0, (DataFile("part.parquet", 1, 4, 0, 0),)) for run_id in run_ids]
     files = [ChangelogFile(name, 1, 4) for name in changelog]
     merge = claimed(site, table)
@@ -48,7 +48,8 @@ def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, .
         repository.commit_merge(
             merge.merge.id, "worker", runs, base_snapshot_id=base, rows=1, records=0, changelog=files
         )
-        repository.expire_snapshots(table.id, [])
+        if not keep:
+            repository.expire_snapshots(table.id, [])
 
 
 def test_a_folder_of_partitions_stays_while_one_of_its_runs_is_named(site: MergeSite) -> None:
@@ -113,3 +114,20 @@ def test_a_folder_is_as_young_as_the_youngest_file_far_below_it(site: MergeSite)
     assert sweep(site.database, site.warehouse) == 0
     os.utime(file, (time.time() - DAY,) * 2)
     assert sweep(site.database, site.warehouse) == 1
+
+
+def test_what_expired_stays_for_its_readers_until_the_grace_is_over(site: MergeSite) -> None:
+    options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = create_table(site.database, SUM | options | {"num-sorted-run.compaction-trigger": "99"})
+    for run_id in ("old", "new"):
+        write(site, table, "runs", run_id, "part.parquet", age=DAY)
+    for run_id in ("old", "new"):
+        commit(site, table, run_id, keep=True)
+    assert sweep(site.database, site.warehouse) == 0
+    folder = Path(site.warehouse.path(table.id, "runs", "old"))
+    with site.database.reading() as repository:
+        assert repository.live_run_ids(table.id) == {(table.id, "new")}
+    for entry in (*folder.iterdir(), folder):
+        os.utime(entry, (time.time() - DAY,) * 2)
+    assert sweep(site.database, site.warehouse) == 1
+    assert not folder.exists()
