@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
@@ -9,9 +11,10 @@ from app.core.jobs import FileLayout
 from app.core.merge_plan import MergePlan
 from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.types import quote
-from spark_jobs.expressions import key_names
+from spark_jobs.expressions import RANGE_COLUMN, key_names
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
+_SMALLEST, _TOKENS = -(1 << 63), 1 << 64
 
 
 def range_count(layout: FileLayout) -> int:
@@ -24,21 +27,52 @@ def range_count(layout: FileLayout) -> int:
     return ranges
 
 
+@dataclass(frozen=True)
+class TokenRange:
+    """One of ``count`` (a power of two) equal ranges of tokens, both ends included."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def all_of(cls, count: int) -> list[TokenRange]:
+        """All ranges, in order."""
+        width = _TOKENS // count
+        return [cls(_SMALLEST + i * width, _SMALLEST + (i + 1) * width - 1) for i in range(count)]
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether some token is in both ranges."""
+        return self.first <= last and first <= self.last
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """The rows in the range, in one task. Spark skips row groups and pages that hold none of them."""
+        token = F.col(TOKEN_COLUMN)
+        return rows.where((token >= F.lit(self.first)) & (token <= F.lit(self.last))).coalesce(1)
+
+
 def spread(rows: DataFrame, ranges: int) -> DataFrame:
-    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges."""
+    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges.
+
+    Where there are several, ``RANGE_COLUMN`` names the range: whatever groups by it too is not shuffled again.
+    """
     if ranges == 1:
         return rows.coalesce(1)
     bits = ranges.bit_length() - 1
-    return rows.repartitionById(ranges, F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)"))
+    number = F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)")
+    return rows.withColumn(RANGE_COLUMN, number).repartitionById(ranges, F.col(RANGE_COLUMN))
 
 
-def write_rows(plan: MergePlan, rows: DataFrame, output: str) -> None:
-    """Write ``rows`` below the URI ``output``: a folder for each partition of the table, sorted files in each."""
+def write_rows(plan: MergePlan, rows: DataFrame, output: str, *, ordered: bool = False) -> None:
+    """Write ``rows`` below the URI ``output``: a folder for each partition of the table, sorted files in each.
+
+    ``ordered``: each task's rows come in token order already.
+    """
     keys = key_names(plan)
     if plan.schema.partition_keys:
         values = ", ".join(quote(name) for name in plan.schema.partition_keys)
         rows = rows.withColumn(PARTITION_COLUMN, F.expr(f"lower(hex(xxhash64({values})))"))
-        keys = [PARTITION_COLUMN, *keys]
-    ordered = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
-    writer = ordered.write.mode("overwrite")
+        keys, ordered = [PARTITION_COLUMN, *keys], False
+    if not ordered:
+        rows = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
+    writer = rows.write.mode("overwrite")
     (writer.partitionBy(PARTITION_COLUMN) if plan.schema.partition_keys else writer).parquet(output)

@@ -11,12 +11,12 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.accumulators import overflow
 from app.core.errors import Conflict, ErrorCode
-from app.core.jobs import ChangesJob, FileLayout, MergeJob, StoredRun
+from app.core.jobs import ChangesJob, FileLayout, MergeJob
 from app.core.keys import key_to_json
 from app.core.merge_plan import compile_plan
 from app.core.options import ChangelogProducer, parse_options
 from app.core.table import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
-from app.services.compactions import changes_wanted, layout_of, request_due_compaction, stored_runs
+from app.services.compactions import changes_wanted, layout_of, request_due_compaction, stored_run, stored_runs
 from app.services.executor import MergeSite
 from app.services.leases import Lease, run_claimed
 from app.storage.changelogs import read_changelog
@@ -145,7 +145,7 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
     older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
     if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
         return
-    newest = StoredRun(plan, tuple(uri for run in stored_runs(site, table, runs) for uri in run.files))
+    newest = stored_run(site, table, runs)
     state = site.executor.overflows(lease.tag, plan, (*stored_runs(site, table, older), newest), lease.report)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
