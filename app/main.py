@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import batches, catalog_config, databases, health, merges, rows, rules, simulations, tables
+from app.api import batches, catalog_config, changelog, databases, health, merges, rows, rules, simulations, tables
 from app.api.auth import Guarded
 from app.api.deps import Parts
 from app.api.limits import BodyLimit
@@ -16,13 +16,14 @@ from app.api.problems import install_problems
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.services.executor import MergeSite
+from app.services.heads import Heads
 from app.services.tokens import TokenGate
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
 from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker
 
-ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, simulations)
+ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, changelog, simulations)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -71,7 +72,8 @@ class _Running:
             site = MergeSite(self.database, warehouse, self.executor, settings.lease_seconds)
             self.workers = [Worker(site, settings.poll_seconds) for _ in range(settings.workers)]
         gate = TokenGate(self.database, required=not is_loopback(settings.host))
-        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate)
+        heads = Heads(self.database, settings.poll_seconds)
+        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate, heads)
 
     def start(self) -> None:
         """Begin merging; Spark starts behind the API."""

@@ -9,11 +9,12 @@ gapless in commit order, claims exclusive and commits compare-and-swap.
 
 from __future__ import annotations
 
+from app.catalog.changelogs import Changelogs, Commit
 from app.catalog.leases import ClaimedMerge, Leases
 from app.catalog.tokens import ApiToken, Tokens
 
-__all__ = ["ApiToken", "ClaimedMerge", "Repository"]
+__all__ = ["ApiToken", "ClaimedMerge", "Commit", "Repository"]
 
 
-class Repository(Leases, Tokens):
-    """All parts over one connection: databases, tables, batches, snapshots, merges, leases and tokens."""
+class Repository(Leases, Changelogs, Tokens):
+    """All parts over one connection: databases, tables, batches, snapshots, changelogs, merges, leases and tokens."""

@@ -32,6 +32,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_FOUND = "batch_not_found"
     MERGE_NOT_FOUND = "merge_not_found"
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
+    CHANGELOG_NOT_KEPT = "changelog_not_kept"
     ROUTE_NOT_FOUND = "route_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
