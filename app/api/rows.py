@@ -16,10 +16,7 @@ from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH
 from app.api.tables import TableName
-from app.core.errors import Invalid, Violation
-from app.core.keys import key_from_json, key_to_json
-from app.core.table import Table
-from app.services.lookups import Consistency, FoundRow, get_row, get_rows
+from app.services.lookups import Consistency, FoundRow, get_row, get_rows_of
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
@@ -27,6 +24,13 @@ SNAPSHOT_HEADER = "Keyfold-Snapshot"
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
 Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]
 Wanted = Annotated[Consistency, Query(description="merged: the current snapshot; latest: also what is staged on top")]
+Version = Annotated[
+    str | None,
+    Query(
+        alias="snapshot",
+        description="a snapshot's number or a tag: the row as it was then, with the columns of then",
+    ),
+]
 
 
 class KeysBody(Payload):
@@ -50,28 +54,16 @@ class RowAnswers(Payload):
     snapshot_id: int | None
 
 
-def _wanted_columns(table: Table, columns: str | None) -> list[str] | None:
-    if columns is None:
-        return None
-    names = [name for name in columns.split(",") if name]
-    faults = [
-        Violation(
-            "/columns",
-            "unknown_column",
-            f"the table has no column {name!r}",
-            f"columns: {', '.join(table.schema.by_name)}",
-        )
-        for name in names
-        if name not in table.schema.by_name
-    ]
-    if faults:
-        raise Invalid("the request names unknown columns", violations=faults)
-    return names or None
+def _names(columns: str | None) -> list[str] | None:
+    return [name for name in (columns or "").split(",") if name] or None
 
 
-def _row_response(found: FoundRow, if_none_match: str | None) -> Response:
+def _row_response(found: FoundRow, if_none_match: str | None, version: str | None) -> Response:
     body = json.dumps(found.row, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
+    pinned = None if version is None else found.snapshot_id
+    digest = hashlib.blake2b(body, digest_size=12, key=f"{found.table.schema_id}@{pinned}".encode())
+    etag = f'"{digest.hexdigest()}"'
     headers = {"ETag": etag, SNAPSHOT_HEADER: str(found.snapshot_id or 0)}
     known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     if etag in known or known == ["*"]:
@@ -88,12 +80,13 @@ def get_row_by_query(
     key: Keys,
     columns: Columns = None,
     consistency: Wanted = Consistency.MERGED,
+    snapshot: Version = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
     named = repository.get_table(database, table)
-    found = get_row(repository, images, named, key, consistency, _wanted_columns(named, columns))
-    return _row_response(found, if_none_match)
+    found = get_row(repository, images, named, key, consistency, _names(columns), snapshot)
+    return _row_response(found, if_none_match, snapshot)
 
 
 def _path_key(request: Request, key: str) -> str:
@@ -113,12 +106,13 @@ def get_row_by_path(
     images: ImagesDep,
     columns: Columns = None,
     consistency: Wanted = Consistency.MERGED,
+    snapshot: Version = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
     named = repository.get_table(database, table)
-    found = get_row(repository, images, named, [key], consistency, _wanted_columns(named, columns))
-    return _row_response(found, if_none_match)
+    found = get_row(repository, images, named, [key], consistency, _names(columns), snapshot)
+    return _row_response(found, if_none_match, snapshot)
 
 
 @router.post("/rows:batchGet", operation_id="batchGetRows", response_model=RowAnswers)
@@ -130,10 +124,10 @@ def batch_get_rows(
     images: ImagesDep,
     columns: Columns = None,
     consistency: Wanted = Consistency.MERGED,
+    snapshot: Version = None,
 ) -> JSONResponse:
     """The rows of many keys, answered in request order and never with a gap."""
     named = repository.get_table(database, table)
-    keys = [key_from_json(named.schema, key, f"/keys/{index}") for index, key in enumerate(body.keys)]
-    found = get_rows(repository, images, named, keys, consistency, _wanted_columns(named, columns))
-    rows = [{"key": key_to_json(named.schema, one.key), "found": one.row is not None, "row": one.row} for one in found]
-    return JSONResponse({"rows": rows, "snapshotId": found[0].snapshot_id if found else None})
+    found, number = get_rows_of(repository, images, named, body.keys, consistency, _names(columns), snapshot)
+    rows = [{"key": one.shown_key, "found": one.row is not None, "row": one.row} for one in found]
+    return JSONResponse({"rows": rows, "snapshotId": number})

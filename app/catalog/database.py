@@ -19,6 +19,7 @@ from sqlalchemy import exc
 
 from app.catalog.failures import translated
 from app.catalog.repository import Repository
+from app.catalog.snapshot_cache import SnapshotCache
 from app.core.errors import Invalid, Unavailable
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
@@ -41,6 +42,7 @@ class CatalogDatabase:
         self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
         self._writer_turn = threading.Lock()
+        self._loaded = SnapshotCache()
 
     def __repr__(self) -> str:
         shown = self._url.set(query={})  # libpq takes a password as query parameter, too
@@ -50,13 +52,13 @@ class CatalogDatabase:
     def transaction(self) -> Iterator[Repository]:
         """A repository that may write. Commits when the block ends, rolls back when it raises."""
         with translated(), self._writing() as connection:
-            yield Repository(connection)
+            yield Repository(connection, self._loaded)
 
     @contextmanager
     def reading(self) -> Iterator[Repository]:
         """A repository whose queries all see the same moment; it must not write."""
         with translated(), self._reading() as connection:
-            yield Repository(connection)
+            yield Repository(connection, self._loaded)
 
     def ping(self) -> None:
         """Returns when the database answers."""

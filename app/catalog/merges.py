@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import fields
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -79,6 +80,13 @@ class Merges(Batches, Snapshots):
         elif row.state is MergeState.RUNNING:
             self.connection.execute(change.values(cancel_requested=True))
         return self.get_merge(table_id, merge_id)
+
+    def oldest_running_since(self, table_id: str) -> datetime | None:
+        """When the oldest merge or compaction of the table that runs now began; None while none runs."""
+        query = sa.select(sa.func.min(merges.c.started_at))
+        running = (merges.c.table_id == table_id) & (merges.c.state == MergeState.RUNNING)
+        started: datetime | None = self.connection.execute(query.where(running)).scalar_one()
+        return started
 
     def backlogs(self) -> list[Backlog]:
         """What waits, for every table that has a pending merge or staged batches that no running merge has claimed."""

@@ -7,15 +7,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.catalog.snapshot_cache import SnapshotCache
+
 AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query's columns
 LARGEST_NUMBER = 2**31 - 1
 
 
 class CatalogPart:
-    """Reads and writes over ``connection``; whoever opened its transaction ends it."""
+    """Reads and writes over ``connection``; whoever opened its transaction ends it.
 
-    def __init__(self, connection: sa.Connection) -> None:
+    ``loaded`` is what the process has read of snapshots before.
+    """
+
+    def __init__(self, connection: sa.Connection, loaded: SnapshotCache | None = None) -> None:
         self.connection = connection
+        self.loaded = loaded or SnapshotCache()
+
+    @property
+    def writes(self) -> bool:
+        """Whether the transaction may write, and so may see what is never committed."""
+        return bool(self.connection.get_execution_options().get("writes", False))
 
     def now(self) -> datetime:
         """The time by the database's clock on PostgreSQL, so that leases hold between machines whose clocks differ.

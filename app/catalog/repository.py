@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from app.catalog.changelogs import Changelogs, Commit
 from app.catalog.leases import ClaimedMerge, Leases
+from app.catalog.stats import Stats
+from app.catalog.tags import Tags
 from app.catalog.tokens import ApiToken, Tokens
 
 __all__ = ["ApiToken", "ClaimedMerge", "Commit", "Repository"]
 
 
-class Repository(Leases, Changelogs, Tokens):
-    """All parts over one connection: databases, tables, batches, snapshots, changelogs, merges, leases and tokens."""
+class Repository(Leases, Changelogs, Stats, Tags, Tokens):
+    """All parts over one connection: databases, tables, batches, snapshots, tags, changelogs, merges, leases, stats,
+    tokens.
+    """

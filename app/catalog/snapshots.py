@@ -13,7 +13,7 @@ from app.catalog.models import changelog_files, data_files, runs, snapshot_runs,
 from app.catalog.part import LARGEST_NUMBER, AnyRow
 from app.catalog.tables import Tables
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind
+from app.core.table import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 
 def _file(row: AnyRow) -> DataFile:
@@ -36,21 +36,31 @@ class Snapshots(Tables):
 
     def current_snapshot(self, table_id: str) -> Snapshot | None:
         """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
-        current = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id).scalar_subquery()
-        found = self._load(table_id, snapshots.c.id == current)
-        return found[0] if found else None
+        query = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
+        current = self.connection.execute(query).scalar_one_or_none()
+        return None if current is None else self._existing(table_id, current)
+
+    def snapshot_of(self, table: Table) -> Snapshot | None:
+        """What readers saw when ``table`` was read, which must have been in this very transaction."""
+        return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
     def get_snapshot(self, table_id: str, number: int) -> Snapshot:
-        """The table's snapshot of this number. Raises ``NotFound`` if there is none (any more)."""
-        found = self._load(table_id, snapshots.c.id == number) if 0 < number <= LARGEST_NUMBER else []
-        if not found:
-            raise NotFound(
-                f"snapshot {number} does not exist",
-                code=ErrorCode.SNAPSHOT_NOT_FOUND,
-                resource_type="SNAPSHOT",
-                resource_name=str(number),
-            )
-        return found[0]
+        """The table's snapshot of this number. Raises ``NotFound``, with those that exist, if there is none (any
+        more).
+        """
+        mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+        if not 0 < number <= LARGEST_NUMBER or self.connection.execute(sa.select(1).where(mine)).first() is None:
+            raise self.snapshot_not_found(table_id, f"snapshot {number}", str(number))
+        return self._existing(table_id, number)
+
+    def snapshot_range(self, table_id: str) -> tuple[int, int] | None:
+        """The numbers of the earliest and the latest snapshot, None before the first commit.
+
+        Some between may have expired.
+        """
+        query = sa.select(sa.func.min(snapshots.c.id), sa.func.max(snapshots.c.id))
+        row = self.connection.execute(query.where(snapshots.c.table_id == table_id)).one()
+        return None if row[0] is None else (row[0], row[1])
 
     def list_snapshots(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
         """Up to ``limit`` snapshots, newest first, those older than number ``after``."""
@@ -65,6 +75,39 @@ class Snapshots(Tables):
         if not numbers:
             return []
         return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
+
+    def snapshot_not_found(self, table_id: str, what: str, name: str) -> NotFound:
+        """The failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
+        known = self.snapshot_range(table_id)
+        there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
+        return NotFound(
+            f"{what} does not exist (any more): {there}; GET …/snapshots lists them",
+            code=ErrorCode.SNAPSHOT_NOT_FOUND,
+            resource_type="SNAPSHOT",
+            resource_name=name,
+        )
+
+    def rows_of(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
+        """State rows of each of the snapshots ``numbers`` that exists."""
+        query = (
+            sa.select(snapshots.c.id, sa.func.coalesce(sa.func.sum(data_files.c.rows), 0))
+            .join(snapshot_runs, _on(snapshot_runs, snapshots, snapshot_id="id"), isouter=True)
+            .join(data_files, _on(data_files, snapshot_runs, run_id="run_id"), isouter=True)
+            .where(snapshots.c.table_id == table_id, snapshots.c.id.in_(numbers))
+            .group_by(snapshots.c.id)
+        )
+        return {number: int(rows) for number, rows in self.connection.execute(query)}
+
+    def commit_rollback(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
+        """A new snapshot with the runs of snapshot ``number``; no batch changes.
+
+        Raises ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
+        ``base_snapshot_id``, if one is given. No other commit comes between: the table is locked from the start.
+        """
+        current = self._lock_table(table_id).snapshot_id
+        target = self.get_snapshot(table_id, number)
+        base = current if base_snapshot_id is None else base_snapshot_id
+        return self._commit(table_id, base, target.runs, SnapshotKind.ROLLBACK, None, ())
 
     def commit_snapshot(
         self,
@@ -97,9 +140,13 @@ class Snapshots(Tables):
         query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
         return set(self.connection.execute(query).scalars())
 
-    def live_run_ids(self) -> set[tuple[str, str]]:
-        """``(table id, run id)`` of every run that some snapshot names; any other run's files are garbage."""
+    def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
+        """``(table id, run id)`` of every run (of one table) that some snapshot names; any other run's files are
+        garbage.
+        """
         query = sa.select(snapshot_runs.c.table_id, snapshot_runs.c.run_id).distinct()
+        if table_id is not None:
+            query = query.where(snapshot_runs.c.table_id == table_id)
         return {(row.table_id, row.run_id) for row in self.connection.execute(query)}
 
     def expire_snapshots(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
@@ -198,6 +245,18 @@ class Snapshots(Tables):
         named = [{**key, "position": position, "run_id": run.id} for position, run in enumerate(snapshot.runs)]
         if named:
             self.connection.execute(snapshot_runs.insert(), named)
+
+    def _existing(self, table_id: str, number: int) -> Snapshot:
+        """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded."""
+        known = self.loaded.get(table_id, number)
+        if known is not None:
+            return known
+        found = self._load(table_id, snapshots.c.id == number)
+        if not found:  # a writing transaction that holds no lock sees it expire
+            raise self.snapshot_not_found(table_id, f"snapshot {number}", str(number))
+        if not self.writes:
+            self.loaded.keep(found[0])
+        return found[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
         """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are."""

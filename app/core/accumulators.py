@@ -207,6 +207,11 @@ class Union(Rule):
     def hidden(self) -> tuple[HiddenColumn, ...]:
         return ()
 
+    @property
+    def runs_python(self) -> bool:
+        """Whether Spark joins by a function of ``spark_jobs.bitmaps``, which it does not run inside a lambda."""
+        return "kf_rbm" in self.join_sql
+
     def fault(self, record: Record) -> str | None:
         value = record.values[self.column.name]
         return None if value is None else self.unreadable(value)

@@ -14,9 +14,10 @@ from typing import Any
 
 from app.core.accumulators import EXACT
 from app.core.fold import lift, visible_row
-from app.core.merge_plan import MergePlan
+from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import TableOptions, parse_options
 from app.core.records import Record, RowKind
+from app.core.replay import Replay
 from app.core.rules import State
 from app.core.schema import TableSchema
 from app.core.types import DataType
@@ -41,7 +42,23 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
     if _row_signature(old) != _row_signature(new):
         return False
     before, after = _column_signatures(old), _column_signatures(new)
-    return all(before[column] == after[column] for column in before.keys() & after.keys())
+    same_columns = all(before[column] == after[column] for column in before.keys() & after.keys())
+    return same_columns and _same_state(compile_plan(old), compile_plan(new))
+
+
+def _same_state(old: MergePlan, new: MergePlan) -> bool:
+    """Whether runs of ``old`` hold what ``new`` must know of the columns that both have.
+
+    A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
+    """
+    known = {column.id for column in old.schema.columns}
+    needed = {
+        hidden
+        for rule in new.rules
+        if not isinstance(rule, Replay) and any(column.id in known for column in rule.columns)
+        for hidden in rule.hidden
+    }
+    return old.liveness is new.liveness and needed <= set(old.hidden)
 
 
 def _ids(schema: TableSchema, names: tuple[str, ...]) -> tuple[int, ...]:

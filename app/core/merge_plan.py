@@ -121,7 +121,7 @@ class MergePlan:
     @cached_property
     def needs_bitmaps(self) -> bool:
         """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
-        return any("kf_rbm" in rule.join_sql for rule in self.unions)
+        return any(rule.runs_python for rule in self.unions)
 
     @cached_property
     def unions(self) -> tuple[Union, ...]:

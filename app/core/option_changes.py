@@ -31,7 +31,18 @@ IMMUTABLE: Mapping[str, str] = {
 ONLY_TURNED_ON = ("ignore-delete", "ignore-update-before")
 
 # When and where merges and compactions run, not what they answer.
-_WITHOUT_MEANING = ("merge.", "num-sorted-run.", "compaction.", "snapshot.", "tombstone.", "changelog-producer")
+_WITHOUT_MEANING = (
+    "merge.",
+    "num-sorted-run.",
+    "compaction.",
+    "full-compaction.",
+    "target-file-size",
+    "snapshot.",
+    "tag.",
+    "partition.",
+    "tombstone.",
+    "changelog-producer",
+)
 
 # Options whose value names columns: one name, or a list of names (§10 Q19). All others name none: those of nested
 # tables (nested-key, nested-sequence-field, ts-field) name fields of the column's ROW.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from app.core.errors import Violation
@@ -358,7 +359,22 @@ def _default_fault(schema: TableSchema, name: str, text: str) -> str | None:
     return None
 
 
+def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Partitions expire where there are any; a timestamp pattern names partition columns."""
+    key = "partition.expiration-time"
+    if options.given(key) and not schema.partition_keys:
+        message = "a table without partitionKeys has no partitions that could expire"
+        yield option_violation(key, "missing_partition_keys", message, "declare partitionKeys, or remove the option")
+    pattern = options["partition.timestamp-pattern"] or ""
+    for name in re.findall(r"\$(\w+)", pattern):
+        if not name.startswith(schema.partition_keys or "\0"):
+            message = f"${name} of the timestamp pattern is no partition column"
+            fix = f"partition columns: {', '.join(schema.partition_keys) or 'none'}"
+            yield option_violation("partition.timestamp-pattern", "unknown_column", message, fix)
+
+
 CHECKS: tuple[Check, ...] = (
+    _partition_expiry,
     _functions,
     _retraction,
     _sequence_field,

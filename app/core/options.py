@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.core.errors import Violation
+from app.core.option_values import boolean, count, duration, names, one_of, percent, size, time_format, whole_number
 from app.core.schema import TableSchema, escape_pointer
 
 
@@ -30,6 +30,13 @@ class SortOrder(StrEnum):
     DESCENDING = "descending"
 
 
+class ExpirationStrategy(StrEnum):
+    """Values of ``partition.expiration-strategy``."""
+
+    VALUES_TIME = "values-time"  # the time that the partition's values say
+    UPDATE_TIME = "update-time"  # when the newest of its records was merged
+
+
 class ChangelogProducer(StrEnum):
     """Values of ``changelog-producer`` (§8)."""
 
@@ -37,90 +44,6 @@ class ChangelogProducer(StrEnum):
     INPUT = "input"
     FULL_COMPACTION = "full-compaction"
     LOOKUP = "lookup"
-
-
-def _boolean(text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError("write true or false")
-    return text.strip().lower() == "true"
-
-
-def _integer(text: str) -> int:
-    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
-        raise ValueError("write a whole number")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    number = _integer(text)
-    if not 1 <= number < 2**31:
-        raise ValueError("write a whole number from 1 to 2147483647")
-    return number
-
-
-_UNITS = {
-    "ms": 0.001,
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "min": 60,
-    "m": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "day": 86400,
-}
-
-
-def _duration(text: str) -> timedelta:
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", text.lower())
-    unit = (match[2] or "ms") if match else ""
-    seconds = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
-    if match is None or seconds is None:
-        raise ValueError("write a number and a unit: 500 ms, 10 s, 5 min, 1 h, 2 d")
-    try:
-        return timedelta(seconds=float(match[1]) * seconds)
-    except OverflowError:
-        raise ValueError("write a shorter time") from None
-
-
-def names(text: str) -> tuple[str, ...]:
-    """The comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-_BYTES: Mapping[str, int] = {
-    "": 1,
-    "b": 1,
-    "bytes": 1,
-    **{letter + end: 1024**step for step, letter in enumerate("kmgt", 1) for end in ("", "b")},
-}
-
-
-def _size(text: str) -> int:
-    """Bytes, written as Paimon's MemorySize."""
-    match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
-    if match is None or match[2] not in _BYTES or not int(match[1]):
-        raise ValueError("write a number and a unit: 512 kb, 128 mb, 1 gb")
-    return int(match[1]) * _BYTES[match[2]]
-
-
-def _percent(text: str) -> int:
-    number = _integer(text)
-    if not 0 <= number < 2**31:
-        raise ValueError("write a whole number of percent, not below 0")
-    return number
-
-
-def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
-    def parse(text: str) -> StrEnum:
-        try:
-            return choices(text.strip().lower())
-        except ValueError:
-            raise ValueError(f"write one of: {', '.join(choices)}") from None
-
-    return parse
 
 
 @dataclass(frozen=True)
@@ -134,57 +57,67 @@ class Option:
 
 
 _TABLE_OPTIONS = (
-    Option("merge-engine", _one_of(MergeEngine), MergeEngine.DEDUPLICATE, "how records of one key fold together"),
+    Option("merge-engine", one_of(MergeEngine), MergeEngine.DEDUPLICATE, "how records of one key fold together"),
     Option("sequence.field", names, (), "columns that order the records of a key, before arrival"),
-    Option("sequence.field.sort-order", _one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins"),
+    Option("sequence.field.sort-order", one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins"),
     Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field"),
-    Option("sequence.snapshot-ordering", _boolean, False, "commit order decides, as arrival does here"),
+    Option("sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here"),
     Option("rowkind.field", str.strip, None, "the column that holds the row kind"),
-    Option("ignore-delete", _boolean, False, "drop -U and -D records"),
-    Option("ignore-update-before", _boolean, False, "drop -U records"),
-    Option("partial-update.remove-record-on-delete", _boolean, False, "a -D removes the row"),
+    Option("ignore-delete", boolean, False, "drop -U and -D records"),
+    Option("ignore-update-before", boolean, False, "drop -U records"),
+    Option("partial-update.remove-record-on-delete", boolean, False, "a -D removes the row"),
     Option(
         "partial-update.remove-record-on-sequence-group",
         names,
         (),
         "a -D that one of these groups accepts removes the row",
     ),
-    Option("aggregation.remove-record-on-delete", _boolean, False, "a -D removes the row"),
-    Option("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option("aggregation.remove-record-on-delete", boolean, False, "a -D removes the row"),
+    Option("changelog-producer", one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
     Option("primary-key", names, (), "the primary key, where the schema does not declare it"),
-    Option("primary-key.nullable", _boolean, False, "key columns may be null"),
+    Option("primary-key.nullable", boolean, False, "key columns may be null"),
     Option(
-        "merge.max-staleness", _duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
+        "merge.max-staleness", duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
     ),
-    Option("merge.max-staged-rows", _count, 1_000_000, "staged records that start a merge at once"),
-    Option("snapshot.num-retained.min", _count, 10, "snapshots that are kept however old they are"),
-    Option("snapshot.num-retained.max", _count, 2**31 - 1, "snapshots that are kept at most"),
-    Option("snapshot.time-retained", _duration, timedelta(hours=1), "how long a snapshot is kept"),
-    Option("num-sorted-run.compaction-trigger", _count, 5, "runs that start a compaction"),
+    Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
+    Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
+    Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
+    Option("snapshot.time-retained", duration, timedelta(hours=1), "how long a snapshot is kept"),
+    Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
     Option(
         "compaction.max-size-amplification-percent",
-        _percent,
+        percent,
         200,
         "size of the newer runs, in percent of the oldest, at which all are combined",
     ),
     Option(
-        "compaction.size-ratio", _percent, 1, "percent by which the next older run may be larger and is combined too"
+        "compaction.size-ratio", percent, 1, "percent by which the next older run may be larger and is combined too"
     ),
-    Option("target-file-size", _size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
-    Option("full-compaction.delta-commits", _count, None, "merges after which all runs are combined"),
-    Option("changelog-producer.row-deduplicate", _boolean, False, "no changelog of rows that stay equal"),
+    Option("partition.expiration-time", duration, None, "age at which a partition is dropped"),
+    Option(
+        "partition.expiration-strategy",
+        one_of(ExpirationStrategy),
+        ExpirationStrategy.VALUES_TIME,
+        "what the age of a partition is counted from",
+    ),
+    Option("partition.timestamp-pattern", str.strip, None, "a partition's time, of its columns: $day $hour:00:00"),
+    Option("partition.timestamp-formatter", time_format, None, "how that text is read: yyyy-MM-dd HH:mm:ss"),
+    Option("target-file-size", size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
+    Option("full-compaction.delta-commits", count, None, "merges after which all runs are combined"),
+    Option("changelog-producer.row-deduplicate", boolean, False, "no changelog of rows that stay equal"),
     Option("changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"),
-    Option("tombstone.time-retained", _duration, None, "how long a deleted row is remembered, for late records"),
+    Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _WITHOUT_EFFECT = (
-    Option("bucket", _integer, -1, "Paimon's bucket count"),
+    Option("bucket", whole_number, -1, "Paimon's bucket count"),
     Option("bucket-key", names, (), "Paimon's bucket key"),
-    Option("write-only", _boolean, False, "Paimon's switch for compaction in the writer"),
-    Option("deletion-vectors.enabled", _boolean, False, "Paimon's deletion vectors"),
-    Option("streaming-read-overwrite", _boolean, False, "Paimon's streaming reads of overwrites"),
-    Option("pk-clustering-override", _boolean, False, "Paimon's clustering of primary-key tables"),
-    Option("force-lookup", _boolean, False, "Paimon's compaction by lookup"),
+    Option("write-only", boolean, False, "Paimon's switch for compaction in the writer"),
+    Option("deletion-vectors.enabled", boolean, False, "Paimon's deletion vectors"),
+    Option("streaming-read-overwrite", boolean, False, "Paimon's streaming reads of overwrites"),
+    Option("pk-clustering-override", boolean, False, "Paimon's clustering of primary-key tables"),
+    Option("force-lookup", boolean, False, "Paimon's compaction by lookup"),
     *(
         Option(key, str.strip, None, "Paimon's own")
         for key in (
@@ -213,14 +146,14 @@ FALLBACK_KEYS: Mapping[str, str] = {
 _FIELD_OPTIONS = (
     Option("sequence-group", names, (), "the columns that the named ordering fields protect"),
     Option("aggregate-function", str.strip, None, "the aggregate function of the column"),
-    Option("ignore-retract", _boolean, False, "retracts leave the column unchanged"),
+    Option("ignore-retract", boolean, False, "retracts leave the column unchanged"),
     Option("default-value", str, None, "what a null of the final row is shown as"),
-    Option("distinct", _boolean, False, "keep one of equal elements"),
+    Option("distinct", boolean, False, "keep one of equal elements"),
     Option("list-agg-delimiter", str, ",", "the text between the values of listagg"),
     Option("nested-key", names, (), "the fields that tell the elements of a nested table apart"),
     Option("nested-key-null-strategy", str.strip, "merge", "what to do with a null nested key"),
     Option("nested-sequence-field", names, (), "the fields that order the elements of one nested key"),
-    Option("count-limit", _count, None, "the most elements of a nested table"),
+    Option("count-limit", count, None, "the most elements of a nested table"),
     Option("ts-field", str.strip, None, "the field of the map's row that holds its time"),
 )
 FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_OPTIONS}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from app.core.accumulators import Union
 from app.core.order import Order
 from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.rules import BOOLEAN, HiddenColumn, Register, Rule, Settled, Sql, State, TotalBounds, any_not_null, ref
@@ -41,7 +42,7 @@ class Replay(Rule):
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         members = [(ARRIVAL_COLUMN, DataType("BIGINT")), (KIND_COLUMN, DataType("TINYINT"))]
-        members += [(column.name, column.type.with_nullable(True)) for column in self.columns]
+        members += [(_member(column), column.type.with_nullable(True)) for column in self.columns]
         fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
         log = HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields)))
         carries = {bounds.carry for bounds in self.bounds}
@@ -57,7 +58,7 @@ class Replay(Rule):
         return next((fault for rule in self.rules if (fault := rule.fault(record)) is not None), None)
 
     def lift(self, record: Record) -> State:
-        values = {column.name: record.values[column.name] for column in self.columns}
+        values = {_member(column): record.values[column.name] for column in self.columns}
         return self._replayed([{ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **values}])
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
@@ -70,9 +71,14 @@ class Replay(Rule):
 
     def _row(self, log: Sequence[Mapping[str, Any]]) -> _Row:
         row = _Row(self)
-        for entry in sorted(log, key=self._rank):
-            row.fold(Record(RowKind(entry[KIND_COLUMN]), entry, entry[ARRIVAL_COLUMN]))
+        for record in sorted(map(self._record, log), key=self._rank):
+            row.fold(record)
         return row
+
+    def _record(self, entry: Mapping[str, Any]) -> Record:
+        """The record of a log entry; one that is older than a column is null there."""
+        values = {column.name: entry.get(_member(column)) for column in self.columns}
+        return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN])
 
     def inner_state(self, state: Mapping[str, Any]) -> State:
         """What the rules inside hold after the log of ``state``."""
@@ -90,13 +96,24 @@ class Replay(Rule):
         inner = self.inner_state(state)
         return {name: value for rule in self.rules for name, value in rule.finish(inner).items()}
 
-    def _rank(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (*self.order.rank(entry, RowKind(entry[KIND_COLUMN]).add), entry[ARRIVAL_COLUMN])
+    def _rank(self, record: Record) -> tuple[Any, ...]:
+        return (*self.order.rank(record.values, record.kind.add), record.arrival)
 
     def _entry_sql(self) -> str:
-        names = [ARRIVAL_COLUMN, KIND_COLUMN, *(column.name for column in self.columns)]
-        members = [f"{literal(name)}, {ref('r', name)}" for name in names]
-        return f"named_struct({', '.join(members)})"
+        own = [f"{literal(name)}, r.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN)]
+        members = [f"{literal(_member(column))}, {ref('r', column.name)}" for column in self.columns]
+        return f"named_struct({', '.join([*own, *members])})"
+
+    def _record_sql(self, entry: str) -> str:
+        """As ``_record``, a struct of the columns by name."""
+        own = [f"{literal(name)}, {entry}.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN)]
+        members = [f"{literal(column.name)}, {entry}.{_member(column)}" for column in self.columns]
+        return f"named_struct({', '.join([*own, *members])})"
+
+    @cached_property
+    def _gathered(self) -> Mapping[str, Union]:
+        """Columns whose values are gathered in an array while the log is replayed, and joined after that."""
+        return {rule.column.name: rule for rule in self.rules if isinstance(rule, Union) and rule.runs_python}
 
     def _only_log_sql(self, log: str) -> Sql:
         return {**dict.fromkeys(self.names, "NULL"), LOG: log}
@@ -115,10 +132,12 @@ class Replay(Rule):
         log = ref(state, LOG)
         kept = log if self.listed else self._without_removed_sql(log)
         replayed = {name: f"{state}.{_REPLAYED}.{ref('', name)[1:]}" for name in self.names if name != LOG}
+        replayed |= {name: rule.folded.format(vs=replayed[name]) for name, rule in self._gathered.items()}
         return Settled({_REPLAYED: self._replay_sql(log)}, {**replayed, LOG: kept})
 
     def _keys_sql(self, entry: str) -> list[str]:
-        return self.order.record_sql(entry)
+        reference = {field.column.name: f"{entry}.{_member(field.column)}" for field in self.order.fields}
+        return [*self.order.sql(reference, f"({entry}.{KIND_COLUMN} IN (0, 2))"), f"{entry}.{ARRIVAL_COLUMN}"]
 
     def _without_removed_sql(self, log: str) -> str:
         """The log without what its last -D removes for good; the -D itself stays, for records that come late."""
@@ -129,6 +148,7 @@ class Replay(Rule):
     def _inner_columns(self) -> dict[str, str]:
         """Names and Spark types of what is accumulated: the state of every rule."""
         columns = {column.name: column.type.spark for rule in self.rules for column in rule.columns}
+        columns |= dict.fromkeys(self._gathered, "ARRAY<BINARY>")
         return columns | {hidden.name: hidden.type.spark for rule in self.rules for hidden in rule.hidden}
 
     def _accumulator_type(self) -> str:
@@ -145,7 +165,9 @@ class Replay(Rule):
     def _replay_sql(self, log: str) -> str:
         ordered = sorted_sql(log, self._keys_sql("{e}"))
         lifted = {name: sql for rule in self.rules for name, sql in rule.lift_sql().items()}
-        states = f"transform({ordered}, r -> {self._struct_sql(lifted, {'kind': f'r.{KIND_COLUMN}'})})"
+        lifted |= {name: f"filter(array({lifted[name]}), v -> v IS NOT NULL)" for name in self._gathered}
+        records = f"transform({ordered}, e -> {self._record_sql('e')})"
+        states = f"transform({records}, r -> {self._struct_sql(lifted, {'kind': f'r.{KIND_COLUMN}'})})"
         accumulator = self._accumulator_type()
         nothing = [f"'tombstone{i}', NULL" for i in range(len(self.listed))]
         zero = f"CAST({self._struct_sql({}, {'live': 'FALSE'}, nothing)} AS {accumulator})"
@@ -179,6 +201,9 @@ class Replay(Rule):
 
     def _folded_sql(self) -> str:
         values = {name: sql for rule in self.rules for name, sql in rule.combine_sql("a", "n").items()}
+        # What a removal left behind is null.
+        joined = "concat(coalesce({a}, array()), {n})"
+        values |= {name: joined.format(a=ref("a", name), n=ref("n", name)) for name in self._gathered}
         stale = " OR ".join(self._stale_sql(i, register) for i, register in enumerate(self.listed)) or "FALSE"
         live = f"(a.live OR (n.kind IN (0, 2) AND NOT ({stale})))"
         tombstones = [f"'tombstone{i}', a.tombstone{i}" for i in range(len(self.listed))]
@@ -208,6 +233,11 @@ class Replay(Rule):
             outputs |= {name: sql for name, sql in settled.outputs.items() if name in outputs}
         members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]
         return f"named_struct({', '.join([*members, literal(LIVE), 'x.live'])})"
+
+
+def _member(column: Column) -> str:
+    """The name of a column in a log entry: by its id, so that a log outlives changes of names."""
+    return f"c{column.id}"
 
 
 class _Row:

@@ -13,7 +13,8 @@ from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, Not
 from app.core.field_ids import with_unique_ids
 from app.core.merge_plan import compile_plan
 from app.core.option_changes import immutable_violations, options_naming, rename_in_key, renamed_options
-from app.core.options import names, parse_options
+from app.core.option_values import names
+from app.core.options import parse_options
 from app.core.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
 from app.core.types import DataType, highest_field_id
 

@@ -140,6 +140,21 @@ class Snapshot:
     kind: SnapshotKind = SnapshotKind.MERGE
     schema_id: int = 0
 
+    @property
+    def files(self) -> int:
+        """Data files of all runs."""
+        return sum(len(run.files) for run in self.runs)
+
+    @property
+    def rows(self) -> int:
+        """State rows of all runs: a key counts once per run that has it."""
+        return sum(run.rows for run in self.runs)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all runs."""
+        return sum(run.size_bytes for run in self.runs)
+
 
 @dataclass(frozen=True)
 class Tag:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.epochs import carried_over, renamed, same_fold
-from app.core.errors import ErrorCode, NotFound, Unavailable
+from app.core.errors import ErrorCode, Invalid, NotFound, Unavailable, Violation
 from app.core.fold import combine_all, finish, lift
-from app.core.keys import Key, key_from_text, key_to_json, token_of
+from app.core.keys import Key, key_from_json, key_from_text, key_to_json, token_of
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.records import Record
 from app.core.schema import TableSchema
 from app.core.table import Batch, Snapshot, Table
 from app.core.values import encoder
+from app.services.snapshots import find_snapshot
 from app.storage.images import Images
 from app.storage.staging import read_key_records
 
-__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows"]
+__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "get_rows_of"]
 
 
 class Consistency(StrEnum):
@@ -34,13 +35,20 @@ class Consistency(StrEnum):
 @dataclass(frozen=True)
 class FoundRow:
     """The answer to one lookup: the row as JSON by column name, None if there is none; ``written`` tells whether the
-    key has a state row although no row is visible (it was deleted).
+    key has a state row although no row is visible (it was deleted). ``table`` has the schema that the row is shown
+    with.
     """
 
     key: Key
     row: dict[str, Any] | None
     written: bool
     snapshot_id: int | None
+    table: Table
+
+    @property
+    def shown_key(self) -> dict[str, Any]:
+        """The key as JSON by column name."""
+        return key_to_json(self.table.schema, self.key)
 
 
 @dataclass(frozen=True)
@@ -61,18 +69,21 @@ def get_row(
     texts: Sequence[str],
     consistency: Consistency = Consistency.MERGED,
     columns: Sequence[str] | None = None,
+    version: str | None = None,
 ) -> FoundRow:
-    """The row whose key values are ``texts`` in primary-key order.
+    """The row whose key values are ``texts`` in primary-key order; ``table`` was read in the same transaction.
 
-    Raises ``Invalid`` for a key the schema cannot have and ``NotFound`` (ROW_NOT_FOUND), which tells a deleted row
-    from one never written.
+    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then. Raises ``Invalid``
+    for a key or columns that the schema does not have, and ``NotFound``: SNAPSHOT_NOT_FOUND, or ROW_NOT_FOUND, which
+    tells a deleted row from one never written.
     """
-    key = key_from_text(table.schema, texts)
-    found = _find(_view(repository, table, consistency), images, key, columns)
+    view = _view(repository, table, consistency, version)
+    found = _find(view, images, key_from_text(view.table.schema, texts), _wanted(view.table, columns))
     if found.row is None:
-        shown = json.dumps(key_to_json(table.schema, key), ensure_ascii=False)
+        shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
-        message = f"no row {shown} in {table.full_name}: it {why}"
+        where = table.full_name if version is None else f"snapshot {found.snapshot_id} of {table.full_name}"
+        message = f"no row {shown} in {where}: it {why}"
         raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=shown)
     return found
 
@@ -87,7 +98,41 @@ def get_rows(
 ) -> list[FoundRow]:
     """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
     view = _view(repository, table, consistency)
-    return [_find(view, images, key, columns) for key in keys]
+    wanted = _wanted(view.table, columns)
+    return [_find(view, images, key, wanted) for key in keys]
+
+
+def get_rows_of(
+    repository: Repository,
+    images: Images,
+    table: Table,
+    keys: Sequence[Mapping[str, Any]],
+    consistency: Consistency = Consistency.MERGED,
+    columns: Sequence[str] | None = None,
+    version: str | None = None,
+) -> tuple[list[FoundRow], int | None]:
+    """As ``get_rows``, for the JSON objects ``keys`` of a request and maybe an earlier ``version``; also the number of
+    the snapshot.
+
+    Raises ``Invalid`` for keys or columns that the schema does not have, ``NotFound`` for the version.
+    """
+    view = _view(repository, table, consistency, version)
+    wanted = _wanted(view.table, columns)
+    read = [key_from_json(view.table.schema, key, f"/keys/{index}") for index, key in enumerate(keys)]
+    return [_find(view, images, key, wanted) for key in read], view.snapshot.id if view.snapshot else None
+
+
+def _wanted(table: Table, columns: Sequence[str] | None) -> Sequence[str]:
+    """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
+    known = ", ".join(table.schema.by_name)
+    faults = [
+        Violation("/columns", "unknown_column", f"the table has no column {name!r}", f"columns: {known}")
+        for name in columns or ()
+        if name not in table.schema.by_name
+    ]
+    if faults:
+        raise Invalid("the request names unknown columns", violations=faults)
+    return columns or list(table.schema.by_name)
 
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
@@ -96,24 +141,43 @@ def latest_state(repository: Repository, images: Images, table: Table) -> Callab
     return lambda key: _state(view, images, key)
 
 
-def _view(repository: Repository, table: Table, consistency: Consistency) -> _View:
+def _view(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> _View:
+    snapshot = _snapshot(repository, table, consistency, version)
+    shown = table if version is None or snapshot is None else _as_of(repository, table, snapshot)
     staged = repository.staged_batches(table.id) if consistency is Consistency.LATEST else []
-    snapshot = repository.current_snapshot(table.id)
     written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
-    schemas = {number: repository.schema_at(table.id, number) for number in written - {table.schema_id}}
-    schemas[table.schema_id] = table.schema
-    return _View(table, compile_plan(table.schema), snapshot, tuple(staged), schemas)
+    schemas = {number: repository.schema_at(table.id, number) for number in written - {shown.schema_id}}
+    schemas[shown.schema_id] = shown.schema
+    return _View(shown, compile_plan(shown.schema), snapshot, tuple(staged), schemas)
 
 
-def _find(view: _View, images: Images, key: Key, columns: Sequence[str] | None) -> FoundRow:
+def _snapshot(repository: Repository, table: Table, consistency: Consistency, version: str | None) -> Snapshot | None:
+    if version is None:
+        return repository.snapshot_of(table)
+    if consistency is Consistency.LATEST:
+        message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
+        fault = Violation("", "contradicting_parameters", message, "leave out snapshot or consistency")
+        raise Invalid(message, violations=[fault])
+    return find_snapshot(repository, table, version)
+
+
+def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
+    """The table with the schema that it had when the snapshot was committed."""
+    if snapshot.schema_id == table.schema_id:
+        return table
+    schema = repository.schema_at(table.id, snapshot.schema_id)
+    return replace(table, schema_id=snapshot.schema_id, schema=schema)
+
+
+def _find(view: _View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
     state = _state(view, images, key)
     row = None if state is None else finish(view.plan, state)
     snapshot_id = view.snapshot.id if view.snapshot else None
     if row is None:
-        return FoundRow(key, None, state is not None, snapshot_id)
-    wanted = columns or [column.name for column in view.table.schema.columns]
+        return FoundRow(key, None, state is not None, snapshot_id, view.table)
     by_name = view.table.schema.by_name
-    return FoundRow(key, {name: encoder(by_name[name].type)(row[name]) for name in wanted}, True, snapshot_id)
+    shown = {name: encoder(by_name[name].type)(row[name]) for name in columns}
+    return FoundRow(key, shown, True, snapshot_id, view.table)
 
 
 def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:

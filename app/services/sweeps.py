@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -17,12 +18,15 @@ from app.storage.layout import Warehouse, table_folder
 
 _PAGE = 500
 _MOST_SNAPSHOTS = 100_000
-_Named = TypeVar("_Named", Database, Table)
+_Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
+CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
+PARTITION_FOLDER = "_kf_partition="
 
 
 def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
-    """Expire snapshots, then remove staging files and runs that nobody names and that are older than ``grace``.
+    """Expire tags and snapshots, then remove what nobody names and is older than ``grace``: staging files, runs and
+    changelogs. A folder that a running merge may still write to stays.
 
     Returns how many files and folders were removed.
     """
@@ -36,7 +40,9 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
 
 
 def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Forget the snapshots that their tables' ``snapshot.*`` options no longer keep; returns how many."""
+    """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
+    keep; returns how many snapshots.
+    """
     moment = now or datetime.now(UTC)
     with database.reading() as repository:
         tables = [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
@@ -52,7 +58,7 @@ def _all_databases(repository: Repository) -> list[str]:
     return [database.name for database in pages]
 
 
-def _pages(page: Callable[[str | None], Sequence[_Named]]) -> Iterator[_Named]:
+def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
     after: str | None = None
     while found := page(after):
         yield from found
@@ -64,42 +70,101 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> int:
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
         with database.transaction() as repository:
+            repository.expire_tags(table.id, now)
             newest = repository.list_snapshots(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
             keep = [
                 snapshot.id
                 for place, snapshot in enumerate(newest)
-                if place < least or (place < most and snapshot.committed_at > now - options["snapshot.time-retained"])
+                if place < least or (place < most and now - snapshot.committed_at < options["snapshot.time-retained"])
             ]
             return len(repository.expire_snapshots(table.id, keep)) if newest else 0
     except NotFound:
         return 0  # dropped meanwhile
 
 
-def _entries(warehouse: Warehouse, path: str) -> list[fs.FileInfo]:
-    entries: list[fs.FileInfo] = warehouse.filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+def _entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+    entries: list[fs.FileInfo] = warehouse.filesystem.get_file_info(selector)
     return entries
 
 
-def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime) -> int:
-    staging = _entries(warehouse, warehouse.path(*table_folder(table_id), "staging"))
-    runs = _entries(warehouse, warehouse.path(*table_folder(table_id), "runs"))
-    # Named files are read after the listing: what is accepted in between is not in the list.
+@dataclass(frozen=True)
+class _Named:
+    """What the catalog names of a table, and since when its oldest running merge may be writing what it does not name
+    yet.
+    """
+
+    staging_files: set[str]
+    run_ids: set[str]
+    changelog_folders: set[str]
+    running_since: datetime | None
+
+    @property
+    def run_folders(self) -> set[str]:
+        """Runs of one merge in several partitions share a folder: their ids are ``<folder>.<hex>``."""
+        return {run_id.split(".", 1)[0] for run_id in self.run_ids}
+
+
+def _named(database: CatalogDatabase, table_id: str) -> _Named:
     with database.reading() as repository:
-        known = repository.get_table_by_id(table_id) is not None
-        files = repository.live_staging_files(table_id) if known else set()
-        live_runs = {run for table, run in repository.live_run_ids() if table == table_id}
-    garbage = [entry for entry in staging if entry.base_name not in files and _older(entry, before)]
-    garbage += [entry for entry in runs if entry.base_name not in live_runs and _older(entry, before)]
-    return sum(_remove(warehouse, entry) for entry in garbage)
+        if repository.get_table_by_id(table_id) is None:
+            return _Named(set(), set(), set(), None)
+        return _Named(
+            repository.live_staging_files(table_id),
+            {run for _, run in repository.live_run_ids(table_id)},
+            {name.split("/", 1)[0] for name in repository.live_changelog_files(table_id)},
+            repository.oldest_running_since(table_id),
+        )
 
 
-def _remove(warehouse: Warehouse, entry: fs.FileInfo) -> bool:
-    """Whether the entry was still there; workers may sweep at the same time."""
+def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime) -> int:
+    folder = table_folder(table_id)
+    staging = _entries(warehouse, warehouse.path(*folder, "staging"))
+    runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
+    changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
+    # What is named is read after the listing: what was accepted or committed in between is not in the list.
+    named = _named(database, table_id)
+    written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
+    garbage = [entry.path for entry in staging if entry.base_name not in named.staging_files and _older(entry, before)]
+    folders = [(("runs", *run), newest) for run, newest in runs.items() if _is_garbage_run(run, named)]
+    folders += [
+        (("changelog", *changelog), newest)
+        for changelog, newest in changelogs.items()
+        if len(changelog) == 1 and changelog[0] not in named.changelog_folders
+    ]
+    garbage += [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
+    return sum(_remove(warehouse, path) for path in garbage)
+
+
+def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], datetime]:
+    """Per folder below ``root`` the newest time of it and of all inside: a job may write for hours, far below it."""
+    newest: dict[tuple[str, ...], datetime] = {}
+    for entry in _entries(warehouse, root, recursive=True):
+        if entry.mtime is None:
+            continue  # folders of object stores have no time, only the files in them
+        segments = tuple(entry.path[len(root) :].strip("/").split("/"))
+        folders = len(segments) if entry.type is fs.FileType.Directory else len(segments) - 1
+        for depth in range(1, folders + 1):
+            newest[segments[:depth]] = max(entry.mtime, newest.get(segments[:depth], entry.mtime))
+    return newest
+
+
+def _is_garbage_run(folder: tuple[str, ...], named: _Named) -> bool:
+    """Whether nobody names the run of a folder, or of one partition's folder in one that is named."""
+    if len(folder) == 1:
+        return folder[0] not in named.run_folders
+    partitioned = len(folder) == 2 and folder[1].startswith(PARTITION_FOLDER) and folder[0] in named.run_folders
+    return partitioned and f"{folder[0]}.{folder[1].removeprefix(PARTITION_FOLDER)}" not in named.run_ids
+
+
+def _remove(warehouse: Warehouse, path: str) -> bool:
+    """Whether the file or folder was still there; workers may sweep at the same time."""
+    filesystem = warehouse.filesystem
     try:
-        if entry.type is fs.FileType.Directory:
-            warehouse.filesystem.delete_dir(entry.path)
+        if filesystem.get_file_info(path).type is fs.FileType.Directory:
+            filesystem.delete_dir(path)
         else:
-            warehouse.filesystem.delete_file(entry.path)
+            filesystem.delete_file(path)
     except FileNotFoundError:
         return False
     return True

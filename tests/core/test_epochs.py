@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.epochs import carried_over, same_fold
+from app.core.epochs import carried_over, renamed, same_fold
 from app.core.fold import combine, finish, fold
 from app.core.merge_plan import compile_plan
 from app.core.records import KINDS_BY_TEXT, Record
@@ -94,3 +94,42 @@ def test_under_a_new_plan_the_old_row_counts_as_the_first_record(options: dict[s
 
 def _records(changes: list[oracle.Change]) -> list[Record]:
     return [Record(KINDS_BY_TEXT[change.kind], change.values, i + 1) for i, change in enumerate(changes)]
+
+
+SUMMED = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+REPLAYED = {
+    "merge-engine": "partial-update",
+    "fields.g.sequence-group": "a",
+    "fields.a.aggregate-function": "sum",
+    "partial-update.remove-record-on-sequence-group": "g",
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_column_that_decides_whether_rows_can_be_deleted_changes_the_meaning(order: int) -> None:
+    """``max`` takes no retracts: with it every row is alive, without it state must say which ones are."""
+    with_it = schema(SUMMED | {"fields.b.aggregate-function": "max"})
+    without = schema(SUMMED, ((0, "k", "INT"), (1, "a", "INT")))
+    old, new = (with_it, without)[::order]
+    assert not same_fold(old, new)
+    state = fold(compile_plan(old), [Record(KINDS_BY_TEXT["+I"], {"k": 1, "a": 5, "b": "x"})])
+    assert state is not None
+    carried = carried_over(state, compile_plan(old), compile_plan(new))
+    assert carried is not None
+    assert (finish(compile_plan(new), carried) or {})["a"] == 5
+
+
+def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
+    old = schema(REPLAYED, ((0, "k", "INT"), (1, "g", "INT"), (2, "a", "INT"), (3, "x", "INT")))
+    options = {key: text for key, text in REPLAYED.items() if "fields." not in key}
+    options |= {"fields.g.sequence-group": "total", "fields.total.aggregate-function": "sum"}
+    new = schema(options, ((0, "k", "INT"), (1, "g", "INT"), (2, "total", "INT"), (4, "a", "STRING")))
+    assert same_fold(old, new)
+    plans = compile_plan(old), compile_plan(new)
+    before = fold(plans[0], [Record(KINDS_BY_TEXT["+I"], {"k": 1, "g": 1, "a": 5, "x": 9}, 1)])
+    after = fold(plans[1], [Record(KINDS_BY_TEXT["+I"], {"k": 1, "g": 2, "total": 3, "a": "new"}, 2)])
+    assert before is not None
+    assert after is not None
+    added = dict.fromkeys(hidden.name for hidden in plans[1].hidden)
+    row = finish(plans[1], combine(plans[1], {**added, **renamed(before, old, new)}, after))
+    assert row == {"k": 1, "g": 2, "total": 8, "a": "new"}

@@ -60,7 +60,8 @@ def totals(
     """The column ``n`` of the rows ``ids``; None where there is no row."""
     consistency = Consistency.LATEST if latest else Consistency.MERGED
     with database.reading() as repository:
-        found = get_rows(repository, images, table, [(one,) for one in ids], consistency)
+        now = repository.get_table_by_id(table.id) or table
+        found = get_rows(repository, images, now, [(one,) for one in ids], consistency)
     return [None if one.row is None else one.row["n"] for one in found]
 
 

@@ -58,8 +58,12 @@ class Site:
         return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
 
     def merge(self, batches: Sequence[Sequence[oracle.Change]], *, keeps_input: bool = False) -> str:
-        """The new run's id, which is also the folder of its records where they are kept."""
-        staged = [self.stage(changes) for changes in batches]
+        return self.merge_staged([self.stage(changes) for changes in batches], keeps_input=keeps_input)
+
+    def merge_staged(self, staged: Sequence[tuple[str, int, int]], *, keeps_input: bool = False) -> str:
+        """A merge of what ``stage`` wrote, under whatever plan, with the present one; the new run's id, which is also
+        the folder of its records where they are kept.
+        """
         run_id = uuid.uuid4().hex
         job = MergeJob(
             self.plan,

@@ -126,6 +126,25 @@ def test_a_tag_names_one_running_job(connection: SparkConnection) -> None:
     assert not connection.cancel("twice")
 
 
+def test_a_short_job_does_not_wait_for_a_long_one_that_has_every_core(connection: SparkConnection) -> None:
+    running = threading.Event()
+
+    def work() -> None:
+        with connection.job("long", lambda _, counts: running.set() if counts["tasksRunning"] else None) as spark:
+            _many_tasks(spark)
+
+    with ThreadPoolExecutor() as pool:
+        long = pool.submit(work)
+        try:
+            assert running.wait(60)
+            assert pool.submit(_count, connection).result(60) == 1000
+            assert not long.done()
+        finally:
+            connection.cancel("long")
+        with pytest.raises(JobCancelled):
+            long.result(60)
+
+
 def test_a_failed_query_raises_its_own_error_without_java(connection: SparkConnection) -> None:
     with pytest.raises(AnalysisException) as caught, connection.job("wrong") as spark:
         spark.sql("SELECT no_such_column").collect()
@@ -181,6 +200,16 @@ def _several_stages(spark: SparkSession) -> None:
 
 def _run_for_ever(spark: SparkSession) -> None:
     spark.range(0, 10**14, 1, 8).selectExpr("sum(CAST(id AS DOUBLE)) AS s").collect()
+
+
+def _count(connection: SparkConnection) -> int:
+    with connection.job("short") as spark:
+        return int(spark.range(0, 1000, 1, 4).groupBy().count().collect()[0][0])
+
+
+def _many_tasks(spark: SparkSession) -> None:
+    """A stage whose tasks, of a tenth of a second or so, keep every core busy for longer than any test."""
+    spark.range(0, 10**12, 1, 20_000).selectExpr("sum(CAST(id AS DOUBLE)) AS s").collect()
 
 
 def _java_of(server: EmbeddedServer) -> int:

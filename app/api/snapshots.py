@@ -1,0 +1,219 @@
+"""``T/snapshots``, ``T/snapshot`` and ``T/rollback``, with the members of Paimon's REST catalog (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
+
+from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.deps import Reading, Writing
+from app.api.payloads import Payload, epoch_millis
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH, NamedTable
+from app.api.tables import TableName
+from app.core.errors import Invalid, Violation
+from app.core.table import Snapshot, SnapshotKind
+from app.services import snapshots as service
+from app.services.databases import PageRequest
+from app.services.snapshots import DescribedSnapshot
+
+router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+# Paimon's clients know four kinds only.
+COMMIT_KINDS: Mapping[SnapshotKind, str] = {
+    SnapshotKind.MERGE: "APPEND",
+    SnapshotKind.COMPACTION: "COMPACT",
+    SnapshotKind.ROLLBACK: "OVERWRITE",
+    SnapshotKind.PARTITION_DROP: "OVERWRITE",
+}
+_PAIMON_VERSION = 3  # of the members below
+Number = Annotated[int, Field(strict=True)]
+
+
+class SnapshotBody(Payload):
+    """A snapshot: Paimon's members, and Keyfold's own.
+
+    Keyfold's files are not Paimon's, so there are no manifests. Times are milliseconds since 1970-01-01 UTC.
+    """
+
+    id: int
+    kind: str = Field(description="merge, compaction, rollback or partition-drop")
+    schema_id: int = Field(description="the table's schema at the commit")
+    merge_id: str | None = Field(description="the merge or compaction that committed it")
+    committed_at: int
+    runs: int
+    files: int
+    rows: int = Field(description="state rows: a key counts once per run that has it, deleted ones included")
+    size_bytes: int
+    tags: list[str]
+    version: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"]
+    time_millis: int
+    total_record_count: int
+    delta_record_count: int = Field(description="rows more than the snapshot before; 0 where that has expired")
+
+    @classmethod
+    def of(cls, described: DescribedSnapshot) -> SnapshotBody:
+        """The snapshot as the API shows it."""
+        snapshot = described.snapshot
+        return cls(
+            id=snapshot.id,
+            kind=snapshot.kind.value,
+            schema_id=snapshot.schema_id,
+            merge_id=snapshot.merge_id,
+            committed_at=epoch_millis(snapshot.committed_at),
+            runs=len(snapshot.runs),
+            tags=list(described.tags),
+            delta_record_count=described.added_rows,
+            **_sizes(snapshot),
+            **_paimons(snapshot),
+        )
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    return {"files": snapshot.files, "rows": snapshot.rows, "size_bytes": snapshot.size_bytes}
+
+
+def _paimons(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "version": _PAIMON_VERSION,
+        "base_manifest_list": "",
+        "delta_manifest_list": "",
+        "commit_user": "keyfold",
+        "commit_identifier": snapshot.id,
+        "commit_kind": COMMIT_KINDS[snapshot.kind],
+        "time_millis": epoch_millis(snapshot.committed_at),
+        "total_record_count": snapshot.rows,
+    }
+
+
+class SnapshotAnswer(Payload):
+    """One snapshot."""
+
+    snapshot: SnapshotBody
+
+
+class SnapshotList(Payload):
+    """A page of a table's snapshots, newest first; ``nextPageToken`` is null on the last page."""
+
+    snapshots: list[SnapshotBody]
+    next_page_token: str | None
+
+
+class TableSnapshot(Payload):
+    """What the table holds now."""
+
+    snapshot: SnapshotBody
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+
+
+class TableSnapshotAnswer(Payload):
+    """The current snapshot."""
+
+    snapshot: TableSnapshot
+
+
+class SnapshotInstant(Payload):
+    """A snapshot by its number."""
+
+    type: Literal["snapshot"]
+    snapshot_id: Number
+
+
+class TagInstant(Payload):
+    """A snapshot by its tag."""
+
+    type: Literal["tag"]
+    tag_name: str
+
+
+class Rollback(Payload):
+    """Where to go back to: ``instant`` as Paimon spells it, or just ``snapshot`` or ``tag``."""
+
+    instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")] | None = None
+    snapshot: Number | None = None
+    tag: str | None = None
+    from_snapshot: Number | None = Field(None, description="go back only while this is the current snapshot, else 409")
+
+    def target(self) -> dict[str, Any]:
+        """The one snapshot that is named. Raises ``Invalid`` for none and for several."""
+        number, tag = self.snapshot, self.tag
+        if isinstance(self.instant, SnapshotInstant):
+            number = self.instant.snapshot_id
+        elif isinstance(self.instant, TagInstant):
+            tag = self.instant.tag_name
+        if sum(one is not None for one in (self.instant, self.snapshot, self.tag)) != 1:
+            message = "the rollback must name one snapshot"
+            fix = 'send {"instant": {"type": "snapshot", "snapshotId": 3}}, {"snapshot": 3} or {"tag": "v1"}'
+            raise Invalid(message, violations=[Violation("", "no_instant", message, fix)])
+        return {"number": number, "tag": tag}
+
+
+def _version(
+    request: Request, version: Annotated[str, Path(description="a number, EARLIEST, LATEST, or a tag")]
+) -> str:
+    return named(request, "version", version)
+
+
+Version = Annotated[str, Depends(_version)]
+
+
+@router.get("/snapshots", operation_id="listSnapshots")
+def list_snapshots(
+    database: DatabaseName,
+    table: TableName,
+    repository: Reading,
+    max_results: MaxResults = None,
+    page_token: PageToken = None,
+) -> SnapshotList:
+    """The table's snapshots, newest first, a page at a time."""
+    limit = PageRequest(max_results).limit
+    page, token = service.list_snapshots(repository, repository.get_table(database, table), page_token, limit)
+    return SnapshotList(snapshots=[SnapshotBody.of(one) for one in page], next_page_token=token)
+
+
+@router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
+def get_snapshot(database: DatabaseName, table: TableName, version: Version, repository: Reading) -> SnapshotAnswer:
+    """One snapshot, by number, tag, EARLIEST or LATEST."""
+    of_table = repository.get_table(database, table)
+    found = service.find_snapshot(repository, of_table, version)
+    [described] = service.describe(repository, of_table, [found])
+    return SnapshotAnswer(snapshot=SnapshotBody.of(described))
+
+
+@router.get("/snapshot", operation_id="getTableSnapshot")
+def get_table_snapshot(database: DatabaseName, table: TableName, repository: Reading) -> TableSnapshotAnswer:
+    """The current snapshot and its size; 404 before the first merge."""
+    current = service.current_snapshot(repository, repository.get_table(database, table))
+    body = SnapshotBody.of(current)
+    return TableSnapshotAnswer(
+        snapshot=TableSnapshot(
+            snapshot=body,
+            record_count=body.rows,
+            file_size_in_bytes=body.size_bytes,
+            file_count=body.files,
+            last_file_creation_time=body.committed_at,
+        )
+    )
+
+
+@router.post("/rollback", operation_id="rollbackTable")
+def post_rollback(table: NamedTable, body: Rollback, repository: Writing) -> SnapshotAnswer:
+    """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
+
+    Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.
+    Batches that are staged stay staged, and the next merge folds them on top. Batches merged since that snapshot are no
+    longer visible, and posting them again under their Idempotency-Key answers the old batch: use a new key. The schema
+    stays as it is now.
+    """
+    made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **body.target())
+    return SnapshotAnswer(snapshot=SnapshotBody.of(made))

@@ -1,0 +1,126 @@
+"""``T/tags``: names that keep a snapshot, with the members of Paimon's REST catalog (design §6)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.deps import Reading, Writing
+from app.api.payloads import Payload, epoch_millis
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.snapshots import Number, SnapshotBody
+from app.api.table_paths import TABLE_PATH, NamedTable
+from app.api.tables import TableName
+from app.services import tags as service
+from app.services.databases import PageRequest
+from app.services.tags import DescribedTag
+
+router = APIRouter(prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
+
+
+class NewTag(Payload):
+    """A tag to create, on the current snapshot unless ``snapshotId`` names another."""
+
+    tag_name: str
+    snapshot_id: Number | None = None
+    time_retained: str | None = Field(
+        None,
+        description="as `12 h` or `30 d`; default: the table's tag.default-time-retained, else until it is deleted",
+    )
+    ignore_if_exists: bool = Field(False, description="answer the tag of this name, if there is one, instead of 409")
+
+
+class TagBody(Payload):
+    """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
+
+    tag_name: str
+    snapshot: SnapshotBody
+    tag_create_time: int
+    tag_time_retained: str | None
+    expires_at: int | None
+
+    @classmethod
+    def of(cls, described: DescribedTag) -> TagBody:
+        """The tag as the API shows it."""
+        tag = described.tag
+        expires = tag.expires_at
+        return cls(
+            tag_name=tag.name,
+            snapshot=SnapshotBody.of(described.kept),
+            tag_create_time=epoch_millis(tag.created_at),
+            tag_time_retained=None if expires is None else iso_duration(expires - tag.created_at),
+            expires_at=None if expires is None else epoch_millis(expires),
+        )
+
+
+class TagNames(Payload):
+    """A page of tag names; ``nextPageToken`` is null on the last page."""
+
+    tags: list[str]
+    next_page_token: str | None
+
+
+def _tag(request: Request, tag: Annotated[str, Path(description="A `+` means a space.")]) -> str:
+    return named(request, "version", tag)
+
+
+TagName = Annotated[str, Depends(_tag)]
+Prefix = Annotated[str, Query(alias="tagNamePrefix", description="Only tags whose names begin with it.")]
+
+
+def iso_duration(duration: timedelta) -> str:
+    """ISO 8601 as Java spells it: hours, minutes and seconds, no days (``PT36H``, ``PT0.5S``)."""
+    minutes, seconds = divmod(duration, timedelta(minutes=1))
+    hours, minutes = divmod(minutes, 60)
+    fraction = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
+    parts = [(str(hours), "H"), (str(minutes), "M"), (fraction, "S")]
+    return "PT" + ("".join(number + unit for number, unit in parts if number != "0") or "0S")
+
+
+@router.post("", operation_id="createTag")
+def create_tag(table: NamedTable, body: NewTag, repository: Writing) -> TagBody:
+    """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
+
+    409 when there is a tag of this name already, also on the same snapshot.
+    """
+    tag = service.create_tag(
+        repository,
+        table,
+        body.tag_name,
+        body.snapshot_id,
+        body.time_retained,
+        ignore_if_exists=body.ignore_if_exists,
+    )
+    return TagBody.of(tag)
+
+
+@router.get("", operation_id="listTags")
+def list_tags(
+    database: DatabaseName,
+    table: TableName,
+    repository: Reading,
+    max_results: MaxResults = None,
+    page_token: PageToken = None,
+    prefix: Prefix = "",
+) -> TagNames:
+    """The names of the table's tags in order, a page at a time."""
+    limit = PageRequest(max_results).limit
+    page, token = service.list_tags(repository, repository.get_table(database, table), page_token, limit, prefix)
+    return TagNames(tags=[tag.name for tag in page], next_page_token=token)
+
+
+@router.get("/{tag}", operation_id="getTag")
+def get_tag(database: DatabaseName, table: TableName, tag: TagName, repository: Reading) -> TagBody:
+    """A tag and its snapshot."""
+    return TagBody.of(service.get_tag(repository, repository.get_table(database, table), tag))
+
+
+@router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
+def delete_tag(table: NamedTable, tag: TagName, repository: Writing) -> Response:
+    """Forget a tag; its snapshot expires by the table's options again."""
+    repository.delete_tag(table.id, tag)
+    return Response()

@@ -1,0 +1,48 @@
+"""Snapshots that this process has loaded: they never change, and their numbers never come again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from app.core.table import Snapshot
+
+MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB
+
+
+class SnapshotCache:
+    """The snapshots used last, by table id and number, with at most ``most_files`` data files together.
+
+    Only committed ones may be kept: the number of a commit that was rolled back does come again. Whether a snapshot
+    still exists is the catalog's to say. Safe to share between threads.
+    """
+
+    def __init__(self, most_files: int = MOST_FILES) -> None:
+        self.most_files = most_files
+        self._kept: OrderedDict[tuple[str, int], Snapshot] = OrderedDict()
+        self._files = 0
+        self._lock = threading.Lock()
+
+    def get(self, table_id: str, number: int) -> Snapshot | None:
+        """The snapshot if it is kept."""
+        with self._lock:
+            found = self._kept.get((table_id, number))
+            if found is not None:
+                self._kept.move_to_end((table_id, number))
+            return found
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Keep a committed snapshot; those used longest ago make room. One that alone is too large is not kept."""
+        key = (snapshot.table_id, snapshot.id)
+        with self._lock:
+            if key in self._kept or _weight(snapshot) > self.most_files:
+                return
+            self._kept[key] = snapshot
+            self._files += _weight(snapshot)
+            while self._files > self.most_files:
+                self._files -= _weight(self._kept.popitem(last=False)[1])
+
+
+def _weight(snapshot: Snapshot) -> int:
+    """Its data files; a run, and the snapshot itself, count as one each."""
+    return 1 + sum(1 + len(run.files) for run in snapshot.runs)

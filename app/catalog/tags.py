@@ -1,0 +1,105 @@
+"""Tags: names that keep a snapshot, and with it the runs and files that it names, from expiring."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from app.catalog.failures import refusing
+from app.catalog.models import tags
+from app.catalog.part import AnyRow
+from app.catalog.snapshots import Snapshots
+from app.core.errors import AlreadyExists, ErrorCode, NotFound
+from app.core.table import Tag
+
+_COLUMNS = (tags.c.name, tags.c.snapshot_id, tags.c.created_at, tags.c.expires_at)
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+
+def _tag(row: AnyRow) -> Tag:
+    return Tag(row.name, row.snapshot_id, row.created_at, row.expires_at)
+
+
+def tag_not_found(name: str) -> NotFound:
+    """The failure for a tag that does not exist (any more)."""
+    return NotFound(
+        f"tag {name!r} does not exist; GET …/tags lists them",
+        code=ErrorCode.TAG_NOT_FOUND,
+        resource_type="TAG",
+        resource_name=name,
+    )
+
+
+def _already_exists(name: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"tag {name!r} exists already; delete it first, or choose another name",
+        code=ErrorCode.TAG_ALREADY_EXISTS,
+        resource_type="TAG",
+        resource_name=name,
+    )
+
+
+class Tags(Snapshots):
+    """What the repository knows about tags."""
+
+    def create_tag(self, table_id: str, name: str, number: int | None, retained: timedelta | None) -> Tag:
+        """A tag on snapshot ``number``, by default the current one, that expires after ``retained``.
+
+        Raises ``NotFound`` for the table or the snapshot, and ``AlreadyExists``.
+        """
+        current = self._lock_table(table_id).snapshot_id  # the snapshot cannot expire meanwhile
+        wanted = current if number is None else number
+        if wanted is None:
+            raise self.snapshot_not_found(table_id, "a snapshot to tag", "LATEST")
+        snapshot = self.get_snapshot(table_id, wanted)
+        now = self.now()
+        tag = Tag(name, snapshot.id, now, None if retained is None else _later(now, retained))
+        with refusing(self.connection, {"pk_tags": _already_exists(name)}):
+            values = {column.name: getattr(tag, column.name) for column in _COLUMNS}
+            self.connection.execute(tags.insert().values(table_id=table_id, **values))
+        return tag
+
+    def get_tag(self, table_id: str, name: str) -> Tag:
+        """The table's tag of this name. Raises ``NotFound``."""
+        row = self.connection.execute(sa.select(*_COLUMNS).where(_named(table_id, name))).first()
+        if row is None:
+            raise tag_not_found(name)
+        return _tag(row)
+
+    def list_tags(self, table_id: str, *, after: str | None = None, limit: int, prefix: str = "") -> list[Tag]:
+        """Up to ``limit`` tags in name order: those after the name ``after`` that begin with ``prefix``."""
+        query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id)
+        if after is not None:
+            query = query.where(tags.c.name > after)
+        if prefix:
+            query = query.where(tags.c.name.startswith(prefix, autoescape=True))
+        return [_tag(row) for row in self.connection.execute(query.order_by(tags.c.name).limit(limit))]
+
+    def tags_on(self, table_id: str, numbers: Collection[int]) -> list[Tag]:
+        """The tags on the snapshots ``numbers``, in name order."""
+        query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id, tags.c.snapshot_id.in_(numbers))
+        return [_tag(row) for row in self.connection.execute(query.order_by(tags.c.name))]
+
+    def delete_tag(self, table_id: str, name: str) -> None:
+        """Forgets the tag; its snapshot expires by the table's options again. Raises ``NotFound``."""
+        if self.connection.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
+            raise tag_not_found(name)
+
+    def expire_tags(self, table_id: str, now: datetime) -> int:
+        """Forgets the tags whose time is over at ``now``; returns how many."""
+        over = (tags.c.table_id == table_id) & (tags.c.expires_at <= now)
+        return self.connection.execute(tags.delete().where(over)).rowcount
+
+
+def _named(table_id: str, name: str) -> sa.ColumnElement[bool]:
+    return (tags.c.table_id == table_id) & (tags.c.name == name)
+
+
+def _later(now: datetime, retained: timedelta) -> datetime:
+    """``retained`` after ``now``, the end of the calendar at the latest."""
+    try:
+        return now + retained
+    except OverflowError:
+        return _END_OF_TIME

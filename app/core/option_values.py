@@ -1,0 +1,113 @@
+"""How the text of an option value is read; every reader raises ``ValueError`` with the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+
+def boolean(text: str) -> bool:
+    """``true`` or ``false``."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text.strip().lower() == "true"
+
+
+def whole_number(text: str) -> int:
+    """A whole number."""
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        raise ValueError("write a whole number")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number from 1 to 2147483647."""
+    number = whole_number(text)
+    if not 1 <= number < 2**31:
+        raise ValueError("write a whole number from 1 to 2147483647")
+    return number
+
+
+_UNITS = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "m": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+}
+
+
+def duration(text: str) -> timedelta:
+    """A time with its unit; milliseconds without one."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    unit = (match[2] or "ms") if match else ""
+    seconds = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
+    if match is None or seconds is None:
+        raise ValueError("write a number and a unit: 500 ms, 10 s, 5 min, 1 h, 2 d")
+    try:
+        return timedelta(seconds=float(match[1]) * seconds)
+    except OverflowError:
+        raise ValueError("write a shorter time") from None
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+_BYTES: Mapping[str, int] = {
+    "": 1,
+    "b": 1,
+    "bytes": 1,
+    **{letter + end: 1024**step for step, letter in enumerate("kmgt", 1) for end in ("", "b")},
+}
+
+
+def size(text: str) -> int:
+    """Bytes, written as Paimon's MemorySize."""
+    match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _BYTES or not int(match[1]):
+        raise ValueError("write a number and a unit: 512 kb, 128 mb, 1 gb")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+def percent(text: str) -> int:
+    """A whole number of percent, not below 0."""
+    number = whole_number(text)
+    if not 0 <= number < 2**31:
+        raise ValueError("write a whole number of percent, not below 0")
+    return number
+
+
+_LETTERS: Mapping[str, str] = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+def time_format(formatter: str) -> str:
+    """A Java date pattern as Python's."""
+    parts = re.findall(r"'([^']*)'|([A-Za-z])(\2*)|([^A-Za-z']+)", formatter)
+    if unknown := [letter + more for _, letter, more, _ in parts if letter and letter + more not in _LETTERS]:
+        raise ValueError(f"{unknown[0]} is not known here: write {', '.join(_LETTERS)}, and text in quotes")
+    return "".join(
+        _LETTERS[letter + more] if letter else (quoted or literal).replace("%", "%%")
+        for quoted, letter, more, literal in parts
+    )
+
+
+def one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+    """A reader of one of ``choices``, in any case."""
+
+    def parse(text: str) -> StrEnum:
+        try:
+            return choices(text.strip().lower())
+        except ValueError:
+            raise ValueError(f"write one of: {', '.join(choices)}") from None
+
+    return parse

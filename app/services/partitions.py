@@ -1,0 +1,152 @@
+"""Partitions of a table: listed, dropped and expired; all three by the catalog alone (design §5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, Violation
+from app.core.options import parse_options
+from app.core.partition_expiry import expired
+from app.core.scalars import ValueFault
+from app.core.schema import TableSchema, escape_pointer
+from app.core.table import Run, Snapshot, SnapshotKind, Table
+from app.core.values import decoder, encoder, text_decoder
+
+COMMIT_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of the current snapshot: the values of its columns as JSON, and what its runs hold."""
+
+    spec: Mapping[str, Any]
+    rows: int
+    files: int
+    size_bytes: int
+    runs: int
+    changed_at: datetime | None
+
+
+def list_partitions(
+    repository: Repository, table: Table, page_token: str | None, limit: int
+) -> tuple[list[Partition], str | None]:
+    """The table's partitions in the order of their text, those after ``page_token``, and the token of the next page.
+
+    A table without partition keys has none.
+    """
+    found = _runs_of(repository.current_snapshot(table.id))
+    names = sorted(name for name in found if not page_token or name > page_token)
+    page = names[:limit]
+    return [_partition(name, found[name]) for name in page], page[-1] if len(names) > limit else None
+
+
+def _runs_of(snapshot: Snapshot | None) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in snapshot.runs if snapshot else ():
+        if run.partition is not None:
+            found.setdefault(run.partition, []).append(run)
+    return found
+
+
+def _partition(name: str, runs: Sequence[Run]) -> Partition:
+    return Partition(
+        json.loads(name),
+        sum(run.rows for run in runs),
+        sum(len(run.files) for run in runs),
+        sum(run.size_bytes for run in runs),
+        len(runs),
+        max((run.changed_at for run in runs if run.changed_at), default=None),
+    )
+
+
+def drop_partitions(database: CatalogDatabase, table: Table, specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Drop every partition that one of ``specs`` (some or all partition columns, values as JSON or text) matches.
+
+    Returns the dropped partitions as JSON texts. Staged batches stay staged: what they hold of a dropped partition
+    makes it anew. Raises ``Invalid`` with every fault of the specs.
+    """
+    wanted = _decoded_specs(table.schema, specs)
+    return _drop(database, table, lambda values, _: any(spec.items() <= values.items() for spec in wanted))
+
+
+def expire_partitions(database: CatalogDatabase, table: Table, now: datetime | None = None) -> list[str]:
+    """Drop the partitions that ``partition.expiration-time`` no longer keeps; returns them as JSON texts."""
+    options, _ = parse_options(table.schema)
+    if options["partition.expiration-time"] is None or not table.schema.partition_keys:
+        return []
+    moment = now or datetime.now(UTC)
+
+    def outdated(values: Mapping[str, Any], changed_at: datetime | None) -> bool:
+        return expired(options, table.schema.partition_keys, values, changed_at, moment)
+
+    try:
+        return _drop(database, table, outdated)
+    except NotFound:
+        return []  # the table was dropped meanwhile
+
+
+def _drop(
+    database: CatalogDatabase, table: Table, unwanted: Callable[[Mapping[str, Any], datetime | None], bool]
+) -> list[str]:
+    """Commit the table without its ``unwanted`` partitions (by values and last change)."""
+    for _ in range(COMMIT_TRIES):
+        with database.reading() as repository:
+            snapshot = repository.current_snapshot(table.id)
+        found = _runs_of(snapshot)
+        dropped = [
+            name for name, runs in found.items() if unwanted(json.loads(name), _partition(name, runs).changed_at)
+        ]
+        if snapshot is None or not dropped:
+            return []
+        kept = [run for run in snapshot.runs if run.partition not in dropped]
+        try:
+            with database.transaction() as repository:
+                repository.commit_snapshot(table.id, snapshot.id, kept, SnapshotKind.PARTITION_DROP)
+            return sorted(dropped)
+        except Conflict:
+            continue
+    raise Conflict(f"{COMMIT_TRIES} other commits came first; drop the partitions again")
+
+
+def _decoded_specs(schema: TableSchema, specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The specs with their values as ``partition_text`` writes them."""
+    faults: list[Violation] = []
+    decoded: list[dict[str, Any]] = []
+    for index, spec in enumerate(specs):
+        pointer = f"/specs/{index}"
+        if not spec:
+            message = "a spec names at least one partition column"
+            faults.append(Violation(pointer, "missing", message, f"partition columns: {_names(schema)}"))
+        decoded.append(
+            {
+                name: _decoded(schema, name, value, f"{pointer}/{escape_pointer(name)}", faults)
+                for name, value in spec.items()
+            }
+        )
+    if faults:
+        raise Invalid("the partitions are not valid", code=ErrorCode.INVALID_REQUEST, violations=faults)
+    return decoded
+
+
+def _decoded(schema: TableSchema, name: str, value: Any, pointer: str, faults: list[Violation]) -> Any:
+    if name not in schema.partition_keys:
+        message = f"{name!r} is not a partition column"
+        faults.append(Violation(pointer, "unknown_column", message, f"partition columns: {_names(schema)}"))
+        return None
+    data_type = schema.by_name[name].type
+    try:
+        read = text_decoder(data_type)(value) if isinstance(value, str) else decoder(data_type)(value)
+        return encoder(data_type)(read)
+    except ValueFault as fault:
+        faults.append(Violation(pointer, fault.code, f"partition column {name!r}: {fault}", fault.fix, column=name))
+        return None
+
+
+def _names(schema: TableSchema) -> str:
+    return ", ".join(schema.partition_keys) or "none, the table has no partitionKeys"

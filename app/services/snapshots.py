@@ -1,0 +1,104 @@
+"""Snapshots as clients see them: listed, found by number or tag, and gone back to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.catalog.repository import Repository
+from app.core.errors import Invalid, NotFound
+from app.core.table import Snapshot, Table
+
+EARLIEST, LATEST = "EARLIEST", "LATEST"
+
+
+@dataclass(frozen=True)
+class DescribedSnapshot:
+    """A snapshot, its tags, and how many state rows it has more than the one before it (0 if that has expired)."""
+
+    snapshot: Snapshot
+    added_rows: int
+    tags: tuple[str, ...]
+
+
+def is_number(version: str) -> bool:
+    """Whether a version of a table is a snapshot's number, and no tag."""
+    return re.fullmatch("[+-]?[0-9]+", version) is not None
+
+
+def find_snapshot(repository: Repository, table: Table, version: str) -> Snapshot:
+    """The snapshot that ``version`` means, in Paimon's order: EARLIEST, LATEST, a number, a tag.
+
+    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND), which says what there is.
+    """
+    if version in (EARLIEST, LATEST):
+        known = repository.snapshot_range(table.id)
+        if known is None:
+            raise repository.snapshot_not_found(table.id, f"the snapshot {version}", version)
+        return repository.get_snapshot(table.id, known[0 if version == EARLIEST else 1])
+    if is_number(version):
+        return repository.get_snapshot(table.id, int(version[:19]))  # longer ones are beyond any snapshot either way
+    try:
+        number = repository.get_tag(table.id, version).snapshot_id
+    except NotFound as error:
+        raise repository.snapshot_not_found(table.id, f"a snapshot or tag {version!r}", version) from error
+    return repository.get_snapshot(table.id, number)
+
+
+def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
+    """What readers of the table see now. Raises ``NotFound`` before the first commit."""
+    return describe(repository, table, [find_snapshot(repository, table, LATEST)])[0]
+
+
+def list_snapshots(
+    repository: Repository, table: Table, page_token: str | None, limit: int
+) -> tuple[list[DescribedSnapshot], str | None]:
+    """Snapshots, newest first, after ``page_token``, and the token of the next page. Raises ``Invalid``."""
+    if page_token and not re.fullmatch("[0-9]{1,18}", page_token):
+        raise Invalid("the page token is not one that this list gave")
+    after = int(page_token) if page_token else None
+    found = repository.list_snapshots(table.id, after=after, limit=limit + 1)
+    page = describe(repository, table, found[:limit])
+    return page, str(found[limit - 1].id) if len(found) > limit else None
+
+
+def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) -> list[DescribedSnapshot]:
+    """The snapshots with what is not in them."""
+    rows = repository.rows_of(table.id, {snapshot.id - 1 for snapshot in found})
+    tags = repository.tags_on(table.id, {snapshot.id for snapshot in found})
+    return [
+        DescribedSnapshot(
+            snapshot,
+            _added(snapshot, rows.get(snapshot.id - 1)),
+            tuple(tag.name for tag in tags if tag.snapshot_id == snapshot.id),
+        )
+        for snapshot in found
+    ]
+
+
+def _added(snapshot: Snapshot, before: int | None) -> int:
+    if before is None:
+        return snapshot.rows if snapshot.id == 1 else 0
+    return snapshot.rows - before
+
+
+def roll_back(
+    repository: Repository,
+    table: Table,
+    *,
+    number: int | None = None,
+    tag: str | None = None,
+    from_snapshot: int | None = None,
+) -> DescribedSnapshot:
+    """A new snapshot that shows what the snapshot ``number`` (or that of ``tag``) showed.
+
+    Staged batches stay staged and later merges fold them on top; batches merged since are no longer visible, until a
+    rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raises
+    ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot.
+    """
+    wanted = repository.get_tag(table.id, tag).snapshot_id if tag is not None else number
+    if wanted is None:
+        raise Invalid("the rollback names no snapshot and no tag")
+    made = repository.commit_rollback(table.id, wanted, base_snapshot_id=from_snapshot)
+    return describe(repository, table, [made])[0]

@@ -1,0 +1,67 @@
+"""What a table holds, and what merging and serving it cost: amplifications as ratios of bytes and of runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from app.catalog.repository import Repository
+from app.catalog.stats import RetainedTotals, StagedTotals
+from app.core.table import Job, Merge, Run, Snapshot, Table, Written
+
+__all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "table_stats"]
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """The counts of one table at one moment; ratios are derived, None where there is nothing to divide by."""
+
+    snapshot: Snapshot | None
+    staged: StagedTotals
+    retained: RetainedTotals
+    written: Written
+    merges: int
+    compactions: int
+    last_merge: Merge | None
+    last_compaction: Merge | None
+
+    @property
+    def partitions(self) -> list[list[Run]]:
+        """The current snapshot's runs, oldest first, per partition; a table without partitions is one."""
+        found: dict[str | None, list[Run]] = defaultdict(list)
+        for run in self.snapshot.runs if self.snapshot else ():
+            found[run.partition].append(run)
+        return list(found.values())
+
+    @property
+    def most_runs(self) -> int:
+        """Runs of the partition that has most of them: what one lookup may read (the read amplification)."""
+        return max((len(runs) for runs in self.partitions), default=0)
+
+    @property
+    def write_amplification(self) -> float | None:
+        """Bytes that merges and compactions wrote, per byte that merges wrote."""
+        merged = self.written.merged
+        return (merged + self.written.compacted) / merged if merged else None
+
+    @property
+    def space_amplification(self) -> float | None:
+        """Bytes of the current snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+        compacted = sum(runs[0].size_bytes for runs in self.partitions)
+        return self.snapshot.size_bytes / compacted if self.snapshot and compacted else None
+
+
+def table_stats(repository: Repository, table: Table) -> TableStats:
+    """The table's counts; ``table`` was read in the same transaction."""
+    merges, last_merge = repository.succeeded(table.id, Job.MERGE)
+    compactions, last_compaction = repository.succeeded(table.id, Job.COMPACTION)
+    return TableStats(
+        snapshot=repository.snapshot_of(table),
+        staged=repository.staged_totals(table.id),
+        retained=repository.retained_totals(table.id),
+        written=repository.written(table.id),
+        merges=merges,
+        compactions=compactions,
+        last_merge=last_merge,
+        last_compaction=last_compaction,
+    )

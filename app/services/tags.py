@@ -1,0 +1,93 @@
+"""Tags as clients see them: created, listed, read, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app.catalog.repository import Repository
+from app.core.errors import AlreadyExists, Invalid, Violation
+from app.core.options import TABLE_OPTIONS, parse_options
+from app.core.table import Table, Tag
+from app.services.databases import name_violations
+from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, describe, is_number
+
+
+@dataclass(frozen=True)
+class DescribedTag:
+    """A tag and the snapshot that it keeps."""
+
+    tag: Tag
+    kept: DescribedSnapshot
+
+
+RETAINED = TABLE_OPTIONS["tag.default-time-retained"]
+
+
+def create_tag(
+    repository: Repository,
+    table: Table,
+    name: str,
+    number: int | None = None,
+    time_retained: str | None = None,
+    *,
+    ignore_if_exists: bool = False,
+) -> DescribedTag:
+    """A tag on snapshot ``number`` (the current one), kept for ``time_retained`` or as the table's option says.
+
+    Raises ``Invalid`` with every fault, ``NotFound`` for the snapshot, and ``AlreadyExists``, also for the same
+    snapshot, unless ``ignore_if_exists`` asks for the tag that is there.
+    """
+    retained, faults = _retained(table, time_retained)
+    faults = [*_name_violations(name), *faults]
+    if faults:
+        raise Invalid("the tag is not valid", violations=faults)
+    try:
+        return _described(repository, table, repository.create_tag(table.id, name, number, retained))
+    except AlreadyExists:
+        if not ignore_if_exists:
+            raise
+        return get_tag(repository, table, name)
+
+
+def get_tag(repository: Repository, table: Table, name: str) -> DescribedTag:
+    """The table's tag of this name. Raises ``NotFound``."""
+    return _described(repository, table, repository.get_tag(table.id, name))
+
+
+def _described(repository: Repository, table: Table, tag: Tag) -> DescribedTag:
+    snapshot = repository.get_snapshot(table.id, tag.snapshot_id)
+    return DescribedTag(tag, describe(repository, table, [snapshot])[0])
+
+
+def _name_violations(name: str) -> Iterator[Violation]:
+    yield from name_violations(name, "/tagName", "tag")
+    if name and not name.strip():
+        yield Violation("/tagName", "illegal_name", "the tag name is blank", "name the tag")
+    if name in (EARLIEST, LATEST) or is_number(name):
+        message = f"the tag name {name!r} means a snapshot already"
+        yield Violation("/tagName", "reserved_name", message, "choose a name with letters, as in v1 or 2024-01-31")
+
+
+def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Violation]]:
+    if text is None:
+        options, _ = parse_options(table.schema)
+        default: timedelta | None = options[RETAINED.key]
+        return default, []
+    try:
+        asked: timedelta = RETAINED.parse(text)
+    except ValueError as error:
+        return None, [Violation("/timeRetained", "illegal_duration", f"{text!r} is not a duration", str(error))]
+    if not asked:
+        return None, [Violation("/timeRetained", "illegal_duration", "the tag would expire at once", "write 1 d")]
+    return asked, []
+
+
+def list_tags(
+    repository: Repository, table: Table, page_token: str | None, limit: int, prefix: str = ""
+) -> tuple[list[Tag], str | None]:
+    """Tags in name order after ``page_token``, and the token of the next page."""
+    found = repository.list_tags(table.id, after=page_token or None, limit=limit + 1, prefix=prefix)
+    page = found[:limit]
+    return page, page[-1].name if len(found) > limit else None

@@ -1,0 +1,99 @@
+"""Rollbacks of the catalog: new snapshots with old runs, beside merges, compactions and readers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.table import Snapshot, SnapshotKind, Table
+from tests.catalog.builders import commit, create_table, request_and_claim, run
+
+
+def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
+    """A snapshot per name that has this one run only."""
+    return [commit(database, request_and_claim(database, table), [run(name)]) for name in names]
+
+
+def roll_back(database: CatalogDatabase, table: Table, number: int, base: int | None = None) -> Snapshot:
+    with database.transaction() as repository:
+        return repository.commit_rollback(table.id, number, base_snapshot_id=base)
+
+
+def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    first, _, third = grow(database, table, "a", "b", "c")
+    made = roll_back(database, table, 1)
+    assert (made.id, made.kind, made.runs, made.merge_id) == (4, SnapshotKind.ROLLBACK, first.runs, None)
+    assert roll_back(database, table, 3).runs == third.runs
+    with database.reading() as repository:
+        current = repository.current_snapshot(table.id)
+        assert current is not None
+        assert (current.id, current.runs) == (5, third.runs)
+        assert repository.written(table.id).compacted == 0
+
+
+def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    for number in (1, 0):
+        with pytest.raises(NotFound) as missing:
+            roll_back(database, table, number)
+        assert "nothing was merged yet" in missing.value.message
+    with pytest.raises(NotFound) as gone, database.transaction() as repository:
+        repository.commit_rollback("none", 1)
+    assert gone.value.code is ErrorCode.TABLE_NOT_FOUND
+
+
+def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    grow(database, table, "first")
+
+    def append(number: int) -> None:
+        """What a merge does at its end: its run on top of whatever is current by then."""
+        while True:
+            with database.reading() as repository:
+                base = repository.current_snapshot(table.id)
+            assert base is not None
+            try:
+                with database.transaction() as repository:
+                    new = (*base.runs, run(f"m{number}"))
+                    repository.commit_snapshot(table.id, base.id, new, SnapshotKind.MERGE)
+                return
+            except Conflict:
+                continue
+
+    with ThreadPoolExecutor(8) as threads:
+        done = [threads.submit(append, number) for number in range(12)]
+        done += [threads.submit(roll_back, database, table, 1) for _ in range(6)]
+        assert [one.result() for one in done]
+    with database.reading() as repository:
+        history = list(reversed(repository.list_snapshots(table.id, limit=99)))
+    assert [snapshot.id for snapshot in history] == list(range(1, 20))
+    for before, after in pairwise(history):
+        appended = after.runs[:-1] == before.runs and after.kind is SnapshotKind.MERGE
+        assert appended or (after.runs == history[0].runs and after.kind is SnapshotKind.ROLLBACK)
+
+
+def test_a_compaction_of_runs_that_were_rolled_back_gives_up(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    grow(database, table, "a", "b")
+    roll_back(database, table, 1)
+    with pytest.raises(Conflict), database.transaction() as repository:
+        repository.commit_snapshot(table.id, 2, [run("compacted")], SnapshotKind.COMPACTION)
+    with pytest.raises(Conflict):
+        roll_back(database, table, 2, base=2)
+    assert roll_back(database, table, 2, base=3).id == 4
+
+
+def test_a_reader_that_began_before_a_rollback_keeps_its_snapshot(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    _, second = grow(database, table, "a", "b")
+    with database.reading() as repository:
+        named = repository.get_table_by_id(table.id)
+        assert named is not None
+        roll_back(database, table, 1)
+        assert repository.snapshot_of(named) == second
+        assert repository.current_snapshot(table.id) == second

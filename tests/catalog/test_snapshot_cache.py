@@ -1,0 +1,95 @@
+"""Snapshots that a process has loaded are not read again, and are never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.catalog.snapshot_cache import SnapshotCache
+from app.core.errors import NotFound
+from app.core.table import Snapshot, SnapshotKind
+from tests.catalog.builders import commit, create_table, request_and_claim, run
+
+
+def statements(repository: Repository, work: Callable[[], object]) -> int:
+    """How many statements ``work`` sends."""
+    sent: list[str] = []
+
+    def note(*args: Any) -> None:
+        sent.append(args[2])
+
+    engine = repository.connection.engine
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+    return len(sent)
+
+
+def snapshot(number: int, files: int, table_id: str = "t") -> Snapshot:
+    return Snapshot(number, table_id, (run(f"r{number}", files=files),), None, datetime.now(UTC))
+
+
+def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    made = commit(database, request_and_claim(database, table), [run("a"), run("b")])
+    for count in (3, 0, 0):
+        with database.reading() as repository:
+            named = repository.get_table("shop", "wide")
+            assert statements(repository, lambda: repository.snapshot_of(named)) == count  # noqa: B023  # runs at once
+            assert repository.snapshot_of(named) == made
+
+
+def test_a_new_commit_is_seen_at_once(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    for name in ("a", "b", "c"):
+        made = commit(database, request_and_claim(database, table), [run(name)])
+        for _ in range(2):
+            with database.reading() as repository:
+                assert repository.current_snapshot(table.id) == made
+
+
+def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    for name in ("a", "b"):
+        commit(database, request_and_claim(database, table), [run(name)])
+    with database.reading() as repository:
+        repository.get_snapshot(table.id, 1)
+    with database.transaction() as repository:
+        repository.expire_snapshots(table.id, [])
+    with pytest.raises(NotFound), database.reading() as repository:
+        repository.get_snapshot(table.id, 1)
+
+
+def test_a_commit_that_is_rolled_back_leaves_nothing_behind(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    commit(database, request_and_claim(database, table), [run("a")])
+    with pytest.raises(ZeroDivisionError), database.transaction() as repository:
+        repository.commit_snapshot(table.id, 1, [run("never")], SnapshotKind.COMPACTION)
+        current = repository.current_snapshot(table.id)
+        assert current is not None
+        assert current.runs == (run("never"),)
+        raise ZeroDivisionError
+    with database.transaction() as repository:
+        repository.commit_snapshot(table.id, 1, [run("b")], SnapshotKind.COMPACTION)
+    with database.reading() as repository:
+        assert repository.get_snapshot(table.id, 2).runs == (run("b"),)
+
+
+def test_those_used_longest_ago_make_room() -> None:
+    cache = SnapshotCache(most_files=30)
+    for number in (1, 2, 3):
+        cache.keep(snapshot(number, files=8))  # ten with the run and the snapshot itself
+    assert cache.get("t", 1) is not None
+    cache.keep(snapshot(4, files=8))
+    assert [number for number in (1, 2, 3, 4) if cache.get("t", number)] == [1, 3, 4]
+    cache.keep(snapshot(5, files=29))
+    assert cache.get("t", 5) is None
+    assert cache.get("u", 1) is None

@@ -1,0 +1,107 @@
+"""Files written under an older schema, read by jobs of a newer one on Spark: columns are found by id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyroaring import BitMap
+
+from app.core.epochs import same_fold
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.roaring64 import write_roaring32
+from app.core.schema import TableSchema
+from spark_jobs.session import SparkConnection
+from tests.oracle import Change
+from tests.spark_jobs.site import Site
+
+REPLAYED = {
+    "merge-engine": "partial-update",
+    "fields.g.sequence-group": "n",
+    "fields.n.aggregate-function": "sum",
+    "partial-update.remove-record-on-sequence-group": "g",
+}
+SUMMED = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "sequence.field": "g"}
+ENGINES: list[dict[str, str]] = [{}, {"sequence.field": "g"}, {"merge-engine": "partial-update"}, SUMMED, REPLAYED]
+
+
+def plan_of(options: Mapping[str, str], *columns: tuple[int, str, str]) -> MergePlan:
+    fields = [{"id": i, "name": name, "type": kind} for i, name, kind in ((0, "k", "INT"), (1, "g", "INT"), *columns)]
+    body = {"fields": fields, "primaryKeys": ["k"], "options": dict(options)}
+    return compile_plan(TableSchema.from_json(body))
+
+
+def renamed(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    return {key.replace(f".{old}.", f".{new}."): new if text == old else text for key, text in options.items()}
+
+
+def change(kind: str, **values: object) -> Change:
+    return Change(kind, {"k": 1, **values})
+
+
+@pytest.mark.parametrize("options", ENGINES)
+def test_staged_batches_of_an_older_schema_are_folded_under_the_new_one(
+    options: dict[str, str], spark: SparkConnection, tmp_path: Path
+) -> None:
+    """A column is added, one is dropped and its name taken by another that is renamed."""
+    old = plan_of(options, (2, "n", "INT"), (3, "x", "INT"))
+    new = plan_of(renamed(options, "n", "x"), (2, "x", "INT"), (4, "more", "STRING"))
+    assert same_fold(old.schema, new.schema)
+    site = Site(spark, tmp_path, old)
+    staged = [site.stage([change("+I", g=1, n=5, x=77)]), site.stage([change("+I", g=2, n=6, x=78)])]
+    site.plan = new
+    staged.append(site.stage([change("+I", g=2, x=7, more="new")]))
+    site.merge_staged(staged)
+    summed = "fields.n.aggregate-function" in options
+    assert site.rows() == {(1,): {"k": 1, "g": 2, "x": 18 if summed else 7, "more": "new"}}
+    lone = Site(spark, tmp_path / "lone", old)
+    staged = [lone.stage([change("+I", g=1, n=5, x=77)])]
+    lone.plan = new
+    lone.merge_staged(staged)
+    assert lone.rows() == {(1,): {"k": 1, "g": 1, "x": 5, "more": None}}
+
+
+def test_the_log_of_a_replayed_row_outlives_new_names_and_columns(spark: SparkConnection, tmp_path: Path) -> None:
+    site = Site(spark, tmp_path, plan_of(REPLAYED, (2, "n", "INT"), (3, "x", "INT")))
+    site.merge([[change("+I", g=1, n=5, x=77)]])
+    site.merge([[change("+I", g=3, n=6, x=78)]])
+    site.plan = plan_of(renamed(REPLAYED, "n", "x"), (2, "x", "INT"), (4, "more", "STRING"))
+    site.merge([[change("+I", g=2, x=7, more="new")]])
+    site.compact(0, 3)
+    assert site.rows() == {(1,): {"k": 1, "g": 3, "x": 18, "more": "new"}}
+    site.merge([[change("-D", g=4, x=None, more=None)]])
+    site.compact(0, 2)
+    assert site.rows() == {(1,): None}
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_rows_stay_when_a_column_comes_or_goes_that_refuses_deletes(
+    spark: SparkConnection, tmp_path: Path, dropped: bool
+) -> None:
+    without = plan_of(SUMMED, (2, "n", "INT"))
+    largest = SUMMED | {"fields.m.aggregate-function": "max"}
+    with_it = plan_of(largest, (2, "n", "INT"), (3, "m", "INT"))
+    site = Site(spark, tmp_path, with_it if dropped else without)
+    site.merge([[change("+I", g=1, n=5, m=1)]])
+    site.plan = without if dropped else with_it
+    site.merge([[change("+I", g=2, n=6, m=2)]])
+    site.compact(0, 2)
+    assert (site.rows()[1,] or {})["n"] == 11
+
+
+def test_bitmaps_of_replayed_rows_are_united(spark: SparkConnection, tmp_path: Path) -> None:
+    """Python does not run inside the lambda that replays a log."""
+    site = Site(
+        spark,
+        tmp_path,
+        plan_of(
+            {**REPLAYED, "fields.n.aggregate-function": "rbm32", "fields.n.ignore-retract": "true"}, (2, "n", "BYTES")
+        ),
+    )
+    one, two, three = (write_roaring32(BitMap(members)) for members in ([1, 2], [2, 3], [9]))
+    site.merge([[change("+I", g=1, n=one), change("+I", g=3, n=None), change("+I", g=2, n=two)]])
+    assert [state["n"] for state in site.states(site.runs[0])] == [write_roaring32(BitMap([1, 2, 3]))]
+    site.merge([[change("-D", g=4, n=None), change("+I", g=5, n=three)]])
+    site.compact(0, 2)
+    assert [state["n"] for state in site.states(site.runs[0])] == [three]
