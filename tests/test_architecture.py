@@ -62,7 +62,7 @@ def test_each_step_of_an_upsert_has_its_file(step: str) -> None:
     assert [path for path in STEPS[step] if not (ROOT / path).is_file()] == []
 
 
-@pytest.mark.parametrize("noun", ["databases", "tables", "batches", "merges"])
+@pytest.mark.parametrize("noun", ["databases", "tables", "batches", "merges", "snapshots", "tags", "stats"])
 def test_a_noun_is_the_file_of_every_layer(noun: str) -> None:
     layers = ("api", "services", "catalog")
     assert [layer for layer in layers if not (ROOT / "app" / layer / f"{noun}.py").is_file()] == []

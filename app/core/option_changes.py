@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.core.errors import Violation
-from app.core.options import FALLBACK_KEYS, TABLE_OPTIONS, TableOptions, has_effect, option_violation, parse_options
+from app.core.options import FALLBACK_KEYS, TABLE_OPTIONS, TableOptions, option_violation, parse_options
 from app.core.schema import TableSchema
 
 Options = Mapping[str, str]
@@ -29,20 +29,6 @@ IMMUTABLE: Mapping[str, str] = {
 }
 # Records that were dropped are gone and those that were kept stay: such an option can be turned on, never off (§6.6).
 ONLY_TURNED_ON = ("ignore-delete", "ignore-update-before")
-
-# When and where merges and compactions run, not what they answer.
-_WITHOUT_MEANING = (
-    "merge.",
-    "num-sorted-run.",
-    "compaction.",
-    "full-compaction.",
-    "target-file-size",
-    "snapshot.",
-    "tag.",
-    "partition.",
-    "tombstone.",
-    "changelog-producer",
-)
 
 # Options whose value names columns: one name, or a list of names (§10 Q19). All others name none: those of nested
 # tables (nested-key, nested-sequence-field, ts-field) name fields of the column's ROW.
@@ -91,26 +77,6 @@ def _turned_off(before: TableSchema, old: TableOptions, new: TableOptions) -> It
 def _meaning(schema: TableSchema, options: TableOptions, key: str) -> object:
     """The option's value as the table takes it; the text of one that Keyfold does not know."""
     return options[key] if key in TABLE_OPTIONS else schema.options.get(key)
-
-
-def changes_fold(before: TableSchema, after: TableSchema) -> bool:
-    """Whether a record that was validated under ``before`` could be folded differently, or not at all, under ``after``.
-
-    Comments, descriptions, the places of columns, and options of merges and compactions as jobs do not matter.
-    """
-    return _fold_parts(before) != _fold_parts(after)
-
-
-def _fold_parts(schema: TableSchema) -> tuple[object, ...]:
-    columns = {column.id: (column.name, column.type, column.default) for column in schema.columns}
-    options = {key: text for key, text in schema.options.items() if _affects_fold(key)}
-    return columns, schema.primary_key, schema.partition_keys, options
-
-
-def _affects_fold(key: str) -> bool:
-    if key.startswith("fields."):
-        return True
-    return has_effect(FALLBACK_KEYS.get(key, key)) and not key.startswith(_WITHOUT_MEANING)
 
 
 def rename_in_key(key: str, old: str, new: str) -> str:

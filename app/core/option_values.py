@@ -94,7 +94,7 @@ def time_format(formatter: str) -> str:
     """A Java date pattern as Python's."""
     parts = re.findall(r"'([^']*)'|([A-Za-z])(\2*)|([^A-Za-z']+)", formatter)
     if unknown := [letter + more for _, letter, more, _ in parts if letter and letter + more not in _LETTERS]:
-        raise ValueError(f"{unknown[0]} is not known here: write {', '.join(_LETTERS)}, and text in quotes")
+        raise ValueError(f"write it with {', '.join(_LETTERS)} and text in quotes, not {unknown[0]}")
     return "".join(
         _LETTERS[letter + more] if letter else (quoted or literal).replace("%", "%%")
         for quoted, letter, more, literal in parts

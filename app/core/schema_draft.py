@@ -245,17 +245,21 @@ def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> Keyfol
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     message = f"the table cannot be altered: {faults[0].message}{more}"
     codes = {fault.code for fault in own} if not of_schema else set()
-    kind = _COLUMN_ERRORS.get(codes.pop()) if len(codes) == 1 else None
-    if kind is None:
+    of_column = _COLUMN_ERRORS.get(codes.pop()) if len(codes) == 1 else None
+    if of_column is None:
         code = ErrorCode.INVALID_SCHEMA if own else ErrorCode.INVALID_OPTIONS
         return Invalid(message, code=code, violations=faults)
+    kind, code = of_column
     return kind(
         message,
-        code=ErrorCode.INVALID_SCHEMA,
+        code=code,
         violations=faults,
         resource_type="COLUMN",
         resource_name=faults[0].column,
     )
 
 
-_COLUMN_ERRORS: Mapping[str, type[KeyfoldError]] = {"unknown_column": NotFound, "duplicate_column": AlreadyExists}
+_COLUMN_ERRORS: Mapping[str, tuple[type[KeyfoldError], ErrorCode]] = {
+    "unknown_column": (NotFound, ErrorCode.COLUMN_NOT_FOUND),
+    "duplicate_column": (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
+}

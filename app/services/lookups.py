@@ -12,7 +12,7 @@ from app.catalog.repository import Repository
 from app.core.epochs import carried_over, renamed, same_fold
 from app.core.errors import ErrorCode, Invalid, NotFound, Unavailable, Violation
 from app.core.fold import combine_all, finish, lift
-from app.core.keys import Key, key_from_json, key_from_text, key_to_json, token_of
+from app.core.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.records import Record
 from app.core.schema import TableSchema
@@ -217,7 +217,10 @@ def _entered(states: list[Mapping[str, Any]], plan: MergePlan, next_plan: MergeP
 
 def _stored_states(view: _View, images: Images, key: Key) -> Iterator[tuple[TableSchema, Mapping[str, Any]]]:
     """The key's state row in each run that has it, oldest first, with the schema it was written under."""
+    partition = partition_of(view.table.schema, key)
     for run in view.snapshot.runs if view.snapshot else ():
+        if run.partition != partition:
+            continue
         schema = view.schemas[run.schema_id]
         state = images.find(view.table.id, run, token_of(schema, key), schema.primary_key, key)
         if state is not None:

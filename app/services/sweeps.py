@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,24 +14,30 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.options import parse_options
+from app.core.records import PARTITION_COLUMN
 from app.core.table import Database, Table
-from app.storage.layout import Warehouse, table_folder
+from app.services.partitions import expire_partitions
+from app.storage.layout import Warehouse, data_file, table_folder
 
+logger = logging.getLogger(__name__)
 _PAGE = 500
 _MOST_SNAPSHOTS = 100_000
 _Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
-PARTITION_FOLDER = "_kf_partition="
+EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten
+PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
 
 def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
-    """Expire tags and snapshots, then remove what nobody names and is older than ``grace``: staging files, runs and
-    changelogs. A folder that a running merge may still write to stays.
+    """Expire partitions, tags and snapshots, then remove what nobody names and is older than ``grace``: staging files,
+    runs and changelogs. What expired is as old as its expiry. A folder that a running merge may still write to stays.
 
     Returns how many files and folders were removed.
     """
-    expire_snapshots(database)
+    expire_all_partitions(database)
+    for table_id, run_id in _expire_all(database, datetime.now(UTC))[1]:
+        _mark(warehouse, table_id, run_id)
     before = datetime.now(UTC) - grace
     removed = 0
     for folder in _entries(warehouse, warehouse.path()):
@@ -43,10 +50,23 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
     keep; returns how many snapshots.
     """
-    moment = now or datetime.now(UTC)
+    return _expire_all(database, now or datetime.now(UTC))[0]
+
+
+def expire_all_partitions(database: CatalogDatabase, now: datetime | None = None) -> int:
+    """Drop the partitions that their tables' ``partition.*`` options no longer keep; returns how many."""
+    return sum(len(expire_partitions(database, table, now)) for table in _every_table(database))
+
+
+def _every_table(database: CatalogDatabase) -> list[Table]:
     with database.reading() as repository:
-        tables = [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
-    return sum(_expire(database, table, moment) for table in tables)
+        return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
+
+
+def _expire_all(database: CatalogDatabase, now: datetime) -> tuple[int, list[tuple[str, str]]]:
+    """How many snapshots were forgotten, and the (table id, run id) of the runs that only they named."""
+    expired = [_expire(database, table, now) for table in _every_table(database)]
+    return sum(count for count, _ in expired), [run for _, runs in expired for run in sorted(runs)]
 
 
 def _all_tables(repository: Repository, database: str) -> list[Table]:
@@ -65,7 +85,7 @@ def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
         after = found[-1].name
 
 
-def _expire(database: CatalogDatabase, table: Table, now: datetime) -> int:
+def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int, set[tuple[str, str]]]:
     options, _ = parse_options(table.schema)
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
@@ -77,9 +97,21 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> int:
                 for place, snapshot in enumerate(newest)
                 if place < least or (place < most and now - snapshot.committed_at < options["snapshot.time-retained"])
             ]
-            return len(repository.expire_snapshots(table.id, keep)) if newest else 0
+            named = repository.live_run_ids(table.id)
+            expired = repository.expire_snapshots(table.id, keep) if newest else []
+            return len(expired), named - repository.live_run_ids(table.id)
     except NotFound:
-        return 0  # dropped meanwhile
+        return 0, set()  # dropped meanwhile
+
+
+def _mark(warehouse: Warehouse, table_id: str, run_id: str) -> None:
+    """Makes the folder of a run that nobody names any more young: readers of its snapshots have the grace to end."""
+    try:
+        warehouse.filesystem.open_output_stream(warehouse.path(*data_file(table_id, run_id, EXPIRED_FILE))).close()
+    except FileNotFoundError:
+        return  # a run without rows has no folder
+    except OSError:
+        logger.warning("the folder of run %s of table %s could not be marked", run_id, table_id, exc_info=True)
 
 
 def _entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[fs.FileInfo]:

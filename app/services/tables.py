@@ -10,9 +10,9 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.core.epochs import same_fold
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
 from app.core.merge_plan import compile_plan
-from app.core.option_changes import changes_fold
 from app.core.options import parse_options
 from app.core.schema import Column, TableSchema, escape_pointer
 from app.core.schema_actions import type_depth
@@ -196,17 +196,19 @@ def alter_table(
         # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
         if was_empty and _has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
-        if changes_fold(table.schema, schema) and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
+        # Otherwise they are read by column id, and what they lack is null in them.
+        if not same_fold(table.schema, schema) and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
             raise _conflict(
                 table,
-                "has staged batches, which were validated under its present schema:"
+                "has staged batches, which the new schema would fold differently:"
                 " POST …/merges, wait until the merge has succeeded, then alter the table again",
+                ErrorCode.TABLE_HAS_STAGED_BATCHES,
             )
         return altered
 
 
-def _conflict(table: Table, reason: str) -> Conflict:
-    return Conflict(f"table {table.full_name} {reason}", resource_type="TABLE", resource_name=table.name)
+def _conflict(table: Table, reason: str, code: ErrorCode = ErrorCode.COMMIT_CONFLICT) -> Conflict:
+    return Conflict(f"table {table.full_name} {reason}", code=code, resource_type="TABLE", resource_name=table.name)
 
 
 def _has_rows(repository: Repository, table: Table) -> bool:

@@ -138,7 +138,9 @@ class Images:
         path = self._path(table_id, run, file)
         try:
             rows = pq.read_table(
-                self.warehouse.path(*data_file(table_id, run.id, file.name)), filesystem=self.warehouse.filesystem
+                self.warehouse.path(*data_file(table_id, run.id, file.name)),
+                filesystem=self.warehouse.filesystem,
+                partitioning=None,  # the folders of partitions are no columns
             ).combine_chunks()
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f"{path.name}.{os.getpid()}.writing")

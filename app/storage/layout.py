@@ -40,9 +40,9 @@ class Warehouse:
         return "/".join((self._opened[1].rstrip("/"), *segments))
 
     def uri(self, *segments: str) -> str:
-        """The URI of a file or folder, for Spark."""
+        """The URI of a file or folder, for Spark, which takes it as it is: nothing in it is %-escaped."""
         if self.local:
-            return Path(self.path(*segments)).as_uri()
+            return f"file://{self.path(*segments)}"
         return "/".join((self.root.rstrip("/"), *segments))
 
 

@@ -76,6 +76,15 @@ BODIES = [
     *(b'{"keys": [' + b"{}," * 2000 + b"{}]}", b'{"keys": [' + b"1," * 2000 + b"1]}"),
     *(b'{"name": 5}', b'{"name": "\\u0000"}', b'{"name": "' + b"x" * 5000 + b'"}', b'{"name": "a/b", "options": []}'),
     *(b'{"identifier": {}, "schema": {}}', b'{"identifier": [], "schema": []}', b'{"removals": "x", "updates": [1]}'),
+    *(
+        b'{"tagName": 5}',
+        b'{"tagName": "\\ud800"}',
+        b'{"tagName": "\\u0000"}',
+        b'{"tagName": "x", "snapshotId": 1e999}',
+    ),
+    *(b'{"tagName": "x", "snapshotId": ' + b"9" * 4000 + b"}", b'{"tagName": "x", "timeRetained": "1e99 d"}'),
+    *(b'{"instant": 1}', b'{"instant": {"type": []}}', b'{"instant": {"type": "tag", "tagName": "\\ud800"}}'),
+    *(b'{"snapshot": -9}', b'{"snapshot": 1.5}', b'{"tag": "\\u0000"}', b'{"snapshot": 1, "tag": null}'),
     *(b'{"source": {"database": 1}, "destination": null}', b'{"' + b"k" * 100_000 + b'": 1}'),
 ]
 SEGMENTS = [
@@ -139,7 +148,8 @@ def stored(client: Client, table: TableClient) -> Any:
     databases = client.get("/v1/catalog/databases", params={"maxResults": 1000}).json()["databases"]
     assert client.get(f"{table.path}/batches").json()["batches"] == []
     tables = client.get(f"/v1/catalog/databases/{DATABASE}/tables", params={"maxResults": 1000}).json()["tables"]
-    return databases, tables, client.get(table.path).json()
+    kept = [client.get(f"{table.path}/{noun}").json() for noun in ("snapshots", "tags", "stats")]
+    return databases, tables, kept, client.get(table.path).json()
 
 
 def operations(client: Client) -> list[tuple[str, str, dict[str, Any]]]:

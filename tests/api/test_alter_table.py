@@ -144,6 +144,12 @@ def test_paimons_clients_are_told_which_column_is_missing_or_exists(wide: TestCl
     exists = alter(wide, {"action": "addColumn", "fieldNames": ["note"], "dataType": "INT"}).json()
     assert (missing["code"], missing["resourceType"], missing["resourceName"]) == (404, "COLUMN", "nope")
     assert (exists["code"], exists["resourceType"], exists["resourceName"]) == (409, "COLUMN", "note")
+    assert (missing["errorCode"], exists["errorCode"]) == ("column_not_found", "column_already_exists")
+
+
+def test_a_missing_column_among_other_faults_is_a_wrong_schema(wide: TestClient) -> None:
+    answer = alter(wide, {"action": "dropColumn", "fieldNames": ["nope"]}, ADD | {"fieldNames": ["note"]})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "invalid_schema")
 
 
 def test_what_is_missing_is_the_database_or_the_table(wide: TestClient) -> None:
@@ -193,12 +199,9 @@ def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(app: FastAPI, wide
     assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
 
 
+WIDEN = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}
 STAGED_CHANGES = [
-    ADD,
-    DROP,
-    {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"},
-    {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"},
-    {"action": "updateColumnDefaultValue", "fieldNames": ["n"], "newDefaultValue": "1"},
+    WIDEN,
     {"action": "setOption", "key": "sequence.field", "value": "n"},
     {"action": "setOption", "key": "ignore-delete", "value": "true"},
 ]
@@ -218,11 +221,36 @@ def test_staged_batches_are_not_folded_by_rules_that_they_were_not_checked_by(
         "TABLE",
         "wide",
     )
+    assert body["errorCode"] == "table_has_staged_batches"
     assert "merges" in body["message"]
     assert table(wide) == before
     assert alter(wide, change, validateOnly="true").status_code == 200
     merge(app, wide)
     assert alter(wide, COMMENT, change).status_code == 200
+
+
+RENAME = {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"}
+DEFAULT = {"action": "updateColumnDefaultValue", "fieldNames": ["note"], "newDefaultValue": "none"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ([ADD], {"id": 1, "note": None, "n": 7, "more": None}),
+        ([DROP], {"id": 1, "note": None}),
+        ([RENAME], {"id": 1, "note": None, "m": 7}),
+        ([RENAME, ADD | {"fieldNames": ["n"]}], {"id": 1, "note": None, "m": 7, "n": None}),
+        ([DEFAULT], {"id": 1, "note": None, "n": 7}),
+    ],
+)
+def test_columns_may_come_and_go_while_batches_are_staged(
+    app: FastAPI, wide: TestClient, changes: list[dict[str, Any]], row: dict[str, Any]
+) -> None:
+    stage(wide)
+    assert alter(wide, *changes).status_code == 200
+    assert wide.get(f"{WIDE}/rows?key=1&consistency=latest").json() == row
+    merge(app, wide)
+    assert wide.get(f"{WIDE}/rows?key=1").json() == row
 
 
 @pytest.mark.parametrize(
@@ -254,7 +282,7 @@ class Altering(PythonExecutor):
         self.answers: list[int] = []
 
     def merge(self, *arguments: Any, **named: Any) -> None:
-        self.answers += [alter(self.client, DROP).status_code, alter(self.client, COMMENT).status_code]
+        self.answers += [alter(self.client, WIDEN).status_code, alter(self.client, ADD).status_code]
         super().merge(*arguments, **named)
 
 

@@ -45,7 +45,10 @@ GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
 
 # Each: what is wrong, the options, the option and code of the violation.
+EXPIRATION, TIME_PATTERN = "partition.expiration-time", "partition.timestamp-pattern"
 ILLEGAL: list[tuple[str, Options, str, str]] = [
+    ("no partitions to expire", {EXPIRATION: "1 d"}, EXPIRATION, "missing_partition_keys"),
+    ("time of no partition column", {TIME_PATTERN: "$a"}, TIME_PATTERN, "unknown_column"),
     ("unknown function", AGGREGATION | {A_FUNCTION: "summ"}, A_FUNCTION, "unknown_function"),
     ("unknown function of a key", AGGREGATION | {K_FUNCTION: "x"}, K_FUNCTION, "unknown_function"),
     ("empty function", AGGREGATION | {A_FUNCTION: " "}, A_FUNCTION, "unknown_function"),

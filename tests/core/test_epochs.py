@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -58,6 +59,13 @@ def test_another_function_order_or_engine_changes_the_meaning(options: dict[str,
 
 def test_options_that_only_say_when_merges_run_or_what_is_shown_keep_the_meaning() -> None:
     assert same_fold(schema(), schema({**BASE, "merge.max-staleness": "5 s", "fields.b.default-value": "x"}))
+
+
+def test_places_comments_and_defaults_keep_the_meaning() -> None:
+    old = schema()
+    *others, last = old.columns
+    described = replace(last, description="new", default="x")
+    assert same_fold(old, replace(old, columns=(*others[:1], described, *others[1:]), comment="new"))
 
 
 def test_a_wider_type_is_carried_over() -> None:

@@ -9,7 +9,6 @@ import pytest
 from app.core.option_changes import (
     IMMUTABLE,
     ONLY_TURNED_ON,
-    changes_fold,
     immutable_violations,
     options_naming,
     renamed_options,
@@ -80,43 +79,6 @@ def test_all_other_options_may_change() -> None:
     before = {"sequence.field": "a", "fields.a.aggregate-function": "sum", "merge.max-staleness": "1 s"}
     after = {"sequence.field": "b", "sequence.field.sort-order": "descending", "fields.g.sequence-group": "a"}
     assert _refused(before, {**after, "changelog-producer": "lookup", "fields.a.default-value": "1"}) == []
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "merge.max-staleness",
-        "merge.max-staged-rows",
-        "num-sorted-run.compaction-trigger",
-        "changelog-producer",
-        "bucket",
-    ],
-)
-def test_options_of_jobs_and_of_paimon_itself_do_not_touch_the_fold(key: str) -> None:
-    assert not changes_fold(table(), table({key: "1"}))
-
-
-@pytest.mark.parametrize(
-    "key", ["merge-engine", "sequence.field", "ignore-delete", "first-row.ignore-delete", "fields.a.default-value"]
-)
-def test_options_that_say_what_a_row_is_touch_the_fold(key: str) -> None:
-    assert changes_fold(table(), table({key: "1"}))
-
-
-def test_columns_touch_the_fold_but_their_places_and_descriptions_do_not() -> None:
-    schema = table()
-    columns = schema.columns
-    assert not changes_fold(schema, replace(schema, columns=columns[::-1], comment="new"))
-    described = replace(columns[2], description="new")
-    assert not changes_fold(schema, replace(schema, columns=(*columns[:2], described, *columns[3:])))
-    for changed in (
-        replace(columns[2], name="new"),
-        replace(columns[2], type=columns[2].type.with_nullable(False)),
-        replace(columns[2], default="1"),
-        replace(columns[2], id=99),
-    ):
-        assert changes_fold(schema, replace(schema, columns=(*columns[:2], changed, *columns[3:])))
-    assert changes_fold(schema, replace(schema, columns=columns[:-1]))
 
 
 # Options of a table with the columns a and b, and what they are once a is called z.

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.option_values import names
 from app.core.options import (
     FALLBACK_KEYS,
     FIELD_OPTIONS,
     TABLE_OPTIONS,
     WITHOUT_EFFECT,
     ChangelogProducer,
+    ExpirationStrategy,
     MergeEngine,
     SequenceGroup,
     SortOrder,
-    names,
     parse_options,
 )
 from tests.core.tables import faults, table, violations
@@ -56,6 +57,17 @@ READ = [
     ("snapshot.num-retained.max", "20", 20),
     ("snapshot.time-retained", "2 h", timedelta(hours=2)),
     ("tombstone.time-retained", "7 d", timedelta(days=7)),
+    ("tag.default-time-retained", "7 d", timedelta(days=7)),
+    ("target-file-size", "64 mb", 64 * 1024**2),
+    ("target-file-size", "1 KB", 1024),
+    ("target-file-size", "1000", 1000),
+    ("target-file-size", "2g", 2 * 1024**3),
+    ("compaction.max-size-amplification-percent", "0", 0),
+    ("compaction.size-ratio", "10", 10),
+    ("partition.expiration-time", "7 d", timedelta(days=7)),
+    ("partition.expiration-strategy", "Update-Time", ExpirationStrategy.UPDATE_TIME),
+    ("partition.timestamp-pattern", " $day $hour:00 ", "$day $hour:00"),
+    ("partition.timestamp-formatter", "yyyyMMdd'T'HH:mm:ss '100%'", "%Y%m%dT%H:%M:%S 100%%"),
     ("bucket", "-1", -1),
     ("bucket-key", "k", ("k",)),
     ("file.format", "orc", "orc"),
@@ -109,6 +121,10 @@ UNREADABLE = {
     "merge.max-staged-rows": ["", "0", "-1", "1.5", "many", "1e3"],
     "num-sorted-run.compaction-trigger": ["0", "x"],
     "bucket": ["", "x", "1.0"],
+    "target-file-size": ["", "0", "0 mb", "1 pb", "large"],
+    "compaction.size-ratio": ["", "-1", "1%"],
+    "partition.expiration-strategy": ["", "never"],
+    "partition.timestamp-formatter": ["YYYY-MM-dd", "yyyy-MMM"],
 }
 
 

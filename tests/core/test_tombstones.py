@@ -10,7 +10,6 @@ import pytest
 from app.core.epochs import same_fold
 from app.core.fold import combine, compacted, fold, lift
 from app.core.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
-from app.core.option_changes import changes_fold
 from app.core.records import KINDS_BY_TEXT, Record
 from tests.services.builders import schema
 
@@ -93,4 +92,3 @@ def test_the_time_is_no_part_of_the_meaning(options: dict[str, str], after: dict
     for before in ({}, {"tombstone.time-retained": "7 d"}):
         old, new = plan_of(options | before).schema, plan_of(options | after).schema
         assert same_fold(old, new)
-        assert not changes_fold(old, new)

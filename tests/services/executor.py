@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,16 +18,17 @@ from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.keys import token_of
 from app.core.merge_plan import MergePlan
 from app.core.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
+from app.core.schema import TableSchema
 from app.services.executor import Progress
 from app.services.leases import MergeCancelled
-from app.storage.arrow import arrow_field, arrow_type, staging_schema
+from app.storage.arrow import arrow_field, arrow_type, field_id, staging_schema
 
 StateRow = Mapping[str, Any]
 
 
 def path_of(uri: str) -> Path:
     """The local path that a ``file:`` URI means."""
-    return Path(unquote(urlsplit(uri).path))
+    return Path(uri.removeprefix("file://"))
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:
@@ -108,6 +108,21 @@ def _change(job: ChangesJob, before: StateRow | None, after: StateRow | None) ->
     return [] if job.row_deduplicate and same else [(RowKind.UPDATE_BEFORE, before), (RowKind.UPDATE_AFTER, after)]
 
 
+def _staged(path: Path, schema: TableSchema) -> Iterator[dict[str, Any]]:
+    """The records of a staging file under ``schema``: columns are found by id, whatever they were called."""
+    table = pq.read_table(path)
+    places = {_identity(field): place for place, field in enumerate(table.schema)}
+    wanted = staging_schema(schema)
+    columns = [places.get(_identity(field)) for field in wanted]
+    arrays = [pa.nulls(len(table), f.type) if p is None else table[p] for p, f in zip(columns, wanted, strict=True)]
+    yield from pa.table(arrays, schema=wanted).to_pylist()
+
+
+def _identity(field: pa.Field) -> int | str:
+    number = field_id(field)
+    return str(field.name) if number is None else number
+
+
 def _entered(states: list[StateRow], old: MergePlan, new: MergePlan) -> list[StateRow]:
     """States of the plan ``old`` as states of ``new``."""
     if same_fold(old.schema, new.schema):
@@ -136,7 +151,7 @@ class PythonExecutor:
         plan = job.plan
         by_key: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
         for uri, number in job.batches.items():
-            for row in pq.read_table(path_of(uri), schema=staging_schema(plan.schema)).to_pylist():
+            for row in _staged(path_of(uri), plan.schema):
                 kind, position = RowKind(row.pop(KIND_COLUMN)), row.pop(POSITION_COLUMN)
                 key = tuple(row[name] for name in plan.schema.primary_key)
                 by_key[key].append(Record(kind, row, arrival(number, position)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,8 +12,9 @@ import pytest
 from app.core.errors import ErrorCode, NotFound
 from app.core.table import MergeState, Table
 from app.services.batches import request_merge
+from app.services.executor import MergeSite
 from app.services.lookups import Images, get_row
-from app.services.merges import MergeSite, run_next_merge
+from app.services.merges import run_next_merge
 from app.services.snapshots import DescribedSnapshot, find_snapshot, roll_back
 from app.services.sweeps import expire_snapshots, sweep
 from app.services.tags import create_tag
@@ -144,3 +148,53 @@ def test_a_version_is_a_word_a_number_or_a_tag(site: MergeSite) -> None:
                 find_snapshot(repository, table, version)
             assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
             assert "the earliest is 1, the latest 2" in missing.value.message
+
+
+def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anything(
+    site: MergeSite, images: Images
+) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "3"})
+    target: dict[int, int] = {}
+    done = threading.Event()
+
+    def merge_all() -> None:
+        for number in range(12):
+            post(site.database, site.warehouse, *({"id": one, "n": 2**number} for one in (1, 2)))
+            request_merge(site.database, table.id)
+            run_next_merge(site, "worker")
+
+    def roll_back_often() -> None:
+        chooser = random.Random(7)
+        for _ in range(8):
+            with site.database.reading() as repository:
+                known = [snapshot.id for snapshot in repository.list_snapshots(table.id, limit=99)]
+            if known:
+                number = chooser.choice(known)
+                target[back_to(site, table, number).snapshot.id] = number
+
+    def read() -> int:
+        reads = 0
+        while not done.is_set():
+            one, two = totals(site.database, images, table, [1, 2])
+            assert one == two
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(4) as threads:
+        readers = [threads.submit(read) for _ in range(2)]
+        writers = [threads.submit(merge_all), threads.submit(roll_back_often)]
+        try:
+            assert [writer.result(120) for writer in writers] == [None, None]
+        finally:
+            done.set()
+        assert all(reader.result(60) for reader in readers)
+    with site.database.reading() as repository:
+        history = list(reversed(repository.list_snapshots(table.id, limit=99)))
+        merged = [batch.snapshot_id for batch in repository.list_batches(table.id, limit=99)]
+    assert [snapshot.id for snapshot in history] == list(range(1, len(history) + 1))
+    shown = {0: 0}
+    for snapshot in history:
+        expected = shown[target.get(snapshot.id, snapshot.id - 1)]
+        expected += sum(2**number for number, landed in enumerate(merged) if landed == snapshot.id)
+        shown[snapshot.id] = expected
+        assert at(site, images, str(snapshot.id)) == {"id": 1, "n": expected}, snapshot.kind

@@ -8,6 +8,7 @@ import re
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,12 +17,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from app.catalog.database import CatalogDatabase
-from app.core.merge_plan import MergePlan, compile_plan
+from app.core.jobs import FileLayout, MergeJob
+from app.core.merge_plan import compile_plan
 from app.core.record_decoder import DecodedRecords
 from app.core.table import BatchState, MergeState, Run, Table
 from app.services.batches import request_merge
+from app.services.executor import MergeSite, Progress
 from app.services.ingest import JSON, Upload, accept_batch
-from app.services.merges import MergeSite, Progress, run_next_merge
+from app.services.merges import run_next_merge
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
 from app.storage.runs import read_run
 from app.storage.staging import write_batch
@@ -33,7 +36,8 @@ from tests.cluster import NO_PYTHON, Cluster, spark_cluster
 from tests.histories import ENGINES, random_history, random_table
 from tests.oracle import TableCase
 from tests.services.executor import path_of
-from tests.spark_jobs.test_agreement import Site, expected_rows, visible
+from tests.spark_jobs.site import Site
+from tests.spark_jobs.test_agreement import expected_rows, visible
 
 SUMS = TableCase(
     (("k", "BIGINT"), ("n", "BIGINT")),
@@ -144,7 +148,8 @@ def test_a_merge_outlives_the_processes_that_work_on_it(
             half_written.append(staged.names())
             kill(cluster)
 
-    jobs.merge(staged.run_id, PLAN, staged.batches, MANY, staged.output, watch)
+    layout = FileLayout(MANY, MANY, MANY)
+    jobs.merge(staged.run_id, MergeJob(PLAN, staged.batches, layout, staged.output, 0), watch)
     assert half_written == [{"_temporary"}], "what tasks have written is aside until all have"
     cluster.server.wait_for("(Lost executor) ")
     assert not [name for name in staged.names() if not name.lstrip(".").startswith("part-")]
@@ -164,19 +169,17 @@ class KillingJobs(SparkJobs):
         self.cluster = cluster
         self.killed = False
 
-    def merge(
-        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records: int, output: str, on_progress: Progress
-    ) -> None:
-        """A merge of many ranges, whatever ``records`` says."""
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
+        """A merge of many ranges, however few records there are."""
 
         def watch(fraction: float, counts: Mapping[str, int]) -> None:
             on_progress(fraction, counts)
-            if not self.killed and is_half_written(path_of(output), counts):
+            if not self.killed and is_half_written(path_of(job.output), counts):
                 self.killed = True
                 self.cluster.server.kill()
                 self.cluster.server = self.cluster.start_server()
 
-        super().merge(tag, plan, batches, max(MANY, records), output, watch)
+        super().merge(tag, replace(job, layout=FileLayout(MANY, MANY, MANY)), watch)
 
 
 def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: Cluster, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from app.core.types import KINDS
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase
-from tests.spark_jobs.test_agreement import Site, visible
+from tests.spark_jobs.site import Site
+from tests.spark_jobs.test_agreement import visible
 
 VALUES: dict[str, list[Any]] = {
     "BOOLEAN": [True, False],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,14 @@ def test_a_run_that_was_swept_away_leaves_no_image(images: Images, warehouse: Wa
     remove_parquet(warehouse, run)
     assert built(images, run) == []
     assert not [path for path in images.folder.rglob("*") if path.is_file()]
+
+
+def test_images_are_kept_by_run_also_where_runs_of_partitions_share_a_folder(
+    images: Images, warehouse: Warehouse
+) -> None:
+    runs = {name: replace(made(warehouse, 3), id=name) for name in ("u.aa", "u.bb", "r1")}
+    for name, run in runs.items():
+        (images.folder / "t1" / name).mkdir(parents=True)
+        (images.folder / "t1" / name / f"{run.files[0].name}.arrow").write_bytes(b"an image")
+    images.keep_only({("t1", "u.aa"), ("other", "u.bb"), ("t1", "u")})
+    assert [path.name for path in (images.folder / "t1").iterdir()] == ["u.aa"]

@@ -1,0 +1,125 @@
+"""``T/stats`` over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.deps import Parts
+from app.core.table import Job, MergeTrigger, Run, Snapshot
+from tests.api.conftest import TABLES
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/wide"
+
+
+@pytest.fixture
+def table_id(create: Callable[..., dict[str, Any]], shop: TestClient) -> str:
+    """The table ``wide``, that is never compacted by itself."""
+    made: str = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
+    return made
+
+
+def stage(client: TestClient, *ids: int) -> None:
+    records = [{"id": one, "note": f"note {one}"} for one in ids]
+    assert client.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+
+
+def stats(client: TestClient) -> dict[str, Any]:
+    answer = client.get(f"{TABLE}/stats")
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -> None:
+    assert stats(shop) == {
+        "snapshotId": None,
+        "rows": 0,
+        "files": 0,
+        "sizeBytes": 0,
+        "runs": 0,
+        "partitions": 0,
+        "mostRuns": 0,
+        "staged": {"batches": 0, "records": 0, "sizeBytes": 0, "oldestAcceptedAt": None},
+        "written": {"mergedBytes": 0, "compactedBytes": 0, "changelogBytes": 0},
+        "writeAmplification": None,
+        "readAmplification": 0,
+        "spaceAmplification": None,
+        "retainedBytes": 0,
+        "retainedFiles": 0,
+        "snapshots": 0,
+        "tags": 0,
+        "merges": 0,
+        "compactions": 0,
+        "lastMerge": None,
+        "lastCompaction": None,
+    }
+
+
+def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    stage(shop, 5)
+    stage(shop, 6, 7)
+    shop.post(f"{TABLE}/tags", json={"tagName": "v1"})
+    told = stats(shop)
+    current = shop.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
+    batches = shop.get(f"{TABLE}/batches").json()["batches"][-2:]
+    assert told["staged"] == {
+        "batches": 2,
+        "records": 3,
+        "sizeBytes": sum(batch["sizeBytes"] for batch in batches),
+        "oldestAcceptedAt": batches[0]["acceptedAt"],
+    }
+    assert {name: told[name] for name in ("snapshotId", "rows", "files", "sizeBytes", "runs")} == {
+        "snapshotId": 2,
+        **{name: current[name] for name in ("rows", "files", "sizeBytes", "runs")},
+    }
+    assert (told["rows"], told["runs"], told["mostRuns"], told["readAmplification"]) == (5, 2, 2, 2)
+    assert told["written"]["mergedBytes"] == told["sizeBytes"] == told["retainedBytes"]
+    assert told["writeAmplification"] == 1.0
+    first = shop.get(f"{TABLE}/snapshots/1").json()["snapshot"]["sizeBytes"]
+    assert told["spaceAmplification"] == pytest.approx(told["sizeBytes"] / first)
+    assert (told["snapshots"], told["tags"], told["merges"], told["compactions"]) == (2, 1, 2, 0)
+    last = shop.get(f"{TABLE}/merges").json()["merges"][0]
+    assert told["lastMerge"] == {
+        "id": last["id"],
+        "finishedAt": last["finishedAt"],
+        "durationMillis": last["finishedAt"] - last["startedAt"],
+        "rows": 2,
+    }
+
+
+def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    before = stats(shop)
+    compacted = compact(parts, table_id)
+    after = stats(shop)
+    assert (after["runs"], after["readAmplification"], after["spaceAmplification"]) == (1, 1, 1.0)
+    assert after["written"]["compactedBytes"] == compacted.size_bytes
+    assert after["writeAmplification"] == pytest.approx(1 + compacted.size_bytes / before["sizeBytes"])
+    assert after["retainedBytes"] == before["retainedBytes"] + compacted.size_bytes
+    assert (after["compactions"], after["lastCompaction"]["rows"]) == (1, 4)
+
+
+def compact(parts: Parts, table_id: str) -> Snapshot:
+    """A compaction in the catalog alone: the biggest run's files stand for all."""
+    with parts.database.transaction() as repository:
+        repository.request_merge(table_id, MergeTrigger.REQUEST, Job.COMPACTION)
+        claimed = repository.claim_merge("worker", 600, Job.COMPACTION)
+        assert claimed is not None
+        assert claimed.base is not None
+        run = Run("compacted", 0, claimed.base.runs[0].files)
+        made = repository.commit_compaction(claimed.merge.id, "worker", [run], base_snapshot_id=claimed.base.id)
+        repository.finish_compaction(claimed.merge.id, "worker", snapshot_id=made.id, rows=4)
+    return made
