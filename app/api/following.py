@@ -19,13 +19,14 @@ from app.services.changelogs import Changes, Position, changes_from
 from app.services.heads import Dropped, Heads, Stopped
 from app.storage.layout import Warehouse
 
-HEARTBEAT_SECONDS = 15.0
 Lines = Callable[[Changes], Iterable[str]]
 
 
 @dataclass(frozen=True)
 class Following:
-    """What one client follows: from ``start``, to the end of snapshot ``last`` or without end."""
+    """What one client follows: from ``start``, to the end of snapshot ``last`` or without end; a comment goes out when
+    nothing did for ``heartbeat_seconds``.
+    """
 
     database: CatalogDatabase
     warehouse: Warehouse
@@ -33,6 +34,7 @@ class Following:
     heads: Heads
     start: Position
     last: int | None
+    heartbeat_seconds: float = 15.0
 
 
 async def events(request: Request, following: Following, lines: Lines) -> AsyncIterator[bytes]:
@@ -57,7 +59,7 @@ async def events(request: Request, following: Following, lines: Lines) -> AsyncI
 async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
     place, last = following.start, following.last
     while last is None or place.snapshot <= last:
-        head = await following.heads.newer(following.table.id, place.snapshot - 1, HEARTBEAT_SECONDS)
+        head = await following.heads.newer(following.table.id, place.snapshot - 1, following.heartbeat_seconds)
         if head is None:
             yield KEEPALIVE_COMMENT
             continue

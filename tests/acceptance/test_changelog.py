@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,16 +76,30 @@ def lines(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.raise_for_status().text.splitlines()]
 
 
+POSTED: list[list[dict[str, Any]]] = [
+    [{"id": 1, "n": 1, "tags": {"a": 2}}],
+    [{"id": 1, "n": 0}, {"id": 2, "n": 5}],
+    [{"id": 2, "n": 1}],
+]
+# How many changes there are after each batch.
+PRODUCED = {"lookup": (1, 2, 4), "full-compaction": (1, 2, 4), "input": (1, 3, 4)}
+
+
+def wait_for_changes(table: TableClient, count: int) -> None:
+    """Returns once the changelog has ``count`` changes: compactions come after the merge."""
+    deadline = time.monotonic() + 120
+    while len(lines(table.client.get(f"{table.path}/changelog"))) < count:
+        assert time.monotonic() < deadline, "the changes do not come"
+        time.sleep(0.1)
+
+
 def test_lookup_full_compaction_and_input_tell_changes_in_every_form(client: Client) -> None:
     found = {}
-    for producer in ("lookup", "full-compaction", "input"):
+    for producer, counts in PRODUCED.items():
         table = table_with(client, producer, **{"changelog-producer": producer})
-        for records in (
-            [{"id": 1, "n": 1, "tags": {"a": 2}}],
-            [{"id": 1, "n": 0}, {"id": 2, "n": 5}],
-            [{"id": 2, "n": 1}],
-        ):
+        for count, records in zip(counts, POSTED, strict=True):
             table.post_batch(records, wait=60).raise_for_status()
+            wait_for_changes(table, count)
         whole = follow(table, {"full-compaction": 7, "input": 4, "lookup": 4}[producer])
         told = lines(client.get(f"{table.path}/changelog"))
         assert told == changes(whole)
@@ -155,4 +171,6 @@ def test_followers_do_not_keep_the_service_from_stopping(spark_server: EmbeddedS
             assert next(received) == ": follows"
             service.process.terminate()
             assert [line for line in received if line] == []
-        assert service.process.wait(60) == 0
+        assert service.process.wait(60) == -signal.SIGTERM  # uvicorn ends by the signal once it has stopped
+        service.stop()
+        assert any("Shutting down" in line for line in service.lines)
