@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app import __version__
@@ -57,7 +58,17 @@ def serve(
         f"Keyfold {__version__} listens on http://{shown}:{listener.getsockname()[1]} (data in {settings.folder})"
     )
     config = uvicorn.Config(app, log_config=None, access_log=False)
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Waits for no one who follows a changelog: they would never let it stop."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets them end, then stops as uvicorn does."""
+        app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
+        app.state.parts.heads.stop()
+        await super().shutdown(sockets)
 
 
 def _listen(settings: Settings) -> socket.socket:

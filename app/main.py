@@ -11,6 +11,7 @@ from app import __version__
 from app.api import (
     batches,
     catalog_config,
+    changelog,
     compactions,
     databases,
     health,
@@ -31,6 +32,7 @@ from app.api.problems import install_problems
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.services.executor import MergeSite
+from app.services.heads import Heads
 from app.services.tokens import TokenGate
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
@@ -49,6 +51,7 @@ ROUTERS = (
     snapshots,
     tags,
     stats,
+    changelog,
     rules,
     simulations,
 )
@@ -100,7 +103,8 @@ class _Running:
             site = MergeSite(self.database, warehouse, self.executor, settings.lease_seconds)
             self.workers = [Worker(site, settings.poll_seconds) for _ in range(settings.workers)]
         gate = TokenGate(self.database, required=not is_loopback(settings.host))
-        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate)
+        heads = Heads(self.database, settings.poll_seconds)
+        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate, heads)
 
     def start(self) -> None:
         """Begin merging; Spark starts behind the API."""

@@ -12,8 +12,8 @@ from app.core.jobs import ChangesJob
 from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
 from app.core.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
 from app.core.rules import ref
-from app.core.sql_text import literal
-from app.core.types import DataType, quote
+from app.core.sql_text import comparable, literal, member
+from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import FIELD_ID, combined, equals, key_names
 from spark_jobs.layout import range_count, spread
@@ -104,20 +104,9 @@ def _joined(plan: MergePlan, before: DataFrame | None, after: DataFrame) -> Data
 
 
 def _equal_sql(job: ChangesJob) -> str:
-    """Whether the row is the same before and after, null-safe; NaN equals NaN."""
+    """Whether the row is the same before and after, null-safe; NaN equals NaN, maps by their entries."""
     compared = [column for column in job.plan.schema.value_columns if column.name not in job.ignored_fields]
     pairs = [
-        tuple(_comparable(column.type, f"{side}.{quote(column.name)}") for side in (_BEFORE, _AFTER))
-        for column in compared
+        tuple(comparable(column.type, member(side, column.name)) for side in (_BEFORE, _AFTER)) for column in compared
     ]
-    return " AND ".join(f"{before} <=> {after}" for before, after in pairs) or "TRUE"
-
-
-def _comparable(data_type: DataType, value: str) -> str:
-    """Maps have no equality in Spark: their entries sorted by key have, or as JSON where maps lie deeper."""
-    if "MAP<" not in data_type.spark:
-        return value
-    inner = data_type.element_type.spark if data_type.kind in ("MAP", "MULTISET") else data_type.spark
-    order = "CASE WHEN l.key < r.key THEN -1 WHEN l.key > r.key THEN 1 ELSE 0 END"
-    entries = f"array_sort(map_entries({value}), (l, r) -> {order})" if data_type.kind in ("MAP", "MULTISET") else value
-    return f"to_json(named_struct('v', {entries}))" if "MAP<" in inner else entries
+    return " AND ".join(f"({before} <=> {after})" for before, after in pairs) or "TRUE"

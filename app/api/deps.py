@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.services.executor import MergeExecutor
+from app.services.heads import Heads
 from app.services.lookups import Images
 from app.services.tokens import TokenGate
 from app.settings import Settings
@@ -27,6 +28,7 @@ class Parts:
     images: Images
     executor: MergeExecutor | None
     gate: TokenGate
+    heads: Heads
 
 
 def get_parts(request: Request) -> Parts:
@@ -54,6 +56,10 @@ def _images(parts: PartsDep) -> Images:
     return parts.images
 
 
+def _heads(parts: PartsDep) -> Heads:
+    return parts.heads
+
+
 def _writing(parts: PartsDep) -> Iterator[Repository]:
     with parts.database.transaction() as repository:
         yield repository
@@ -68,6 +74,7 @@ SettingsDep = Annotated[Settings, Depends(_settings)]
 DatabaseDep = Annotated[CatalogDatabase, Depends(_database)]
 WarehouseDep = Annotated[Warehouse, Depends(_warehouse)]
 ImagesDep = Annotated[Images, Depends(_images)]
+HeadsDep = Annotated[Heads, Depends(_heads)]
 # Function scope: the transaction ends before the response is sent, so a 2xx never precedes its commit.
 Writing = Annotated[Repository, Depends(_writing, scope="function")]
 Reading = Annotated[Repository, Depends(_reading, scope="function")]

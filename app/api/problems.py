@@ -163,6 +163,11 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     return _internal_error(request, error) if status == 500 else problem(request, error, status)
 
 
+def problem_text(request: Request, error: KeyfoldError) -> str:
+    """The problem as JSON, for a response that has begun already."""
+    return bytes(_keyfold_error(request, error).body).decode()
+
+
 def _validation_error(request: Request, error: Exception) -> ProblemResponse:
     """What FastAPI could not read: the JSON, the body's members, query parameters."""
     assert isinstance(error, RequestValidationError)

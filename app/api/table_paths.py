@@ -22,9 +22,13 @@ def _named_table(database: DatabaseName, table: TableName, catalog: DatabaseDep)
 
 def location(request: Request, item_id: str) -> str:
     """The ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any name."""
+    return f"{sent_path(request)}/{item_id}"
+
+
+def sent_path(request: Request) -> str:
+    """The path as it was sent."""
     raw: bytes | None = request.scope.get("raw_path")
-    sent = quote(request.scope["path"]) if raw is None else quote(raw, safe="/%:+@!$&'()*,;=~")
-    return f"{sent}/{item_id}"
+    return quote(request.scope["path"]) if raw is None else quote(raw, safe="/%:+@!$&'()*,;=~")
 
 
 NamedTable = Annotated[Table, Depends(_named_table)]

@@ -9,13 +9,16 @@ gapless in commit order, claims exclusive and commits compare-and-swap.
 
 from __future__ import annotations
 
+from app.catalog.changelogs import Changelogs, Commit
 from app.catalog.leases import ClaimedMerge, Leases
 from app.catalog.stats import Stats
 from app.catalog.tags import Tags
 from app.catalog.tokens import ApiToken, Tokens
 
-__all__ = ["ApiToken", "ClaimedMerge", "Repository"]
+__all__ = ["ApiToken", "ClaimedMerge", "Commit", "Repository"]
 
 
-class Repository(Leases, Stats, Tags, Tokens):
-    """All parts over one connection: databases, tables, batches, snapshots, tags, merges, leases, stats, tokens."""
+class Repository(Leases, Changelogs, Stats, Tags, Tokens):
+    """All parts over one connection: databases, tables, batches, snapshots, tags, changelogs, merges, leases, stats,
+    tokens.
+    """

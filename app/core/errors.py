@@ -35,6 +35,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_FOUND = "batch_not_found"
     MERGE_NOT_FOUND = "merge_not_found"
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
+    CHANGELOG_NOT_KEPT = "changelog_not_kept"
     TAG_NOT_FOUND = "tag_not_found"
     TAG_ALREADY_EXISTS = "tag_already_exists"
     ROUTE_NOT_FOUND = "route_not_found"

@@ -91,7 +91,22 @@ def forgotten_until(retained: timedelta, now: int) -> int:
 def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
     """The row as it is shown: ``visible_row`` with nulls replaced by read defaults (A.6); None if there is no row."""
     row = visible_row(plan, state)
-    if row is None or not plan.read_defaults:
+    return None if row is None else _with_defaults(plan, row)
+
+
+def shown_row(plan: MergePlan, folded: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as ``finish`` shows it, of the visible columns that Spark stored in a state row that is live.
+
+    They are final but for what a union says of its state (§5.7) and for read defaults.
+    """
+    row = {column.name: folded[column.name] for column in plan.schema.columns}
+    for rule in plan.unions:
+        row.update(rule.finish(row))
+    return _with_defaults(plan, row)
+
+
+def _with_defaults(plan: MergePlan, row: dict[str, Any]) -> dict[str, Any]:
+    if not plan.read_defaults:
         return row
     return {name: plan.read_defaults.get(name) if value is None else value for name, value in row.items()}
 

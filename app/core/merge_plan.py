@@ -121,8 +121,13 @@ class MergePlan:
     @cached_property
     def needs_bitmaps(self) -> bool:
         """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
+        return any(rule.runs_python for rule in self.unions)
+
+    @cached_property
+    def unions(self) -> tuple[Union, ...]:
+        """The rules that show something else than their state column, those of replayed rows included."""
         inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
-        return any(isinstance(rule, Union) and rule.runs_python for rule in inner)
+        return tuple(rule for rule in inner if isinstance(rule, Union))
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:

@@ -82,11 +82,28 @@ def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    if options["changelog-producer"] is not ChangelogProducer.NONE:
-        message = "the changelog is not written yet"
-        yield option_violation(
-            "changelog-producer", "not_supported_yet", message, "poll the rows, or wait for a later version"
-        )
+    """What a producer costs, or when its changes come (§8)."""
+    producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
+    found: dict[ChangelogProducer, tuple[str, str, str]] = {
+        ChangelogProducer.LOOKUP: (
+            "merges_read_older_runs",
+            "every merge looks its keys up in the older runs: it costs more as the table grows",
+            "use full-compaction where changes may come later, or input where producers post every change themselves",
+        ),
+        ChangelogProducer.FULL_COMPACTION: (
+            "changes_come_late",
+            f"changes come with full compactions only, after every {commits} merge(s), one for each key",
+            "set full-compaction.delta-commits, or use lookup for changes at every merge",
+        ),
+        ChangelogProducer.INPUT: (
+            "changelog_not_repaired",
+            "the changelog is the posted records, not the changes of rows: parts of rows where records are parts",
+            "use lookup or full-compaction unless producers post whole rows with their row kinds",
+        ),
+    }
+    if producer in found:
+        code, message, fix = found[producer]
+        yield option_violation("changelog-producer", code, message, fix)
 
 
 def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -186,6 +187,19 @@ def layout_of(options: TableOptions, runs: Iterable[Run]) -> FileLayout:
 def stored_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
     """The runs as the executor reads them."""
     return tuple(stored_run(site, table, [run]) for run in runs)
+
+
+def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
+    """The runs, oldest first, as few as can be: keys of different partitions never meet, so of each partition the first
+    runs under one schema are read as one, then the second ones, and so on.
+    """
+    layers: dict[tuple[int, int], list[Run]] = {}
+    depth: Counter[tuple[str | None, int]] = Counter()
+    for run in runs:
+        place = (run.partition, run.schema_id)
+        layers.setdefault((run.schema_id, depth[place]), []).append(run)
+        depth[place] += 1
+    return tuple(stored_run(site, table, layers[layer]) for layer in sorted(layers))
 
 
 def stored_run(site: MergeSite, table: Table, runs: Sequence[Run]) -> StoredRun:

@@ -16,7 +16,7 @@ from app.core.keys import key_to_json
 from app.core.merge_plan import compile_plan
 from app.core.options import ChangelogProducer, parse_options
 from app.core.table import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
-from app.services.compactions import changes_wanted, layout_of, request_due_compaction, stored_run, stored_runs
+from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, run_claimed
 from app.storage.changelogs import read_changelog
@@ -115,7 +115,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
     table = claimed.table
     options, _ = parse_options(table.schema)
-    if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
+    if options["changelog-producer"] is not ChangelogProducer.LOOKUP or not folded.runs:
         return folded
     with site.database.reading() as repository:
         base = repository.current_snapshot(table.id)
@@ -124,8 +124,8 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     folder = uuid.uuid4().hex
     job = ChangesJob(
         compile_plan(table.schema),
-        stored_runs(site, table, older),
-        stored_runs(site, table, folded.runs),
+        aligned_runs(site, table, older),
+        aligned_runs(site, table, folded.runs),
         layout_of(options, folded.runs),
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
@@ -145,8 +145,8 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
     older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
     if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
         return
-    newest = stored_run(site, table, runs)
-    state = site.executor.overflows(lease.tag, plan, (*stored_runs(site, table, older), newest), lease.report)
+    newest = aligned_runs(site, table, runs)
+    state = site.executor.overflows(lease.tag, plan, (*aligned_runs(site, table, older), *newest), lease.report)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)
@@ -172,6 +172,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded) -> Sn
                     records=folded.records,
                     changelog=folded.changelog,
                 )
+                _check_producer(repository, claimed, snapshot)
                 request_due_compaction(repository, claimed.table, snapshot)
                 return snapshot
         except Conflict as error:
@@ -188,6 +189,16 @@ def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, 
     newer = repository.list_snapshots(claimed.table.id, limit=base.id - looked_up)
     if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
+
+
+def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Snapshot) -> None:
+    """Raises ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
+    table = claimed.table
+    if snapshot.schema_id != table.schema_id:
+        schemas = (table.schema, repository.schema_at(table.id, snapshot.schema_id))
+        before, after = (parse_options(schema)[0]["changelog-producer"] for schema in schemas)
+        if before is not after:
+            raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
 
 
 def _moved_on(site: MergeSite, claimed: ClaimedMerge, base: Snapshot | None) -> bool:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.table import ChangelogFile
-from app.storage.layout import Warehouse, changelog_folder
+from app.core.merge_plan import LIVE_COLUMN
+from app.core.records import KIND_COLUMN, RowKind
+from app.core.schema import TableSchema
+from app.core.table import ChangelogFile, Run
+from app.storage.arrow import arrow_field, field_id
+from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
 from app.storage.runs import durable_files
+
+
+@dataclass(frozen=True)
+class ChangeFile:
+    """A file whose rows are changes: its path's segments and its rows."""
+
+    segments: tuple[str, ...]
+    rows: int
 
 
 def read_changelog(warehouse: Warehouse, table_id: str, folder: str) -> tuple[ChangelogFile, ...]:
@@ -18,3 +35,64 @@ def read_changelog(warehouse: Warehouse, table_id: str, folder: str) -> tuple[Ch
         if rows:
             found.append(ChangelogFile(f"{folder}/{entry.base_name}", rows, entry.size))
     return tuple(sorted(found, key=lambda file: file.name))
+
+
+def files_of_changelog(table_id: str, files: Sequence[ChangelogFile]) -> list[ChangeFile]:
+    """The files that a merge or compaction wrote as its changelog."""
+    return [ChangeFile(changelog_file(table_id, file.name), file.rows) for file in files]
+
+
+def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
+    """The files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics §8.1)."""
+    return [ChangeFile(data_file(table_id, run.id, file.name), file.rows) for run in runs for file in run.files]
+
+
+def changes_in(
+    warehouse: Warehouse, files: Sequence[ChangeFile], schema: TableSchema, start: int, most: int
+) -> Iterator[pa.RecordBatch]:
+    """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` at a time: the row kind, then the
+    columns of ``schema``, found by their ids.
+    """
+    for file in files:
+        if start < file.rows:
+            yield from _changes_in(warehouse, file, schema, start, most)
+        start = max(0, start - file.rows)
+
+
+def _changes_in(
+    warehouse: Warehouse, file: ChangeFile, schema: TableSchema, start: int, most: int
+) -> Iterator[pa.RecordBatch]:
+    with warehouse.filesystem.open_input_file(warehouse.path(*file.segments)) as source:
+        parquet = pq.ParquetFile(source)
+        groups: list[int] = []
+        for group in range(parquet.num_row_groups):
+            rows = parquet.metadata.row_group(group).num_rows
+            if start >= rows and not groups:
+                start -= rows  # never decoded
+            else:
+                groups.append(group)
+        for batch in parquet.iter_batches(most, row_groups=groups):
+            if start < batch.num_rows:
+                yield _as_of(batch.slice(start), schema)
+            start = max(0, start - batch.num_rows)
+
+
+def _as_of(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
+    """The row kind and the columns of ``schema``; a merge that began before an ALTER wrote them as they were then."""
+    places = {field_id(field): place for place, field in enumerate(batch.schema)}
+    fields = [arrow_field(column) for column in schema.columns]
+    columns = [
+        batch.column(places[column.id]).cast(field.type) if column.id in places else pa.nulls(len(batch), field.type)
+        for column, field in zip(schema.columns, fields, strict=True)
+    ]
+    return pa.record_batch([_kinds(batch), *columns], schema=pa.schema([pa.field(KIND_COLUMN, pa.int8()), *fields]))
+
+
+def _kinds(batch: pa.RecordBatch) -> pa.Array:
+    names = batch.schema.names
+    if KIND_COLUMN in names:
+        return batch.column(KIND_COLUMN).cast(pa.int8())
+    if LIVE_COLUMN not in names:
+        return pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), len(batch))
+    insert, delete = (pa.scalar(int(kind), pa.int8()) for kind in (RowKind.INSERT, RowKind.DELETE))
+    return pc.if_else(batch.column(LIVE_COLUMN), insert, delete)

@@ -70,6 +70,11 @@ def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:
     return (table_id, "changelog", folder)
 
 
+def changelog_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of one changelog file; ``name`` holds its folder."""
+    return (*changelog_folder(table_id, name.partition("/")[0]), name.partition("/")[2])
+
+
 def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
     """The segments of one data file of a run."""
     return (*run_folder(table_id, run_id), name)

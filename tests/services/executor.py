@@ -72,14 +72,26 @@ def write_runs(folder: Path, plan: MergePlan, states: Sequence[StateRow]) -> Non
 
 
 def write_changelog(folder: Path, plan: MergePlan, changes: Sequence[tuple[RowKind, Mapping[str, Any]]]) -> None:
-    """Writes changes in the order given."""
+    """Writes changes by token, those of a key in the order given."""
     columns = [arrow_field(column) for column in plan.schema.columns]
+    keys = plan.schema.primary_key
     rows = [
-        {KIND_COLUMN: int(kind), **{field.name: values[field.name] for field in columns}} for kind, values in changes
+        {
+            TOKEN_COLUMN: token_of(plan.schema, tuple(values[name] for name in keys)),
+            KIND_COLUMN: int(kind),
+            **{field.name: values[field.name] for field in columns},
+        }
+        for kind, values in changes
     ]
+    rows.sort(key=lambda row: row[TOKEN_COLUMN])
     folder.mkdir(parents=True)
-    table = pa.Table.from_pylist(rows, schema=pa.schema([pa.field(KIND_COLUMN, pa.int8()), *columns]))
-    pq.write_table(table, folder / "part-00000.parquet")
+    own = [pa.field(TOKEN_COLUMN, pa.int64()), pa.field(KIND_COLUMN, pa.int8())]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([*own, *columns]))
+    pq.write_table(table, folder / "part-00000.parquet", row_group_size=3)
+
+
+def _merge_order(plan: MergePlan) -> Callable[[Record], tuple[Any, ...]]:
+    return lambda record: (*plan.order.rank(record.values, record.kind.add), record.arrival)
 
 
 def _row(plan: MergePlan, state: StateRow | None) -> StateRow | None:
@@ -148,7 +160,8 @@ class PythonExecutor:
         states = [fold(plan, of_key, job.now) for of_key in ordered]
         write_runs(path_of(job.output), plan, [state for state in states if state is not None])
         if job.input_changelog is not None:
-            kinds = [(record.kind, record.values) for of_key in ordered for record in of_key]
+            rank = _merge_order(plan)
+            kinds = [(record.kind, record.values) for of_key in ordered for record in sorted(of_key, key=rank)]
             write_changelog(path_of(job.input_changelog), plan, kinds)
 
     def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:

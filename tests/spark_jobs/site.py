@@ -10,15 +10,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.core.fold import combine_all, finish
-from app.core.jobs import CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.fold import combine_all, finish, shown_row
+from app.core.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
 from app.core.record_decoder import DecodedRecords
-from app.core.records import KINDS_BY_TEXT, TOKEN_COLUMN
+from app.core.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.core.table import Run
-from app.storage.layout import Warehouse, data_file, run_folder, staging_file
+from app.storage.changelogs import read_changelog
+from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
 from app.storage.runs import file_uris, read_run
 from app.storage.staging import write_batch
+from spark_jobs.changes import write_changes
 from spark_jobs.compact import run_compaction
 from spark_jobs.merge import run_merge
 from spark_jobs.overflow import find_overflow
@@ -27,6 +29,7 @@ from tests import oracle
 
 Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], Row | None]
+Change = tuple[RowKind, Row]
 
 
 class Site:
@@ -54,11 +57,13 @@ class Site:
         name, _ = write_batch(self.warehouse, self.table_id, uuid.uuid4().hex, self.plan.schema, decoded)
         return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
 
-    def merge(self, batches: Sequence[Sequence[oracle.Change]]) -> None:
-        self.merge_staged([self.stage(changes) for changes in batches])
+    def merge(self, batches: Sequence[Sequence[oracle.Change]], *, keeps_input: bool = False) -> str:
+        return self.merge_staged([self.stage(changes) for changes in batches], keeps_input=keeps_input)
 
-    def merge_staged(self, staged: Sequence[tuple[str, int, int]]) -> None:
-        """A merge of what ``stage`` wrote, under whatever plan, with the present one."""
+    def merge_staged(self, staged: Sequence[tuple[str, int, int]], *, keeps_input: bool = False) -> str:
+        """A merge of what ``stage`` wrote, under whatever plan, with the present one; the new run's id, which is also
+        the folder of its records where they are kept.
+        """
         run_id = uuid.uuid4().hex
         job = MergeJob(
             self.plan,
@@ -66,11 +71,48 @@ class Site:
             self.layout(sum(size for _, _, size in staged)),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             self.now,
+            self.warehouse.uri(*changelog_folder(self.table_id, run_id)) if keeps_input else None,
         )
         with self.spark.job(run_id) as session:
             run_merge(session, job)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
+        return run_id
+
+    def changes(
+        self, older: Sequence[Run], newer: Sequence[Run], *, row_deduplicate: bool, ignored: Sequence[str] = ()
+    ) -> list[Change]:
+        """What the changelog says of ``newer`` runs on top of ``older`` ones."""
+        old, new = ([run for run in runs if run.files] for runs in (older, newer))
+        if not new:
+            return []
+        folder = uuid.uuid4().hex
+        job = ChangesJob(
+            self.plan,
+            self.stored(old),
+            self.stored(new),
+            self.layout(sum(run.rows for run in new)),
+            self.warehouse.uri(*changelog_folder(self.table_id, folder)),
+            row_deduplicate,
+            tuple(ignored),
+        )
+        with self.spark.job(folder) as session:
+            write_changes(session, job)
+        return [(kind, shown_row(self.plan, row)) for kind, row in self.changelog(folder)]
+
+    def changelog(self, folder: str) -> list[Change]:
+        """The rows of a changelog folder with their kinds, in the order of its files."""
+        found: list[Change] = []
+        tokens = []
+        for file in read_changelog(self.warehouse, self.table_id, folder):
+            path = self.warehouse.path(*changelog_file(self.table_id, file.name))
+            rows = pq.read_table(path).to_pylist()
+            assert len(rows) == file.rows
+            tokens += [row.pop(TOKEN_COLUMN) for row in rows]
+            columns = [column.name for column in self.plan.schema.columns]
+            found += [(RowKind(row[KIND_COLUMN]), {name: row[name] for name in columns}) for row in rows]
+        assert tokens == sorted(tokens), "a changelog is sorted by token"
+        return found
 
     def compact(self, first: int, last: int) -> None:
         chosen = [run for run in self.runs[first:last] if run.files]

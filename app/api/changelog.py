@@ -1,0 +1,181 @@
+"""``T/changelog``: what changed, in pages of NDJSON or Arrow, or live as server-sent events (design §6)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlencode
+
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse
+from pydantic import WithJsonSchema
+
+from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
+from app.api.following import Following, events
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.table_paths import TABLE_PATH, NamedTable, sent_path
+from app.core.errors import Invalid, Violation
+from app.core.table import Table
+from app.core.values import encoder
+from app.services.changelogs import Changes, Page, Position, check_range, follow_from, read_page
+from app.storage.arrow import arrow_type
+
+router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
+NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
+MOST_RESULTS = 10_000
+_SNAPSHOT = WithJsonSchema({"type": "integer", "minimum": 1})
+_TEXT = {"schema": {"type": "string"}}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request asks for."""
+
+    start: Position | None
+    last: int | None
+    limit: int
+
+
+def _number(name: str, text: str | None, most: int, faults: list[Violation]) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= most:
+        return int(text)
+    faults.append(
+        Violation(f"/{name}", "not_a_number", f"{name} {text[:50]!r} is no number from 1 to {most}", "correct it")
+    )
+    return None
+
+
+def _position(name: str, text: str | None, faults: list[Violation]) -> Position | None:
+    position = Position.parse(text) if text else None
+    if text and position is None:
+        fix = "send one that an answer of this route gave, or none"
+        faults.append(Violation(f"/{name}", "not_a_position", f"{(text or '')[:50]!r} is no place in a changelog", fix))
+    return position
+
+
+def _wanted(
+    from_snapshot: Annotated[
+        str | None,
+        _SNAPSHOT,
+        Query(alias="fromSnapshot", description="the first snapshot; without it the earliest kept"),
+    ] = None,
+    to_snapshot: Annotated[
+        str | None, _SNAPSHOT, Query(alias="toSnapshot", description="the last snapshot; without it the current one")
+    ] = None,
+    max_results: Annotated[
+        str | None,
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS}),
+        Query(alias="maxResults", description="the most changes of one page; events have no pages"),
+    ] = None,
+    page_token: Annotated[
+        str | None,
+        Query(alias="pageToken", description="the Next-Page-Token of the page before; goes before fromSnapshot"),
+    ] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="the id of the last event that was received; goes before fromSnapshot")
+    ] = None,
+) -> Wanted:
+    """The parameters, all of them checked together. Raises ``Invalid``."""
+    faults: list[Violation] = []
+    first = _number("fromSnapshot", from_snapshot, 10**9 - 1, faults)
+    last = _number("toSnapshot", to_snapshot, 10**9 - 1, faults)
+    limit = _number("maxResults", max_results, MOST_RESULTS, faults)
+    token = _position("pageToken", page_token, faults)
+    event = _position("Last-Event-ID", last_event_id, faults)
+    faults += check_range(first, last)
+    if faults:
+        message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
+        raise Invalid(message, violations=faults)
+    start = event or token or (None if first is None else Position(first))
+    return Wanted(start, last, limit or 1000)
+
+
+@router.get(
+    "/changelog",
+    operation_id="getChangelog",
+    response_class=Response,
+    responses={200: {"description": "changes", "content": {NDJSON: _TEXT, ARROW: _TEXT, EVENTS: _TEXT}}},
+)
+async def get_changelog(
+    table: NamedTable,
+    wanted: Annotated[Wanted, Depends(_wanted)],
+    request: Request,
+    catalog: DatabaseDep,
+    warehouse: WarehouseDep,
+    heads: HeadsDep,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Changes of rows from ``fromSnapshot`` to ``toSnapshot``, both included: ``_kind``, ``_snapshot`` and the columns.
+
+    By token and key within a snapshot, -U before +U. As NDJSON or Arrow a page at a time, as events live and without
+    end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.
+    """
+    kind = _media_type(accept)
+    if kind == EVENTS:
+        start = await run_in_threadpool(follow_from, catalog, table, wanted.start)
+        following = Following(catalog, warehouse, table, heads, start, wanted.last)
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return EventSourceResponse(events(request, following, lines_of), headers=headers)
+    render = _RENDERED[kind]
+    page = await run_in_threadpool(
+        read_page, catalog, warehouse, table, wanted.start, wanted.last, wanted.limit, one_schema=kind == ARROW
+    )
+    body = await run_in_threadpool(render, page.changes, table)
+    return Response(body, media_type=kind, headers=_headers(request, page))
+
+
+def _media_type(accept: str | None) -> str:
+    """The first of ours that the header names, else NDJSON."""
+    for part in (accept or "").split(","):
+        name = part.split(";")[0].strip().lower()
+        if name in (NDJSON, ARROW, EVENTS):
+            return name
+    return NDJSON
+
+
+def _headers(request: Request, page: Page) -> dict[str, str]:
+    headers = {"Keyfold-Snapshot": str(page.last_snapshot)}
+    if page.rest is None:
+        return headers
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name == "maxResults"]
+    query = urlencode([("pageToken", page.rest.text), ("toSnapshot", page.last_snapshot), *kept])
+    return headers | {"Next-Page-Token": page.rest.text, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
+
+
+def lines_of(changes: Changes) -> Iterator[str]:
+    """Each change as JSON."""
+    encoders = [(column.name, encoder(column.type)) for column in changes.schema.columns]
+    for kind, row in changes.rows:
+        values = {name: encode(row[name]) for name, encode in encoders}
+        own = {"_kind": kind.text, "_snapshot": changes.start.snapshot}
+        yield json.dumps(own | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _ndjson(found: Sequence[Changes], _: Table) -> bytes:
+    return "".join(f"{line}\n" for changes in found for line in lines_of(changes)).encode()
+
+
+def _arrow(found: Sequence[Changes], table: Table) -> bytes:
+    """One schema; the page was cut where the table was altered."""
+    columns = (found[0].schema if found else table.schema).columns
+    own = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
+    schema = pa.schema([*own, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for changes in found:
+            kinds = [kind.text for kind, _ in changes.rows]
+            values = [[row[column.name] for _, row in changes.rows] for column in columns]
+            arrays = [kinds, [changes.start.snapshot] * len(kinds), *values]
+            typed = [pa.array(array, field.type) for array, field in zip(arrays, schema, strict=True)]
+            writer.write_batch(pa.record_batch(typed, schema=schema))
+    return sink.getvalue()
+
+
+_RENDERED: Mapping[str, Callable[[Sequence[Changes], Table], bytes]] = {NDJSON: _ndjson, ARROW: _arrow}

@@ -1,0 +1,236 @@
+"""Changelogs: what changed between snapshots, read in pages or followed (merge-semantics §8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Commit, Repository
+from app.core.errors import Conflict, ErrorCode, NotFound, Unavailable, Violation
+from app.core.fold import shown_row
+from app.core.merge_plan import compile_plan
+from app.core.options import ChangelogProducer, MergeEngine, parse_options
+from app.core.records import KIND_COLUMN, RowKind
+from app.core.schema import TableSchema
+from app.core.table import SnapshotKind, Table
+from app.storage.changelogs import ChangeFile, changes_in, files_of_changelog, files_of_runs
+from app.storage.layout import Warehouse
+
+MOST_TOGETHER = 1000  # changes that are decoded at a time
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a table's changelog: the next change to read is number ``change`` (from 0) of snapshot
+    ``snapshot``.
+    """
+
+    snapshot: int
+    change: int = 0
+
+    @property
+    def text(self) -> str:
+        """As a page token and as the id of an event."""
+        return f"{self.snapshot}.{self.change}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position | None:
+        """The position whose text it is; None if it is none."""
+        found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})", text)
+        return cls(int(found[1]), int(found[2])) if found and int(found[1]) > 0 else None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Some neighbouring changes of one snapshot, by token, then key, -U before +U; the first is at ``start``.
+
+    ``schema`` is the table's at the snapshot. ``last``: the snapshot has no more; then ``rows`` may be empty.
+    """
+
+    start: Position
+    kind: SnapshotKind
+    schema: TableSchema
+    rows: Sequence[tuple[RowKind, dict[str, Any]]]
+    last: bool
+
+    def after(self, count: int) -> Position:
+        """The place behind the first ``count`` of them; behind the last one of a snapshot the next one begins."""
+        if self.last and count == len(self.rows):
+            return Position(self.start.snapshot + 1)
+        return Position(self.start.snapshot, self.start.change + count)
+
+    def first(self, count: int) -> Changes:
+        """Not more than ``count`` of them."""
+        if count >= len(self.rows):
+            return self
+        return Changes(self.start, self.kind, self.schema, self.rows[:count], last=False)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Changes of one request; ``last_snapshot`` is the last that was asked for, ``rest`` where the next page begins,
+    None if this is the last one.
+    """
+
+    changes: Sequence[Changes]
+    last_snapshot: int
+    rest: Position | None
+
+
+def check_range(first: int | None, last: int | None) -> list[Violation]:
+    """What is wrong with a range of snapshots, whatever the table holds."""
+    if first is None or last is None or first <= last:
+        return []
+    fix = "send fromSnapshot not above toSnapshot"
+    return [Violation("/toSnapshot", "empty_range", f"toSnapshot {last} is before fromSnapshot {first}", fix)]
+
+
+def read_page(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    start: Position | None,
+    last: int | None,
+    limit: int,
+    *,
+    one_schema: bool,
+) -> Page:
+    """Up to ``limit`` changes from ``start`` (the earliest kept snapshot) up to all of snapshot ``last`` (the current).
+
+    ``one_schema``: the page ends where the table was altered. Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
+    that are not kept, ``Conflict`` where the table keeps no changelog.
+    """
+    kept = _kept(database, table)
+    begin = start or Position(kept.start)
+    final = kept[-1] if last is None and kept else last or 0
+    if start is not None or last is not None:
+        _check_kept(table, kept, [begin.snapshot, *([] if last is None else [last])])
+    found: list[Changes] = []
+    for changes in changes_from(database, warehouse, table, begin, final):
+        if one_schema and found and changes.rows and found[0].schema is not changes.schema:
+            return Page(found, final, changes.start)
+        part = changes.first(limit - sum(len(one.rows) for one in found))
+        found += [part] if part.rows else []
+        rest = part.after(len(part.rows))
+        if rest.snapshot > final:
+            break
+        if sum(len(one.rows) for one in found) >= limit:
+            return Page(found, final, rest)
+    return Page(found, final, None)
+
+
+def follow_from(database: CatalogDatabase, table: Table, start: Position | None) -> Position:
+    """Where to begin to follow: ``start``, or behind the current snapshot.
+
+    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
+    ``Conflict`` where the table keeps no changelog.
+    """
+    kept = _kept(database, table)
+    if start is None:
+        return Position(kept.stop)
+    if start.snapshot != kept.stop:
+        _check_kept(table, kept, [start.snapshot])
+    return start
+
+
+def _kept(database: CatalogDatabase, table: Table) -> range:
+    _check_keeps_changelog(table.schema, "the table")
+    with database.reading() as repository:
+        return repository.kept_snapshots(table.id)
+
+
+def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
+    """Raises ``Conflict`` for engines whose single merges say nothing about rows (merge-semantics §6.5.19)."""
+    options, _ = parse_options(schema)
+    if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
+        raise Conflict(
+            f"{what} has merge-engine {options.engine} and changelog-producer none: its merges write parts of rows, "
+            "which are no changes; set changelog-producer to lookup or full-compaction, then what is merged from then "
+            "on is in the changelog",
+            code=ErrorCode.CHANGELOG_NOT_KEPT,
+        )
+
+
+def _check_kept(table: Table, kept: range, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        if number not in kept:
+            raise _not_kept(table, kept, number)
+
+
+def _not_kept(table: Table, kept: range, number: int) -> NotFound:
+    has = f"the changelog has snapshots {kept.start} to {kept.stop - 1}" if kept else "nothing was merged yet"
+    why = "has expired" if number < kept.start else "does not exist yet"
+    return NotFound(
+        f"snapshot {number} of {table.full_name} {why}: {has}",
+        code=ErrorCode.SNAPSHOT_NOT_FOUND,
+        resource_type="SNAPSHOT",
+        resource_name=str(number),
+    )
+
+
+def changes_from(
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, start: Position, last: int
+) -> Iterator[Changes]:
+    """The changes from ``start`` to the end of snapshot ``last``, at most ``MOST_TOGETHER`` at a time; each snapshot
+    ends with one whose ``last`` is true.
+
+    Between two of them no transaction is open. Raises as ``read_page`` does.
+    """
+    for number in range(start.snapshot, last + 1):
+        with database.reading() as repository:
+            written = _written(repository, table, number)
+        place = start if number == start.snapshot else Position(number)
+        try:
+            yield from _changes_of(warehouse, written, place)
+        except FileNotFoundError as error:
+            message = f"the changes of snapshot {number} of {table.full_name} were removed while they were read"
+            raise Unavailable(f"{message}; ask again") from error
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The changes of one snapshot as files; ``folded``: their rows are those of state rows."""
+
+    commit: Commit
+    schema: TableSchema
+    files: Sequence[ChangeFile]
+    folded: bool
+
+    @property
+    def count(self) -> int:
+        """Changes in all."""
+        return sum(file.rows for file in self.files)
+
+
+def _written(repository: Repository, table: Table, number: int) -> _Written:
+    commit = repository.get_commit(table.id, number)
+    if commit is None:
+        raise _not_kept(table, repository.kept_snapshots(table.id), number)
+    schema = table.schema
+    if commit.schema_id != table.schema_id:
+        schema = repository.schema_at(table.id, commit.schema_id)
+    options, _ = parse_options(schema)
+    producer = options["changelog-producer"]
+    if producer is ChangelogProducer.NONE and commit.kind is SnapshotKind.MERGE:
+        _check_keeps_changelog(schema, f"snapshot {number} was merged when the table")
+        runs = repository.get_snapshot(table.id, number).runs
+        files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
+    else:
+        files = files_of_changelog(table.id, repository.changelog_of(table.id, number))
+    return _Written(commit, schema, files, producer is not ChangelogProducer.INPUT)
+
+
+def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Iterator[Changes]:
+    place, schema, brought_by = start, written.schema, written.commit.kind
+    plan = compile_plan(schema)
+    for batch in changes_in(warehouse, written.files, schema, start.change, MOST_TOGETHER):
+        rows = [(RowKind(row.pop(KIND_COLUMN)), row) for row in batch.to_pylist()]
+        shown = [(kind, shown_row(plan, row)) for kind, row in rows] if written.folded else rows
+        last = place.change + len(rows) >= written.count
+        yield Changes(place, brought_by, schema, shown, last)
+        place = Position(place.snapshot, place.change + len(rows))
+    if place.change >= written.count and place == start:
+        yield Changes(place, brought_by, schema, (), last=True)

@@ -1,0 +1,96 @@
+"""Heads: the current snapshots of the tables that somebody follows, polled once for all who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import KeyfoldError
+
+logger = logging.getLogger(__name__)
+
+
+class Stopped(Exception):
+    """The service stops; whoever waits shall end."""
+
+
+class Dropped(Exception):
+    """The table is gone."""
+
+
+class Heads:
+    """Tells when a table has a newer snapshot. Waiting costs no thread and no transaction: one task reads the heads of
+    all followed tables every ``seconds``, and none runs while nobody follows.
+    """
+
+    def __init__(self, database: CatalogDatabase, seconds: float) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._followed: Counter[str] = Counter()
+        self._known: Mapping[str, int] = {}
+        self._read: set[str] = set()  # tables that ``_known`` was read for
+        self._tick = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    @contextmanager
+    def following(self, table_id: str) -> Iterator[None]:
+        """In the body the table's head is watched."""
+        self._followed[table_id] += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll())
+        try:
+            yield
+        finally:
+            self._followed[table_id] -= 1
+            self._followed += Counter()  # drops what nobody follows any more
+
+    async def newer(self, table_id: str, than: int, seconds: float) -> int | None:
+        """The current snapshot once it is newer than number ``than``; None if it is not within ``seconds``.
+
+        Raises ``Stopped`` when the service stops and ``Dropped`` when the table is gone.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            self.check()
+            tick = self._tick
+            if table_id in self._read:
+                if table_id not in self._known:
+                    raise Dropped
+                if self._known[table_id] > than:
+                    return self._known[table_id]
+            wait = deadline - asyncio.get_running_loop().time()
+            if wait <= 0:
+                return None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(tick.wait(), wait)
+
+    def check(self) -> None:
+        """Raises ``Stopped`` when the service stops."""
+        if self._stopped:
+            raise Stopped
+
+    def stop(self) -> None:
+        """Ends all waiting; called in the event loop."""
+        self._stopped = True
+        self._tick.set()
+
+    async def _poll(self) -> None:
+        while self._followed and not self._stopped:
+            asked = set(self._followed)
+            try:
+                self._known, self._read = await asyncio.to_thread(self._heads, asked), asked
+            except KeyfoldError:
+                logger.warning("followed tables could not be looked up; tried again", exc_info=True)
+            tick, self._tick = self._tick, asyncio.Event()
+            tick.set()
+            await asyncio.sleep(self._seconds)
+        self._read = set()
+
+    def _heads(self, table_ids: set[str]) -> dict[str, int]:
+        with self._database.reading() as repository:
+            return repository.current_snapshot_ids(table_ids)

@@ -1,0 +1,66 @@
+"""What a follower of a changelog is sent while nothing happens, and when it cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+
+from app.api.changelog import lines_of
+from app.api.deps import Parts
+from app.api.following import Following, events
+from app.services.changelogs import Position
+from app.services.heads import Heads
+from tests.api.test_changelog import merge
+
+CreateTable = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def parts(app: FastAPI, create: CreateTable, shop: TestClient) -> Parts:
+    """What is open while a table has three snapshots, of which the first two have expired."""
+    create(options={"changelog-producer": "lookup"})
+    for note in "abc":
+        merge(app, shop, {"id": 1, "note": note})
+    opened: Parts = app.state.parts
+    with opened.database.transaction() as repository:
+        repository.expire_snapshots(repository.get_table("shop", "wide").id, [3])
+    return opened
+
+
+def followed(parts: Parts, start: Position, count: int, **given: Any) -> list[str]:
+    """The first ``count`` pieces that a follower is sent."""
+    with parts.database.reading() as repository:
+        table = repository.get_table("shop", "wide")
+
+    async def pieces() -> list[str]:
+        heads = Heads(parts.database, 0.01)
+        following = Following(parts.database, parts.warehouse, table, heads, start, None, **given)
+        sent = events(Request({"type": "http", "path": "/followed", "method": "GET"}), following, lines_of)
+        return [(await anext(sent)).decode() for _ in range(count)]
+
+    return asyncio.run(pieces())
+
+
+def test_comments_are_sent_while_nothing_changes(parts: Parts) -> None:
+    sent = followed(parts, Position(4), 3, heartbeat_seconds=0.01)
+    assert sent == [": follows\n\n", ": ping\n\n", ": ping\n\n"]
+
+
+def test_changes_that_expired_meanwhile_are_an_error_event(parts: Parts) -> None:
+    [_, sent] = followed(parts, Position(2), 2)
+    name, data = sent.strip().split("\n")
+    assert name == "event: error"
+    problem = json.loads(data.removeprefix("data: "))
+    assert (problem["status"], problem["errorCode"]) == (404, "snapshot_not_found")
+    assert problem["instance"] == "/followed"
+
+
+def test_changes_that_are_kept_are_sent_at_once(parts: Parts) -> None:
+    [_, sent] = followed(parts, Position(3, 1), 2)
+    assert sent == 'data: {"_kind":"+U","_snapshot":3,"id":1,"note":"c"}\nid: 4.0\n\n'
