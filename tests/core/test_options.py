@@ -55,6 +55,7 @@ READ = [
     ("snapshot.num-retained.min", "2", 2),
     ("snapshot.num-retained.max", "20", 20),
     ("snapshot.time-retained", "2 h", timedelta(hours=2)),
+    ("tag.default-time-retained", "30 d", timedelta(days=30)),
     ("bucket", "-1", -1),
     ("bucket-key", "k", ("k",)),
     ("file.format", "orc", "orc"),
