@@ -1,0 +1,56 @@
+"""Loads: records that share no key are state rows already, so millions are written without grouping them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
+
+from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.records import TOKEN_COLUMN
+from app.core.types import quote
+from app.services.merges import Progress
+from app.worker import SparkExecutor
+from spark_jobs.executor import SparkJobs
+from spark_jobs.expressions import FIELD_ID, range_count, record_schema, records, sorted_within, spread
+from spark_jobs.merge import ROWS_PER_RANGE
+
+
+class LiftingExecutor(SparkExecutor):
+    """Merges on ``spark`` by lifting each record by itself. Only right while no key comes twice in what is merged."""
+
+    def __init__(self, spark: SparkExecutor) -> None:
+        self._spark = spark
+
+    def open(self) -> SparkJobs:
+        """The other executor's Spark."""
+        return self._spark.open()
+
+    def merge(
+        self, tag: str, plan: MergePlan, batches: Mapping[str, int], records_: int, output: str, on_progress: Progress
+    ) -> None:
+        """Write every staged record as a state row, laid out as a merge does."""
+        numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in batches.items()}
+        with self.open().connection.job(tag, on_progress) as spark:
+            staged = records(plan, spark.read.schema(record_schema(plan.schema)).parquet(*batches), numbers)
+            rows = _lifted(plan, spread(staged, range_count(records_, ROWS_PER_RANGE)))
+            sorted_within(plan, rows).write.mode("overwrite").parquet(output)
+
+
+def _lifted(plan: MergePlan, staged: DataFrame) -> DataFrame:
+    outputs = {name: quote(name) for name in plan.schema.primary_key}
+    for rule in plan.rules:
+        outputs |= rule.lift_sql()
+    if plan.liveness is Liveness.ADD:
+        outputs[LIVE_COLUMN] = "TRUE"
+    ids = {column.name: {FIELD_ID: column.id} for column in plan.schema.columns}
+    columns = [
+        F.expr(f"CAST({outputs[name]} AS {data_type.spark})").alias(name, **_metadata(ids.get(name)))
+        for name, data_type in plan.state_columns
+    ]
+    return staged.alias("r").select(F.col(TOKEN_COLUMN), *columns)
+
+
+def _metadata(field_id: Mapping[str, int] | None) -> dict[str, Mapping[str, int]]:
+    return {} if field_id is None else {"metadata": field_id}
