@@ -151,9 +151,9 @@ def command_paths() -> set[str]:
 def test_cli_commands_that_the_documents_name_exist() -> None:
     paths = command_paths()
     for document in DOCUMENTS:
-        for words in re.findall(r"\bkeyfold ((?:token )?[a-z]+)\b(?=[^\n]*)", _code_of(document.read_text())):
+        for words in re.findall(r"\bkeyfold ((?:token )?[a-z-]+)\b(?=[^\n]*)", _code_of(document.read_text())):
             assert words in paths, f"{document}: keyfold {words}"
-    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold (\w+)", README))
+    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", README))
 
 
 def _code_of(text: str) -> str:
