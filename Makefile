@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test check bench lock
+.PHONY: serve test check bench bench-merge bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +28,18 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench startup
+
+bench-merge: $(VENV)/.installed
+	$(BIN)/python -m bench merge
+
+bench-peers: $(VENV)/.installed $(PEERS)/.installed
+	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python
+
+$(PEERS)/.installed: bench/requirements-peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt
+	touch $@
 
 # Needs uv; run it after a change of the dependencies in pyproject.toml.
 lock:

@@ -1,4 +1,4 @@
-"""``keyfold``: serve, worker, migrate, token."""
+"""``keyfold``: serve, worker, migrate, spark-archive, token."""
 
 from __future__ import annotations
 
@@ -134,6 +134,14 @@ def migrate(data: DataFolder = None) -> None:
     database.migrate()
     typer.echo(f"the catalog is at revision {database.revision()}")
     database.close()
+
+
+@cli.command()
+def spark_archive() -> None:
+    """Make the embedded Spark start with less work: takes a minute or two, once per Java and PySpark version."""
+    from spark_jobs.archive import make_archive  # noqa: PLC0415  # PySpark takes as long to load as the rest
+
+    typer.echo(f"the embedded Spark starts from {make_archive()}")
 
 
 @tokens.command("create")

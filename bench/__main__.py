@@ -1,24 +1,54 @@
-"""``python -m bench``: the machine's facts, then one table a benchmark."""
+"""``python -m bench startup|merge``: the machine's facts, then the figures, as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from statistics import median
+import argparse
+from collections.abc import Callable, Iterator, Mapping
 
+from bench.compaction import measure_compaction
+from bench.figures import Figure, markdown, table
+from bench.fold_and_sort import measure_fold
 from bench.machine import machine_facts
-from bench.startup import Timings, measure_startup
+from bench.merge_flatness import measure_flatness
+from bench.site import BenchSite, bench_site
+from bench.sizes import Sizes
+from bench.smallest_merge import measure_smallest_merge
+from bench.startup import measure_startup
 
-BENCHMARKS: Mapping[str, Callable[[], Timings]] = {"startup": measure_startup}
+ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
+    "fold": measure_fold,
+    "compaction": measure_compaction,
+    "flatness": measure_flatness,
+}
+
+
+def _startup(_: Sizes, __: list[str]) -> Iterator[Figure]:
+    yield measure_startup()
+
+
+def _merge(sizes: Sizes, only: list[str]) -> Iterator[Figure]:
+    if not only or "smallest" in only:
+        yield measure_smallest_merge()
+    for name, measure in ON_ONE_SITE.items():
+        if not only or name in only:
+            with bench_site() as site:
+                yield measure(site, sizes)
+
+
+BENCHMARKS: Mapping[str, Callable[[Sizes, list[str]], Iterator[Figure]]] = {"startup": _startup, "merge": _merge}
 
 
 def main() -> None:
-    """Run every benchmark."""
-    for fact, value in machine_facts():
-        print(f"{fact:<14}{value}")
-    for name, measure in BENCHMARKS.items():
-        print(f"\n{name + ', seconds':<26}{'median':>8}{'least':>8}{'most':>8}{'of':>5}")
-        for step, seconds in measure().items():
-            print(f"{step:<26}{median(seconds):>8.2f}{min(seconds):>8.2f}{max(seconds):>8.2f}{len(seconds):>5}")
+    """Run the benchmarks that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("--only", nargs="*", default=[], choices=["smallest", *ON_ONE_SITE], help="parts of merge")
+    parser.add_argument("--rounds", type=int, default=Sizes.rounds)
+    parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")
+    wanted = parser.parse_args()
+    print(*table(("machine", ""), list(machine_facts())), sep="\n")
+    for figure in BENCHMARKS[wanted.benchmark](Sizes(wanted.rounds, wanted.scale), wanted.only):
+        print("", *markdown(figure), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx
 
+from bench.figures import Figure
+from bench.serving import serving, wait_ok
+
 STARTS = 5
 LATER_MERGES = 5
-PATIENCE_SECONDS = 120
 TABLES = "/v1/catalog/databases/bench/tables"
 TABLE = {
     "identifier": {"database": "bench", "object": "t"},
@@ -26,10 +24,8 @@ TABLE = {
     },
 }
 
-Timings = Mapping[str, list[float]]
 
-
-def measure_startup() -> Timings:
+def measure_startup() -> Figure:
     """Seconds by step, of ``STARTS`` services started one after the other, each in an empty folder."""
     timings: dict[str, list[float]] = {
         "start to /healthz": [],
@@ -41,50 +37,22 @@ def measure_startup() -> Timings:
         with TemporaryDirectory(prefix="keyfold-bench-") as folder:
             for step, seconds in _one_start(Path(folder)):
                 timings[step].append(seconds)
-    return timings
+    about = "A fresh `keyfold serve` in an empty folder, and merges of one record, posted to visible."
+    return Figure("Start-up", about, timings)
 
 
 def _one_start(folder: Path) -> Iterator[tuple[str, float]]:
     began = time.monotonic()
-    with _serving(folder) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
-        _wait_ok(client, "/healthz")
+    with serving(folder) as client:
+        wait_ok(client, "/healthz")
         yield "start to /healthz", time.monotonic() - began
-        _wait_ok(client, "/readyz")
+        wait_ok(client, "/readyz")
         yield "start to /readyz", time.monotonic() - began
         client.post("/v1/catalog/databases", json={"name": "bench"}).raise_for_status()
         client.post(TABLES, json=TABLE).raise_for_status()
         yield "first merge", _merge_seconds(client, 0)
         for number in range(1, LATER_MERGES + 1):
             yield "later smallest merge", _merge_seconds(client, number)
-
-
-@contextmanager
-def _serving(folder: Path) -> Iterator[str]:
-    """A service that works in ``folder``: its URL."""
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--data", str(folder / "data")]
-    with (
-        open(folder / "log", "w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+", process.stdout.readline())
-            assert found is not None, (folder / "log").read_text()
-            yield found[0]
-        finally:
-            process.terminate()
-
-
-def _wait_ok(client: httpx.Client, path: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            if client.get(path).status_code == 200:
-                return
-        except httpx.ConnectError:
-            pass
-        time.sleep(0.01)
-    raise TimeoutError(f"{path} did not answer 200 in {PATIENCE_SECONDS} s")
 
 
 def _merge_seconds(client: httpx.Client, key: int) -> float:

@@ -16,7 +16,7 @@ from app.core.sql_text import comparable, literal, member
 from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import FIELD_ID, combined, equals, key_names
-from spark_jobs.layout import range_count, spread
+from spark_jobs.layout import TokenRange, range_count, write_in_ranges
 from spark_jobs.stored_runs import combined_runs, read_run
 
 _BEFORE, _AFTER, _CHANGE = "_kf_before", "_kf_after", "_kf_change"
@@ -28,26 +28,27 @@ def write_changes(spark: SparkSession, job: ChangesJob) -> None:
     """
     if job.plan.needs_bitmaps:
         register_bitmaps(spark)
-    ranges = range_count(job.layout)
-    newer = combined_runs(spark, job.plan, job.newer, lambda rows: spread(rows, ranges), oldest=not job.older)
-    changes = _changes(job, *_before_and_after(spark, job, newer, ranges))
     order = [F.col(quote(name)).asc_nulls_first() for name in (*key_names(job.plan), KIND_COLUMN)]
-    changes.sortWithinPartitions(*order).write.mode("overwrite").parquet(job.output)
+    write_in_ranges(
+        range_count(job.layout),
+        lambda one: _changes_in(spark, job, one),
+        lambda rows, mode: rows.sortWithinPartitions(*order).write.mode(mode).parquet(job.output),
+    )
 
 
-def _before_and_after(
-    spark: SparkSession, job: ChangesJob, newer: DataFrame, ranges: int
-) -> tuple[DataFrame | None, DataFrame]:
-    """The state rows of the keys of ``newer`` without and with it."""
-    if not job.older:
-        return None, newer
-    touched = reduce(DataFrame.union, (read_run(spark, run.plan, run).select(TOKEN_COLUMN) for run in job.newer))
-
-    def of_touched(rows: DataFrame) -> DataFrame:
-        return spread(rows.join(touched, TOKEN_COLUMN, "left_semi"), ranges)
-
-    older = combined_runs(spark, job.plan, job.older, of_touched, oldest=True)
-    return older, combined(job.plan, older, newer, oldest=True)
+def _changes_in(spark: SparkSession, job: ChangesJob, one: TokenRange) -> DataFrame | None:
+    """The changes of the keys in one range of tokens; None where there is no file."""
+    older, newer = one.parts(job.older), one.parts(job.newer)
+    if not newer:
+        return None
+    after = combined_runs(spark, job.plan, newer, one.of, oldest=not job.older)
+    if not older:
+        return _changes(job, None, after)
+    touched = reduce(DataFrame.union, (one.of(read_run(spark, run.plan, run)).select(TOKEN_COLUMN) for run in newer))
+    before = combined_runs(
+        spark, job.plan, older, lambda rows: one.of(rows).join(touched, TOKEN_COLUMN, "left_semi"), oldest=True
+    )
+    return _changes(job, before, combined(job.plan, before, after, oldest=True))
 
 
 def _changes(job: ChangesJob, before: DataFrame | None, after: DataFrame) -> DataFrame:

@@ -1,13 +1,18 @@
-"""The compaction job: neighbouring runs combined row by row into one (design §5)."""
+"""The compaction job: neighbouring runs combined row by row into one (design §5).
+
+Runs are sorted by token, and the token ranges of their files are known, so nothing is shuffled: each task reads one
+range of all runs, joins them and writes one file.
+"""
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.jobs import CompactionJob
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import compacted
-from spark_jobs.layout import range_count, spread, write_rows
+from spark_jobs.layout import TokenRange, range_count, write_in_ranges, write_rows
 from spark_jobs.stored_runs import combined_runs
 
 
@@ -15,6 +20,17 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
     """Combines ``job.runs`` and writes one run, laid out as ``run_merge`` does."""
     if job.plan.needs_bitmaps:
         register_bitmaps(spark)
-    ranges = range_count(job.layout)
-    rows = combined_runs(spark, job.plan, job.runs, lambda rows: spread(rows, ranges), oldest=job.oldest)
-    write_rows(job.plan, compacted(job.plan, rows, job.now, oldest=job.oldest), job.output)
+    write_in_ranges(
+        range_count(job.layout),
+        lambda one: _combined_in(spark, job, one),
+        lambda rows, mode: write_rows(job.plan, rows, job.output, mode=mode),
+    )
+
+
+def _combined_in(spark: SparkSession, job: CompactionJob, one: TokenRange) -> DataFrame | None:
+    """The combined rows of one range of tokens; None where no run has a file."""
+    runs = one.parts(job.runs)
+    if not runs:
+        return None
+    rows = combined_runs(spark, job.plan, runs, one.of, oldest=job.oldest)
+    return compacted(job.plan, rows, job.now, oldest=job.oldest)

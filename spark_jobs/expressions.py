@@ -18,6 +18,7 @@ from app.core.schema import TableSchema
 from app.core.types import DataType, quote
 
 FIELD_ID = "parquet.field.id"
+RANGE_COLUMN = "_kf_range"
 _REMOVED_AT = "_kf_removed_at"
 
 
@@ -95,17 +96,21 @@ def merge_order(plan: MergePlan) -> list[Column]:
     return [F.expr(sql) for sql in (*plan.order.sql(reference, f"({KIND_COLUMN} IN (0, 2))"), ARRIVAL_COLUMN)]
 
 
-def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None) -> DataFrame:
-    """One state row per key from ``records``; ``touched`` is when (``app.core.fold.lift``)."""
+def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None, *, ranged: bool = False) -> DataFrame:
+    """One state row per key from ``records``; ``touched`` is when (``app.core.fold.lift``).
+
+    ``ranged``: the records have a ``RANGE_COLUMN``, by which they are spread.
+    """
     also = "TRUE"
     relation = staged
+    together = [*key_names(plan), *([RANGE_COLUMN] if ranged else [])]
     if plan.removes_on_delete:
-        partition = ", ".join(quote(name) for name in key_names(plan))
+        partition = ", ".join(quote(name) for name in together)
         removal = f"max(IF({KIND_COLUMN} = 3, {ARRIVAL_COLUMN}, NULL)) OVER (PARTITION BY {partition})"
         relation = staged.withColumn(_REMOVED_AT, F.expr(removal))
         also = f"(r.{_REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{_REMOVED_AT})"
     aggregates, outputs = _fold_sql(plan, also)
-    grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in key_names(plan)))
+    grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in together))
     keys = {name: quote(name) for name in plan.schema.primary_key}
     if plan.dead_rows_retained is not None:
         outputs[TOUCHED_COLUMN] = "NULL" if touched is None else f"{touched}L"

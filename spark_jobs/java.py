@@ -8,7 +8,10 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
+
+import pyspark
 
 from app.core.errors import Unavailable
 
@@ -42,17 +45,44 @@ def find_java() -> Path:
     )
 
 
-@cache
 def java_major_version(program: Path) -> int | None:
     """The major version that ``program -version`` prints, such as 17; None when it does not run or prints none."""
+    found = _VERSION.search(_printed_version(program))
+    return int(found.group(1)) if found else None
+
+
+def archive_stem(program: Path) -> Path:
+    """What the paths of this user's archives of Spark's classes for this Java and this PySpark begin with.
+
+    They are in ``$XDG_CACHE_HOME/keyfold`` (``~/.cache/keyfold``); another Java, PySpark or place of either has others.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    parts = (str(program.resolve()), _printed_version(program), pyspark.__version__, str(spark_jars()))
+    digest = sha256("\0".join(parts).encode()).hexdigest()
+    return Path(caches) / "keyfold" / f"spark-{digest[:16]}"
+
+
+def class_archives(program: Path) -> list[Path]:
+    """Those archives that this process can read and that have the size in their names, as a cut one has not."""
+    stem = archive_stem(program)
+    found = stem.parent.glob(f"{stem.name}-*.jsa")
+    return [path for path in found if os.access(path, os.R_OK) and path.stem.endswith(f"-{path.stat().st_size}")]
+
+
+def spark_jars() -> Path:
+    """The folder of Spark's own jars, inside the installed PySpark."""
+    return Path(pyspark.__file__).parent / "jars"
+
+
+@cache
+def _printed_version(program: Path) -> str:
     try:
         answer = subprocess.run(  # noqa: S603  # the program is this machine's Java, named by its administrator
             [program, "-version"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    found = _VERSION.search(answer.stderr + answer.stdout)
-    return int(found.group(1)) if found else None
+        return ""
+    return answer.stderr + answer.stdout
 
 
 def _installed() -> Iterator[tuple[str, Path]]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
-from app.core.jobs import FileLayout
+from app.core.jobs import FileLayout, StoredFile, StoredRun
 from app.core.merge_plan import MergePlan
 from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.types import quote
-from spark_jobs.expressions import key_names
+from spark_jobs.expressions import RANGE_COLUMN, key_names
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
+RANGES_PER_QUERY = 32  # each is a branch of the plan, which takes time to be planned
+_SMALLEST, _TOKENS = -(1 << 63), 1 << 64
 
 
 def range_count(layout: FileLayout) -> int:
@@ -24,21 +30,72 @@ def range_count(layout: FileLayout) -> int:
     return ranges
 
 
+@dataclass(frozen=True)
+class TokenRange:
+    """One of ``count`` (a power of two) equal ranges of tokens, both ends included."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def all_of(cls, count: int) -> list[TokenRange]:
+        """All ranges, in order."""
+        width = _TOKENS // count
+        return [cls(_SMALLEST + i * width, _SMALLEST + (i + 1) * width - 1) for i in range(count)]
+
+    def parts(self, runs: Iterable[StoredRun]) -> list[StoredRun]:
+        """The runs that have files in the range, with these files only."""
+        cut = (replace(run, files=tuple(file for file in run.files if self._overlaps(file))) for run in runs)
+        return [run for run in cut if run.files]
+
+    def _overlaps(self, file: StoredFile) -> bool:
+        return self.first <= file.max_token and file.min_token <= self.last
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """The rows in the range, in one task. Spark skips row groups and pages that hold none of them."""
+        token = F.col(TOKEN_COLUMN)
+        return rows.where((token >= F.lit(self.first)) & (token <= F.lit(self.last))).coalesce(1)
+
+
+def write_in_ranges(
+    count: int, rows_in: Callable[[TokenRange], DataFrame | None], write: Callable[[DataFrame, str], None]
+) -> None:
+    """Write what ``rows_in`` gives for each of ``count`` token ranges, one task for each; ``write`` also takes Spark's
+    mode.
+    """
+    ranges, mode = TokenRange.all_of(count), "overwrite"
+    for start in range(0, count, RANGES_PER_QUERY):
+        found = [rows for one in ranges[start : start + RANGES_PER_QUERY] if (rows := rows_in(one)) is not None]
+        if found:
+            write(reduce(DataFrame.unionAll, found), mode)
+            mode = "append"
+
+
 def spread(rows: DataFrame, ranges: int) -> DataFrame:
-    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges."""
+    """``rows`` cut into ``ranges`` (a power of two) partitions of disjoint, ascending token ranges.
+
+    Where there are several, ``RANGE_COLUMN`` names the range: whatever groups by it too is not shuffled again.
+    """
     if ranges == 1:
         return rows.coalesce(1)
     bits = ranges.bit_length() - 1
-    return rows.repartitionById(ranges, F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)"))
+    number = F.expr(f"CAST(shiftright({TOKEN_COLUMN}, {64 - bits}) + {ranges // 2} AS INT)")
+    return rows.withColumn(RANGE_COLUMN, number).repartitionById(ranges, F.col(RANGE_COLUMN))
 
 
-def write_rows(plan: MergePlan, rows: DataFrame, output: str) -> None:
-    """Write ``rows`` below the URI ``output``: a folder for each partition of the table, sorted files in each."""
+def write_rows(
+    plan: MergePlan, rows: DataFrame, output: str, *, ordered: bool = False, mode: str = "overwrite"
+) -> None:
+    """Write ``rows`` below the URI ``output``: a folder for each partition of the table, sorted files in each.
+
+    ``ordered``: each task's rows come in token order already; ``mode`` as Spark's writer has it.
+    """
     keys = key_names(plan)
     if plan.schema.partition_keys:
         values = ", ".join(quote(name) for name in plan.schema.partition_keys)
         rows = rows.withColumn(PARTITION_COLUMN, F.expr(f"lower(hex(xxhash64({values})))"))
-        keys = [PARTITION_COLUMN, *keys]
-    ordered = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
-    writer = ordered.write.mode("overwrite")
+        keys, ordered = [PARTITION_COLUMN, *keys], False
+    if not ordered:
+        rows = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
+    writer = rows.write.mode(mode)
     (writer.partitionBy(PARTITION_COLUMN) if plan.schema.partition_keys else writer).parquet(output)

@@ -9,7 +9,7 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.jobs import MergeJob
 from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
-from spark_jobs.expressions import folded, key_names, merge_order, record_schema, records
+from spark_jobs.expressions import RANGE_COLUMN, folded, key_names, merge_order, record_schema, records
 from spark_jobs.layout import range_count, spread, write_rows
 
 
@@ -21,8 +21,9 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
         register_bitmaps(spark)
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
-    rows = spread(records(job.plan, staged, numbers), range_count(job.layout))
-    write_rows(job.plan, folded(job.plan, rows, job.now), job.output)
+    ranges = range_count(job.layout)
+    rows = spread(records(job.plan, staged, numbers), ranges)
+    write_rows(job.plan, folded(job.plan, rows, job.now, ranged=ranges > 1), job.output)
     if job.input_changelog is not None:
         _write_records(job, rows, job.input_changelog)
 
@@ -30,4 +31,4 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
 def _write_records(job: MergeJob, rows: DataFrame, output: str) -> None:
     """The records as they were posted, by key and merge order (merge-semantics §8.2)."""
     order = [*(F.col(quote(name)).asc_nulls_first() for name in key_names(job.plan)), *merge_order(job.plan)]
-    rows.sortWithinPartitions(*order).write.mode("overwrite").parquet(output)
+    rows.drop(RANGE_COLUMN).sortWithinPartitions(*order).write.mode("overwrite").parquet(output)

@@ -16,10 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyspark
-
 from app.core.errors import Unavailable
-from spark_jobs.java import find_java
+from spark_jobs.java import class_archives, find_java, spark_jars
 
 GIBIBYTE = 1 << 30
 
@@ -240,7 +238,7 @@ class EmbeddedServer:
             self._forget()
 
     def _spawn(self, java: Path, scratch: Path, errors: int) -> subprocess.Popen[str]:
-        command = [str(java), *self._flags(scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        command = [str(java), *self._flags(java, scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
         try:
             return subprocess.Popen(  # noqa: S603  # the command is built here; its parts are arguments, never shell text
                 ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", str(self._stop_seconds), *command],
@@ -260,12 +258,12 @@ class EmbeddedServer:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
         return inherited | {
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
-            "SPARK_HOME": str(_pyspark_folder()),
+            "SPARK_HOME": str(spark_jars().parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }
 
-    def _flags(self, scratch: Path) -> list[str]:
+    def _flags(self, java: Path, scratch: Path) -> list[str]:
         return [
             *MODULE_FLAGS,
             f"-Xmx{self.heap_bytes}",
@@ -274,9 +272,10 @@ class EmbeddedServer:
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
             *(f"-D{key}={value}" for key, value in self._properties(scratch).items()),
+            *_archive_flags(java),
             *self._java_options,
             "-cp",
-            f"{_pyspark_folder()}/jars/*",
+            f"{spark_jars()}/*",
         ]
 
     def _properties(self, scratch: Path) -> dict[str, str]:
@@ -343,8 +342,13 @@ def default_heap_bytes() -> int:
     return max(GIBIBYTE, min(8 * GIBIBYTE, memory // 4))
 
 
-def _pyspark_folder() -> Path:
-    return Path(pyspark.__file__).parent
+def _archive_flags(java: Path) -> list[str]:
+    """Flags that use the archive of ``spark_jobs.archive``; a JVM that finds it damaged or not its own goes on without.
+
+    The check of every page costs a few tenths of a second; without it a damaged file would crash the JVM.
+    """
+    archives = class_archives(java)
+    return [f"-XX:SharedArchiveFile={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []
 
 
 def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:

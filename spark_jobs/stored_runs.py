@@ -18,7 +18,8 @@ Arranged = Callable[[DataFrame], DataFrame]
 def read_run(spark: SparkSession, plan: MergePlan, run: StoredRun) -> DataFrame:
     """The state rows of a run under ``plan``, whose state must mean the same as that of the run's own plan."""
     # Without the option Spark would read the folders of partitions as a column.
-    return spark.read.schema(state_schema(plan)).option("recursiveFileLookup", "true").parquet(*run.files)
+    reader = spark.read.schema(state_schema(plan)).option("recursiveFileLookup", "true")
+    return reader.parquet(*(file.uri for file in run.files))
 
 
 def combined_runs(

@@ -9,11 +9,20 @@ from app.core.merge_plan import MergePlan
 
 
 @dataclass(frozen=True)
+class StoredFile:
+    """One data file: its URI and the (inclusive) range of its tokens."""
+
+    uri: str
+    min_token: int
+    max_token: int
+
+
+@dataclass(frozen=True)
 class StoredRun:
-    """One run: the plan under which it was written, and the URIs of its files."""
+    """One run: the plan under which it was written, and its files."""
 
     plan: MergePlan
-    files: tuple[str, ...]
+    files: tuple[StoredFile, ...]
 
 
 @dataclass(frozen=True)

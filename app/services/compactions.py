@@ -21,7 +21,7 @@ from app.services.executor import MergeSite
 from app.services.leases import Lease, run_claimed
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
-from app.storage.runs import file_uris, read_runs
+from app.storage.runs import read_runs, stored_files
 
 COMMIT_TRIES = 20
 MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by side
@@ -199,7 +199,7 @@ def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[St
 
 def stored_run(site: MergeSite, table: Table, runs: Sequence[Run]) -> StoredRun:
     """Runs of different partitions, written under one schema, as the executor reads them: as one."""
-    files = tuple(uri for run in runs for uri in file_uris(site.warehouse, table.id, run))
+    files = tuple(file for run in runs for file in stored_files(site.warehouse, table.id, run))
     return StoredRun(_plan_of(site, table, runs[0]), files)
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from app.core.jobs import StoredFile
 from app.core.keys import partition_text
 from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.rules import TotalBounds
@@ -134,9 +135,12 @@ def _value_range(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> tupl
     return Decimal(statistics.min), Decimal(statistics.max)
 
 
-def file_uris(warehouse: Warehouse, table_id: str, run: Run) -> tuple[str, ...]:
-    """The URIs of a run's files, for Spark."""
-    return tuple(warehouse.uri(*data_file(table_id, run.id, file.name)) for file in run.files)
+def stored_files(warehouse: Warehouse, table_id: str, run: Run) -> tuple[StoredFile, ...]:
+    """A run's files as the merge executor reads them."""
+    return tuple(
+        StoredFile(warehouse.uri(*data_file(table_id, run.id, file.name)), file.min_token, file.max_token)
+        for file in run.files
+    )
 
 
 def delete_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:

@@ -200,7 +200,7 @@ class PythonExecutor:
         for run in runs:
             schema = run_schema(run.plan)
             for row in (
-                row for uri in run.files for row in pq.ParquetFile(path_of(uri)).read().cast(schema).to_pylist()
+                row for file in run.files for row in pq.ParquetFile(path_of(file.uri)).read().cast(schema).to_pylist()
             ):
                 row.pop(TOKEN_COLUMN)
                 by_key[tuple(row[name] for name in run.plan.schema.primary_key)].append((run.plan, row))

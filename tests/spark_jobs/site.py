@@ -18,7 +18,7 @@ from app.core.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.core.table import Run
 from app.storage.changelogs import read_changelog
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
-from app.storage.runs import file_uris, read_run
+from app.storage.runs import read_run, stored_files
 from app.storage.staging import write_batch
 from spark_jobs.changes import write_changes
 from spark_jobs.compact import run_compaction
@@ -136,7 +136,7 @@ class Site:
         return FileLayout(rows, rows, self.target_file_bytes)
 
     def stored(self, runs: Sequence[Run]) -> tuple[StoredRun, ...]:
-        return tuple(StoredRun(self.plans[run.id], file_uris(self.warehouse, self.table_id, run)) for run in runs)
+        return tuple(StoredRun(self.plans[run.id], stored_files(self.warehouse, self.table_id, run)) for run in runs)
 
     def overflow(self) -> Mapping[str, Any] | None:
         """What the overflow job finds after the last merge."""

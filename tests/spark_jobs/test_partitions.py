@@ -18,7 +18,7 @@ from app.core.record_decoder import DecodedRecords
 from app.core.schema import TableSchema
 from app.core.table import Run
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
-from app.storage.runs import file_uris, read_runs
+from app.storage.runs import read_runs, stored_files
 from app.storage.staging import write_batch
 from spark_jobs.compact import run_compaction
 from spark_jobs.merge import run_merge
@@ -64,7 +64,7 @@ class Site:
     def compact(self, *ages: tuple[Run, ...]) -> tuple[Run, ...]:
         folder = uuid.uuid4().hex
         stored = [
-            StoredRun(self.plan, tuple(uri for run in runs for uri in file_uris(self.warehouse, "t", run)))
+            StoredRun(self.plan, tuple(file for run in runs for file in stored_files(self.warehouse, "t", run)))
             for runs in ages
         ]
         output = self.warehouse.uri(*run_folder("t", folder))

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from app.core.errors import Unavailable
-from spark_jobs.java import find_java
+from spark_jobs.archive import dump_classes
+from spark_jobs.java import class_archives, find_java
 from spark_jobs.server import GIBIBYTE, EmbeddedServer, default_heap_bytes
 from spark_jobs.session import SparkConnection
 
@@ -110,6 +112,62 @@ def test_a_server_that_cannot_start_says_what_java_said(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="Too small maximum heap"):
         server.wait_ready(60)
     server.stop()
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A small archive of classes where the server looks for one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    classes = tmp_path / "classes.lst"
+    classes.write_text("java/lang/Object\norg/apache/spark/SparkConf\n")
+    return dump_classes(find_java(), classes)
+
+
+def test_a_server_starts_from_the_archive_of_classes(archive: Path, tmp_path: Path) -> None:
+    assert class_archives(find_java()) == [archive]
+    with _started(tmp_path) as server:
+        assert str(archive) in Path(f"/proc/{_java_of(server)}/maps").read_text()
+
+
+def test_a_server_starts_in_spite_of_a_damaged_archive(archive: Path, tmp_path: Path) -> None:
+    size = archive.stat().st_size
+    archive.chmod(0o644)
+    with open(archive, "r+b") as file:
+        file.seek(size // 2)
+        file.write(os.urandom(size // 4))
+    assert class_archives(find_java()) == [archive]
+    with _started(tmp_path) as server:
+        assert str(archive) not in Path(f"/proc/{_java_of(server)}/maps").read_text()
+
+
+def test_an_archive_that_was_cut_or_is_of_another_java_is_not_taken(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = _fake_java(tmp_path / "jdk-17", "17.0.99") / "bin" / "java"
+    assert class_archives(other) == []
+    archive.chmod(0o644)
+    os.truncate(archive, archive.stat().st_size // 2)
+    assert class_archives(find_java()) == []
+
+
+def test_an_archive_that_cannot_be_made_says_what_java_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    with pytest.raises(Unavailable, match="No such file"):
+        dump_classes(find_java(), tmp_path / "no-such-list")
+    assert not list((tmp_path / "caches" / "keyfold").iterdir())
+
+
+@contextmanager
+def _started(folder: Path) -> Iterator[EmbeddedServer]:
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("needs Linux's /proc")
+    server = EmbeddedServer(folder / "server")
+    server.start()
+    try:
+        server.wait_ready(120)
+        yield server
+    finally:
+        server.stop()
 
 
 def test_an_address_is_given_only_by_a_ready_server(tmp_path: Path) -> None:

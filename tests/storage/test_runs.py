@@ -16,7 +16,7 @@ from app.core.merge_plan import MergePlan, compile_plan
 from app.core.records import Record, RowKind
 from app.core.table import Run
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import delete_run, file_uris, read_run, totals_fit
+from app.storage.runs import delete_run, read_run, stored_files, totals_fit
 from tests.services.builders import SUM, schema
 from tests.services.executor import path_of, write_run
 
@@ -73,7 +73,7 @@ def test_a_folder_that_is_not_there_is_an_empty_run(warehouse: Warehouse) -> Non
 
 def test_the_uris_of_a_run_lead_to_its_files_in_order(warehouse: Warehouse) -> None:
     run = written(warehouse, sums("INT"), range(4), files=2)
-    assert [path_of(uri) for uri in file_uris(warehouse, "t1", run)] == [
+    assert [path_of(file.uri) for file in stored_files(warehouse, "t1", run)] == [
         folder(warehouse) / "part-00000.parquet",
         folder(warehouse) / "part-00001.parquet",
     ]

@@ -1,0 +1,52 @@
+"""What the fold costs beyond a sort: the merge job beside the same batch read, sorted and written by Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
+from pyspark.sql.connect.session import SparkSession
+
+from app.core.jobs import FileLayout, MergeJob
+from app.core.records import TOKEN_COLUMN
+from app.core.types import quote
+from bench.compaction import TARGET_FILE_BYTES
+from bench.figures import Figure, Ratio, interleaved, seconds
+from bench.site import BenchSite
+from bench.sizes import Sizes
+from bench.wide_table import batch_records
+from spark_jobs.expressions import key_names, record_schema, records
+from spark_jobs.layout import range_count, spread
+from spark_jobs.merge import run_merge
+
+TABLE_ROWS = 1_000_000  # whose keys are half of the batch's; the jobs read none of its files
+TARGET = 1.3
+
+
+def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
+    """Seconds of the merge job and of the sort, in turns."""
+    table = site.create_table("folded")
+    batch = site.stage(table, batch_records(1, sizes.rows(TABLE_ROWS), sizes.records))
+    layout = FileLayout(sizes.records, batch.size_bytes, TARGET_FILE_BYTES)
+    output = str(site.folder / "folded")
+    job = MergeJob(site.plan(table), {site.staged_uri(table, batch): 1}, layout, output, 0)
+    with site.session() as spark:
+        steps = {
+            "merge job": lambda: seconds(lambda: run_merge(spark, job)),
+            "sort": lambda: seconds(lambda: _sort(spark, job)),
+        }
+        timings = interleaved(steps, sizes.rounds, warm_ups=4)
+    return Figure(
+        "Fold and sort",
+        f"The merge job alone on one staged batch of {sizes.records:,} records, and beside it a job that reads the "
+        "same file, computes tokens, sorts by token and key and writes the columns with the same settings, folding "
+        "nothing.",
+        timings,
+        [Ratio("merge job", "sort", TARGET)],
+    )
+
+
+def _sort(spark: SparkSession, job: MergeJob) -> None:
+    staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
+    numbered = records(job.plan, staged, {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()})
+    columns = [TOKEN_COLUMN, *(column.name for column in job.plan.schema.columns)]
+    rows = spread(numbered.select(*(F.col(quote(name)) for name in columns)), range_count(job.layout))
+    rows.sortWithinPartitions(*key_names(job.plan)).write.mode("overwrite").parquet(job.output)

@@ -1,0 +1,180 @@
+"""``python -m bench.peers --python .venv-peers/bin/python``: every system on the same batches, as Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet as pq
+
+from bench.figures import table
+from bench.machine import machine_facts
+from bench.peers.meaning import PARTS
+from bench.peers.system import Answer, parse_answer
+from bench.wide_table import base_records, batch_records
+
+ROWS, RECORDS, BATCHES = 1_000_000, 100_000, 10
+SMALLER = (1, 10, 100)  # what is divided by, in turn, for a system that does not finish
+OURS = "keyfold"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A system to run; ``cannot`` says which part of the meaning it has no words for."""
+
+    name: str
+    how: str
+    cannot: Mapping[str, str]
+
+
+PEERS = (
+    Peer(OURS, "merges on Spark, default compaction", {}),
+    Peer("delta", "`merge` with CASE and coalesce", {}),
+    Peer("duck_upsert", "`INSERT … ON CONFLICT DO UPDATE`, own file", {}),
+    Peer("duck_rewrite", "full join, Parquet file rewritten", {}),
+    Peer("iceberg", "`upsert`", {"plain": "whole rows only", "groups": "whole rows only", "sum": "whole rows only"}),
+    Peer("clickhouse", "CoalescingMergeTree, `FINAL` read", {"groups": "no order but arrival"}),
+    Peer("paimon", "aggregation engine, merged on read", {"groups": "its Python reader refuses sequence groups"}),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a peer did at which size, or why it did not."""
+
+    peer: Peer
+    rows: int
+    records: int
+    answer: Answer | None
+    fault: str = ""
+    too_large: bool = False  # it may finish with less
+
+    @property
+    def seconds(self) -> float:
+        """All batches, and what was left to do after them."""
+        assert self.answer is not None
+        return sum(self.answer.batches) + self.answer.settle
+
+
+def main() -> None:
+    """Run every system, largest size first, and print what each did."""
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.add_argument("--python", default=sys.executable, help="the Python that has requirements-peers.txt")
+    parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS], help="systems to run")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds a system may take at one size")
+    parser.add_argument("--scale", type=float, default=1.0, help="below 1 only to try the benchmark itself")
+    wanted = parser.parse_args()
+    print(*table(("machine", ""), list(machine_facts())), "", sep="\n", flush=True)
+    peers = [peer for peer in PEERS if peer.name in wanted.only]
+    outcomes: list[Outcome] = []
+    for divisor in SMALLER:
+        rows, records = round(ROWS * wanted.scale / divisor), round(RECORDS * wanted.scale / divisor)
+        latest = _at_size(peers, rows, records, wanted.python, wanted.timeout)
+        outcomes += latest
+        smaller = {outcome.peer.name for outcome in latest if outcome.too_large}
+        if not smaller:
+            break
+        # Ours runs at every size that another one needs.
+        peers = [peer for peer in peers if peer.name in smaller | {OURS}]
+    _print(outcomes)
+
+
+def _at_size(peers: Sequence[Peer], rows: int, records: int, python: str, timeout: float) -> list[Outcome]:
+    with TemporaryDirectory(prefix="keyfold-bench-") as folder:
+        source = Path(folder) / "input"
+        _write_input(source, rows, records)
+        outcomes = []
+        for peer in peers:
+            with TemporaryDirectory(prefix="keyfold-bench-") as own:
+                outcomes.append(_run(peer, rows, records, python, timeout, source, Path(own)))
+                print(_progress(outcomes[-1]), file=sys.stderr, flush=True)
+        return outcomes
+
+
+def _write_input(source: Path, rows: int, records: int) -> None:
+    source.mkdir()
+    with pq.ParquetWriter(source / "base.parquet", next(base_records(1)).schema) as writer:
+        for chunk in base_records(rows):
+            writer.write_table(chunk)
+    for number in range(1, BATCHES + 1):
+        pq.write_table(batch_records(number, rows, records), source / f"batch-{number:02}.parquet")
+
+
+def _run(peer: Peer, rows: int, records: int, python: str, timeout: float, source: Path, own: Path) -> Outcome:
+    program = sys.executable if peer.name == OURS else python
+    command = [program, "-m", f"bench.peers.{peer.name}", str(source), str(own)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(peer, rows, records, None, f"not done in {timeout:.0f} s", too_large=True)
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        killed = ended.returncode < 0  # by the system, which had no memory left
+        return Outcome(peer, rows, records, None, last[:200], too_large=killed)
+    return Outcome(peer, rows, records, parse_answer(ended.stdout))
+
+
+def _progress(outcome: Outcome) -> str:
+    state = outcome.fault or f"{outcome.seconds:.1f} s"
+    return f"{outcome.peer.name} at {outcome.rows:,} rows: {state}"
+
+
+def _print(outcomes: Sequence[Outcome]) -> None:
+    print(
+        f"{BATCHES} successive batches of partial updates, half of each new keys, 60 % nulls. Ratios: how many times "
+        "as long as Keyfold at the same size; below 1 Keyfold loses.\n"
+    )
+    ours = {outcome.rows: outcome for outcome in outcomes if outcome.peer.name == OURS}
+    head = ("system", "how", "rows + records a batch", "load", "batches", "after", "total", "ratio", "read", "ratio")
+    print(*table((*head, "MB on disk"), [_times(outcome, ours[outcome.rows]) for outcome in outcomes]), sep="\n")
+    print("\nThe answers, on a sample of keys, compared with Keyfold's:\n")
+    rows = [_parts(outcome, ours[outcome.rows]) for outcome in outcomes if outcome.answer]
+    print(*table(("system", "at rows", "rows in the end", *PARTS), rows), sep="\n")
+    for outcome in ours.values():
+        for name, seconds in outcome.answer.extras.items() if outcome.answer else ():
+            print(f"\nKeyfold at {outcome.rows:,} rows: {name}: {seconds:.4f} s")
+
+
+def _times(outcome: Outcome, ours: Outcome) -> tuple[str, ...]:
+    size = f"{outcome.rows:,} + {outcome.records:,}"
+    answer = outcome.answer
+    if answer is None:
+        return (outcome.peer.name, outcome.peer.how, size, f"failed: {outcome.fault}", *[""] * 7)
+    compared = ours.answer is not None
+    return (
+        answer.version,
+        outcome.peer.how,
+        size,
+        f"{answer.load:.1f}",
+        f"{sum(answer.batches):.1f}",
+        f"{answer.settle:.1f}",
+        f"{outcome.seconds:.1f}",
+        f"{outcome.seconds / ours.seconds:.2f}" if compared else "",
+        f"{answer.read:.2f}",
+        f"{answer.read / ours.answer.read:.2f}" if ours.answer else "",
+        f"{answer.megabytes:.0f}",
+    )
+
+
+def _parts(outcome: Outcome, ours: Outcome) -> tuple[str, ...]:
+    answer, expected = outcome.answer, ours.answer
+    assert answer is not None
+    told = [_told(outcome.peer, part, answer, expected) for part in PARTS]
+    return answer.version, f"{outcome.rows:,}", f"{answer.rows:,}", *told
+
+
+def _told(peer: Peer, part: str, answer: Answer, expected: Answer | None) -> str:
+    if expected is None:
+        return "not compared: Keyfold failed"
+    if answer.digests[part] == expected.digests[part]:
+        return "same"
+    return f"other: {peer.cannot[part]}" if part in peer.cannot else "OTHER, unexpected"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Keyfold in the same harness: batches staged and merged as the worker does it, with its default compaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.keys import Key
+from app.services.lookups import Consistency, get_rows
+from app.storage.images import Images
+from bench.figures import seconds
+from bench.peers.system import System, run
+from bench.site import BenchSite
+from bench.wide_table import COLUMNS
+from spark_jobs.expressions import state_schema
+
+LOOKUPS = 200
+
+
+class Keyfold(System):
+    """A table of a merge site; decoding of JSON and HTTP are not in its time."""
+
+    version = f"keyfold {version('keyfold')}"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.site = BenchSite(folder)
+        self.site.executor.warm_up()
+        self.table = self.site.create_table("t", options={})
+
+    def load(self, base: pa.Table) -> None:
+        self.site.stage(self.table, base)
+        self.site.load_staged(self.table)
+
+    def update(self, batch: pa.Table) -> None:
+        self.site.stage(self.table, batch)
+        self.site.merge(self.table)
+        self.site.compact_if_due()
+
+    def settle(self) -> None:
+        """Combine the runs that the default policy has left, so that any reader can read the table's files."""
+        self.site.compact(self.table)
+
+    def read(self) -> pa.Table:
+        """The compacted files as PyArrow reads them."""
+        return pa.concat_tables(pq.read_table(file, columns=list(COLUMNS)) for file in self._files())
+
+    def _files(self) -> list[str]:
+        [run] = self.site.snapshot(self.table).runs
+        return [file.uri.removeprefix("file://") for file in self.site.stored(self.table, run).files]
+
+    def extras(self) -> dict[str, float]:
+        """A scan of the compacted files by Spark, and a lookup in them."""
+        with self.site.session() as spark:
+            rows = spark.read.schema(state_schema(self.site.plan(self.table))).parquet(*self._files())
+            scan = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
+        return {"the same read by Spark": scan, "a lookup of one key": self._lookup()}
+
+    def _lookup(self) -> float:
+        """Mean seconds of a lookup, without HTTP, once the images are there."""
+        images, folder = Images(self.folder / "images", self.site.merges.warehouse), self.folder / "images"
+        runs = self.site.snapshot(self.table).runs
+        for one in runs:
+            images.want(self.table.id, one)
+        while len(list(folder.rglob("*.arrow"))) < sum(len(one.files) for one in runs):
+            time.sleep(0.1)
+        keys = [(2 * number,) for number in range(LOOKUPS)]
+        self._look_up(images, keys)
+        taken = seconds(lambda: self._look_up(images, keys)) / LOOKUPS
+        images.close()
+        return taken
+
+    def _look_up(self, images: Images, keys: Sequence[Key]) -> None:
+        with self.site.merges.database.reading() as repository:
+            for key in keys:
+                get_rows(repository, images, self.table, [key], Consistency.MERGED)
+
+    def close(self) -> None:
+        self.site.close()
+
+
+if __name__ == "__main__":
+    run(Keyfold)

@@ -1,0 +1,95 @@
+"""One system in its own process: reads the same Parquet files as the others, tells its seconds as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.peers.meaning import digests
+
+
+@dataclass
+class Answer:
+    """What one system did. ``extras`` are further seconds by name; ``digests`` by part of the meaning."""
+
+    version: str
+    load: float = 0.0
+    batches: list[float] = field(default_factory=list)
+    settle: float = 0.0
+    read: float = 0.0
+    rows: int = 0
+    megabytes: float = 0.0
+    digests: dict[str, str] = field(default_factory=dict)
+    extras: dict[str, float] = field(default_factory=dict)
+
+
+class System(ABC):
+    """A table of one system in ``folder``. Reading the input is not in its time; making it durable is."""
+
+    version: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def load(self, base: pa.Table) -> None:
+        """Make the table, filled with complete rows."""
+
+    @abstractmethod
+    def update(self, batch: pa.Table) -> None:
+        """Fold one batch of partial updates into the table, durably."""
+
+    def settle(self) -> None:  # noqa: B027  # most systems have nothing to do
+        """Whatever is left to do before others can read the table."""
+
+    @abstractmethod
+    def read(self) -> pa.Table:
+        """Every row as it is now."""
+
+    def extras(self) -> dict[str, float]:
+        """Further seconds worth telling, by name; taken after ``read``."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027  # the same
+        """End whatever runs."""
+
+
+def run(system: Callable[[Path], System]) -> None:
+    """``python -m bench.peers.<system> <input folder> <own folder>``: load, every batch, read, print."""
+    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    opened = system(folder)
+    answer = Answer(opened.version)
+    answer.load = _timed(opened.load, source / "base.parquet")
+    for file in sorted(source.glob("batch-*.parquet")):
+        answer.batches.append(_timed(opened.update, file))
+    began = time.perf_counter()
+    opened.settle()
+    answer.settle = time.perf_counter() - began
+    began = time.perf_counter()
+    rows = opened.read()
+    answer.read = time.perf_counter() - began
+    answer.rows, answer.digests = len(rows), digests(rows)
+    answer.extras = opened.extras()
+    opened.close()
+    answer.megabytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
+    print(json.dumps(asdict(answer)), flush=True)
+
+
+def _timed(act: Callable[[pa.Table], None], file: Path) -> float:
+    rows = pq.read_table(file)
+    began = time.perf_counter()
+    act(rows)
+    return time.perf_counter() - began
+
+
+def parse_answer(printed: str) -> Answer:
+    """The answer that ``run`` printed, last of whatever else the system printed."""
+    return Answer(**json.loads(printed.strip().splitlines()[-1]))

@@ -1,0 +1,145 @@
+"""Where the benchmarks merge: a real catalog, warehouse and Spark in an empty folder, driven as the worker drives
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pyspark.sql.connect.session import SparkSession
+
+from app.catalog.database import CatalogDatabase
+from app.core.jobs import StoredRun
+from app.core.merge_plan import MergePlan, compile_plan
+from app.core.record_decoder import DecodedRecords
+from app.core.records import RowKind
+from app.core.schema import TableSchema
+from app.core.table import Batch, Merge, MergeState, NewBatch, Run, Snapshot, Table
+from app.services.batches import request_merge
+from app.services.compactions import request_compaction, run_next_compaction
+from app.services.executor import MergeSite
+from app.services.merges import run_next_merge
+from app.settings import Settings
+from app.storage.layout import Warehouse, staging_file
+from app.storage.runs import stored_files
+from app.storage.staging import write_batch
+from app.worker import SparkExecutor
+from bench.lifting import LiftingExecutor
+from bench.wide_table import base_records, schema_json
+
+LEASE_SECONDS = 600
+DATABASE = "bench"
+NO_COMPACTION = {"num-sorted-run.compaction-trigger": "1000000"}
+
+
+class BenchSite:
+    """A merge site in ``folder`` with an embedded Spark server; tables are made, filled and merged without HTTP."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = Settings(KEYFOLD_DATA=folder)
+        self.folder = folder
+        self.executor = SparkExecutor(settings)
+        self.merges = MergeSite(
+            CatalogDatabase(settings.catalog_url), Warehouse(settings.warehouse_root), self.executor, LEASE_SECONDS
+        )
+        self.merges.database.migrate()
+        with self.merges.database.transaction() as repository:
+            repository.create_database(DATABASE, {})
+
+    def create_table(self, name: str, options: Mapping[str, str] = NO_COMPACTION) -> Table:
+        """An empty wide table."""
+        with self.merges.database.transaction() as repository:
+            return repository.create_table(DATABASE, name, TableSchema.from_json(schema_json(options)))
+
+    def load(self, table: Table, rows: int) -> None:
+        """Fill a table with its first rows: one committed run, as if one merge had folded them."""
+        for chunk in base_records(rows):
+            self.stage(table, chunk)
+        self.load_staged(table)
+
+    def load_staged(self, table: Table) -> None:
+        """Merge what is staged, in which no key may come twice, into an empty table."""
+        self._merge(replace(self.merges, executor=LiftingExecutor(self.executor)), table)
+
+    def stage(self, table: Table, records: pa.Table) -> Batch:
+        """What accepting a POST does after decoding: the staging file, then the batch in the catalog."""
+        count = len(records)
+        columns = {name: records[name] for name in records.column_names}
+        kinds, positions = [int(RowKind.INSERT)] * count, list(range(count))
+        decoded = DecodedRecords(columns, kinds, positions)  # Arrow columns serve as well as lists
+        batch_id = uuid.uuid4().hex
+        file, size = write_batch(self.merges.warehouse, table.id, batch_id, table.schema, decoded)
+        fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()
+        new = NewBatch(batch_id, table.schema_id, file, count, 0, size, fingerprint)
+        with self.merges.database.transaction() as repository:
+            return repository.add_batch(table.id, new)
+
+    def merge(self, table: Table) -> Merge:
+        """Everything staged, merged as the worker does it."""
+        return self._merge(self.merges, table)
+
+    def compact_if_due(self) -> bool:
+        """The compaction that a merge has asked for, run as the worker does it beside merges; whether there was one."""
+        return run_next_compaction(self.merges, "bench")
+
+    def compact(self, table: Table) -> None:
+        """A compaction of all runs."""
+        request_compaction(self.merges.database, table.id)
+        assert run_next_compaction(self.merges, "bench")
+
+    def _merge(self, site: MergeSite, table: Table) -> Merge:
+        wanted = request_merge(site.database, table.id)
+        assert run_next_merge(site, "bench")
+        with site.database.reading() as repository:
+            done = repository.get_merge(table.id, wanted.id)
+        assert done.state is MergeState.SUCCEEDED, done.error
+        return done
+
+    def snapshot(self, table: Table) -> Snapshot:
+        """What readers of the table see now."""
+        with self.merges.database.reading() as repository:
+            current = repository.current_snapshot(table.id)
+        assert current is not None, "the table was never merged"
+        return current
+
+    def plan(self, table: Table) -> MergePlan:
+        """The table's merge plan."""
+        return compile_plan(table.schema)
+
+    def staged_uri(self, table: Table, batch: Batch) -> str:
+        """The URI of a batch's staging file."""
+        return self.merges.warehouse.uri(*staging_file(table.id, batch.file))
+
+    def stored(self, table: Table, run: Run) -> StoredRun:
+        """A run as the jobs read it."""
+        return StoredRun(self.plan(table), stored_files(self.merges.warehouse, table.id, run))
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """The session that merges run on."""
+        with self.executor.open().connection.job(f"bench-{uuid.uuid4().hex}") as spark:
+            yield spark
+
+    def close(self) -> None:
+        """End Spark and the catalog's connections."""
+        self.executor.close()
+        self.merges.database.close()
+
+
+@contextmanager
+def bench_site() -> Iterator[BenchSite]:
+    """A site in a folder of its own, warmed up; it is gone afterwards."""
+    with TemporaryDirectory(prefix="keyfold-bench-") as folder:
+        site = BenchSite(Path(folder))
+        try:
+            site.executor.warm_up()
+            yield site
+        finally:
+            site.close()
