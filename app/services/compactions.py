@@ -184,11 +184,6 @@ def layout_of(options: TableOptions, runs: Iterable[Run]) -> FileLayout:
     return FileLayout(sum(run.rows for run in read), sum(run.size_bytes for run in read), options["target-file-size"])
 
 
-def stored_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
-    """The runs as the executor reads them."""
-    return tuple(stored_run(site, table, [run]) for run in runs)
-
-
 def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
     """The runs, oldest first, as few as can be: keys of different partitions never meet, so of each partition the first
     runs under one schema are read as one, then the second ones, and so on.

@@ -15,7 +15,7 @@ from app.core.schema import TableSchema
 from app.core.table import ChangelogFile, Run
 from app.storage.arrow import arrow_field, field_id
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
-from app.storage.runs import durable_files
+from app.storage.runs import durable_files, read_data_file
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,11 @@ class ChangeFile:
 
 
 def read_changelog(warehouse: Warehouse, table_id: str, folder: str) -> tuple[ChangelogFile, ...]:
-    """The files in a changelog folder, by name, which is their order; empty ones are left out."""
-    found = []
-    for entry in durable_files(warehouse, changelog_folder(table_id, folder)):
-        with warehouse.filesystem.open_input_file(entry.path) as source:
-            rows = pq.ParquetFile(source).metadata.num_rows
-        if rows:
-            found.append(ChangelogFile(f"{folder}/{entry.base_name}", rows, entry.size))
-    return tuple(sorted(found, key=lambda file: file.name))
+    """The files in a changelog folder in token order; empty ones are left out."""
+    entries = durable_files(warehouse, changelog_folder(table_id, folder))
+    found = [file for entry in entries if (file := read_data_file(warehouse, entry)) is not None]
+    ordered = sorted(found, key=lambda file: file.min_token)
+    return tuple(ChangelogFile(f"{folder}/{file.name}", file.rows, file.size_bytes) for file in ordered)
 
 
 def files_of_changelog(table_id: str, files: Sequence[ChangelogFile]) -> list[ChangeFile]:

@@ -55,7 +55,7 @@ def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -
     out.
     """
     listed = durable_files(warehouse, run_folder(table_id, run_id))
-    files = [_read_file(warehouse, entry) for entry in listed]
+    files = [read_data_file(warehouse, entry) for entry in listed]
     ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
     return Run(run_id, schema_id, tuple(ordered))
 
@@ -77,7 +77,8 @@ def _make_durable(warehouse: Warehouse, folder: str, paths: Sequence[str]) -> No
         sync_folder(path)
 
 
-def _read_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
+def read_data_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
+    """Rows, size and token range of a file that has the column of tokens; None if it is empty."""
     with warehouse.filesystem.open_input_file(entry.path) as source:
         metadata = pq.ParquetFile(source).metadata
     if metadata.num_rows == 0:

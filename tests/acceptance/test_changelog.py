@@ -112,6 +112,16 @@ def test_lookup_full_compaction_and_input_tell_changes_in_every_form(client: Cli
     assert sorted(found["input"], key=str) == sorted(posted, key=str)
 
 
+def test_without_a_producer_deduplicate_tells_the_last_record_of_each_key(client: Client) -> None:
+    options = {"merge.max-staleness": "1 d"}
+    client.create_table(DATABASE, "plain", {"fields": FIELDS, "primaryKeys": ["id"], "options": options})
+    table = TableClient(client, DATABASE, "plain")
+    table.post_batch([{"id": 1, "n": 1}, {"id": 1, "n": 2}], wait=60).raise_for_status()
+    table.post_batch([{"id": 1, "n": 3, "_kind": "-D"}], wait=60).raise_for_status()
+    told = lines(client.get(f"{table.path}/changelog"))
+    assert [(one["_kind"], one["_snapshot"], one["n"]) for one in told] == [("+I", 1, 2), ("-D", 2, 3)]
+
+
 def test_a_reader_that_breaks_off_anywhere_resumes_without_gap_or_repetition(client: Client) -> None:
     table = table_with(client, "resumed")
     stop = threading.Event()
@@ -172,5 +182,3 @@ def test_followers_do_not_keep_the_service_from_stopping(spark_server: EmbeddedS
             service.process.terminate()
             assert [line for line in received if line] == []
         assert service.process.wait(60) == -signal.SIGTERM  # uvicorn ends by the signal once it has stopped
-        service.stop()
-        assert any("Shutting down" in line for line in service.lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.merge_plan import compile_plan
+from app.core.merge_plan import MergePlan, compile_plan
 from app.core.records import KINDS_BY_TEXT, RowKind
 from spark_jobs.session import SparkConnection
 from tests import oracle
@@ -218,3 +219,20 @@ def changed_keys(spark: SparkConnection, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("key", range(len(COMPARED)), ids=[f"{case[0]} {case[1]}" for case in COMPARED])
 def test_rows_are_compared_by_what_their_values_mean(key: int, changed_keys: set[int]) -> None:
     assert (key in changed_keys) is COMPARED[key][3]
+
+
+def test_after_a_change_of_meaning_the_rows_of_the_old_plan_are_what_was_there(
+    spark: SparkConnection, tmp_path: Path
+) -> None:
+    def plan(function: str) -> MergePlan:
+        options = {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
+        return compile_plan(schema_of(TableCase((("k", "INT"), ("v", "INT")), ("k",), options)))
+
+    site = Site(spark, tmp_path, plan("sum"))
+    site.merge([[Change("+I", {"k": 1, "v": 1})]])
+    site.merge([[Change("+I", {"k": 1, "v": 2})]])
+    site.plan = plan("max")
+    site.merge([[Change("+I", {"k": 1, "v": 5}), Change("+I", {"k": 2, "v": 7})]])
+    changes = site.changes(site.runs[:2], site.runs[2:], row_deduplicate=False)
+    told = sorted((row["k"], kind.text, row["v"]) for kind, row in changes)
+    assert told == [(1, "+U", 5), (1, "-U", 3), (2, "+I", 7)]
