@@ -17,7 +17,7 @@ from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite, Progress
-from app.services.merges import request_due_merges, run_next_merge
+from app.services.merges import batches_wait, request_due_merges, run_next_merge
 from app.services.sweeps import sweep
 from app.settings import Settings
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
+IDLE_SECONDS = 1.0  # how soon an idle worker sees what another process has committed
 
 
 class SparkExecutor:
@@ -116,6 +117,7 @@ class Worker:
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """End after the jobs under way; one that takes longer is left to the next worker when its lease runs out."""
         self._stopped.set()
+        self.site.database.wake()
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             if thread.is_alive():
@@ -124,29 +126,30 @@ class Worker:
     def run(self) -> None:
         """Merge until stopped; a catalog that does not answer is waited for."""
         self._warm_up()
-        self._repeat(self._merge_next, self._pause)
+        self._repeat(self._merge_next, lambda: batches_wait(self.site.database))
 
     def _merge_next(self) -> bool:
         request_due_merges(self.site.database)
         return run_next_merge(self.site, self.name)
 
     def _compact(self) -> None:
-        self._repeat(lambda: run_next_compaction(self.site, self.name), self._pause)
+        self._repeat(lambda: run_next_compaction(self.site, self.name), lambda: False)
 
-    def _repeat(self, work: Callable[[], bool], pause: Callable[[], None]) -> None:
-        """Do ``work`` again and again; ``pause`` when there was none."""
+    def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool]) -> None:
+        """Do ``work`` again and again. When there was none, rest until this process commits something, or a while that
+        is short if there will be work ``soon``.
+        """
         while not self._stopped.is_set():
+            seen, pause = self.site.database.commits, IDLE_SECONDS
             try:
                 if work():
                     continue
+                pause = self.poll_seconds if soon() else max(self.poll_seconds, IDLE_SECONDS)
             except KeyfoldError as error:
                 logger.warning("the worker waits: %s", error)
             except Exception:
                 logger.exception("the worker goes on after an error")
-            pause()
-
-    def _pause(self) -> None:
-        self._stopped.wait(self.poll_seconds)
+            self.site.database.wait_for_commit(seen, pause)
 
     def _warm_up(self) -> None:
         """The first queries of a Spark server take seconds; better before the first merge than in it."""

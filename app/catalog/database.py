@@ -43,6 +43,8 @@ class CatalogDatabase:
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
         self._writer_turn = threading.Lock()
         self._loaded = SnapshotCache()
+        self._commits = 0
+        self._committed = threading.Condition()
 
     def __repr__(self) -> str:
         shown = self._url.set(query={})  # libpq takes a password as query parameter, too
@@ -53,6 +55,26 @@ class CatalogDatabase:
         """A repository that may write. Commits when the block ends, rolls back when it raises."""
         with translated(), self._writing() as connection:
             yield Repository(connection, self._loaded)
+        self.wake()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions of this process have committed."""
+        return self._commits
+
+    def wake(self) -> None:
+        """End all waiting for commits."""
+        with self._committed:
+            self._commits += 1
+            self._committed.notify_all()
+
+    def wait_for_commit(self, seen: int, timeout_seconds: float) -> None:
+        """Returns once more than ``seen`` transactions of this process have committed, or after the time.
+
+        Commits of other processes are not heard of.
+        """
+        with self._committed:
+            self._committed.wait_for(lambda: self._commits > seen, timeout_seconds)
 
     @contextmanager
     def reading(self) -> Iterator[Repository]:

@@ -56,6 +56,11 @@ def _lease_lost(merge_id: str, owner: str) -> Conflict:
 class Leases(Merges):
     """What the repository does for a merge worker."""
 
+    def may_claim(self, job: Job) -> bool:
+        """Whether there is something to claim; a look that takes no lock."""
+        found = sa.select(merges.c.id).where(_claimable(self.now()), merges.c.job == job).limit(1)
+        return self.connection.execute(found).first() is not None
+
     def claim_merge(self, owner: str, lease_seconds: float, job: Job = Job.MERGE) -> ClaimedMerge | None:
         """The oldest merge that nobody runs, now leased to ``owner`` with every staged batch of its table; or None.
 

@@ -25,6 +25,9 @@ def run_claimed(site: MergeSite, owner: str, job: Job, work: Callable[[ClaimedMe
 
     A failure is recorded with it, never raised; batches stay staged.
     """
+    with site.database.reading() as repository:
+        if not repository.may_claim(job):
+            return False
     with site.database.transaction() as repository:
         claimed = repository.claim_merge(owner, site.lease_seconds, job)
     if claimed is None:

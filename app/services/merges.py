@@ -42,6 +42,12 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
     return len(due)
 
 
+def batches_wait(database: CatalogDatabase) -> bool:
+    """Whether some table has staged batches that may become due without any further request."""
+    with database.reading() as repository:
+        return any(backlog.batches for backlog in repository.backlogs())
+
+
 def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
     """Why the backlog should be merged now; a table whose merges fail waits longer each time."""
     if backlog.batches == 0 or backlog.oldest_accepted_at is None:

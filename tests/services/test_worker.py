@@ -1,0 +1,73 @@
+"""The worker's threads: woken by what this process commits, merging and compacting beside each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from app.core.table import Job, MergeState, Table
+from app.services.batches import request_merge
+from app.services.executor import MergeSite
+from app.services.lookups import Images
+from app.worker import Worker
+from tests.services.builders import QUIET, SUM, create_table, post, snapshot_of, totals
+
+PATIENCE_SECONDS = 20.0
+
+
+@contextmanager
+def working(site: MergeSite, poll_seconds: float) -> Iterator[Worker]:
+    worker = Worker(site, poll_seconds)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def succeeded(site: MergeSite, table: Table, job: Job) -> int:
+    with site.database.reading() as repository:
+        found = repository.list_merges(table.id, limit=100)
+    return sum(one.job is job and one.state is MergeState.SUCCEEDED for one in found)
+
+
+def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | QUIET)
+    with working(site, poll_seconds=3600):
+        for number in range(1, 4):
+            post(site.database, site.warehouse, {"id": 1, "n": 1})
+            request_merge(site.database, table.id)
+            assert until(lambda number=number: succeeded(site, table, Job.MERGE) == number)  # type: ignore[misc]
+    assert totals(site.database, images, table, [1]) == [3]
+
+
+def test_a_worker_compacts_what_its_merges_ask_for(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2", "merge.max-staleness": "0 s"})
+    with working(site, poll_seconds=0.05):
+        for number in range(1, 5):
+            post(site.database, site.warehouse, {"id": 1, "n": 1})
+            assert until(lambda number=number: succeeded(site, table, Job.MERGE) >= number)  # type: ignore[misc]
+        assert until(lambda: succeeded(site, table, Job.COMPACTION) >= 1)
+    assert totals(site.database, images, table, [1]) == [4]
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert len(snapshot.runs) < 4
+
+
+def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:
+    """A commit would wake it again, and all others."""
+    create_table(site.database)
+    with working(site, poll_seconds=0.01):
+        assert until(lambda: site.database.commits > 0)
+        time.sleep(0.3)
+        before = site.database.commits
+        time.sleep(0.3)
+        assert site.database.commits == before
