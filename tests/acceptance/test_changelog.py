@@ -43,6 +43,13 @@ def table_with(client: Client, name: str, **options: str) -> TableClient:
     return TableClient(client, DATABASE, name)
 
 
+def merge(table: TableClient, records: list[dict[str, Any]]) -> None:
+    """A merge of ``records``, however long it takes."""
+    table.post_batch(records).raise_for_status()
+    done = table.merge()
+    assert done["state"] == "succeeded", done
+
+
 def events(answer: httpx.Response) -> Iterator[Event]:
     """Server-sent events; comments are left out."""
     event: Event = {}
@@ -98,7 +105,7 @@ def test_lookup_full_compaction_and_input_tell_changes_in_every_form(client: Cli
     for producer, counts in PRODUCED.items():
         table = table_with(client, producer, **{"changelog-producer": producer})
         for count, records in zip(counts, POSTED, strict=True):
-            table.post_batch(records, wait=60).raise_for_status()
+            merge(table, records)
             wait_for_changes(table, count)
         whole = follow(table, {"full-compaction": 7, "input": 4, "lookup": 4}[producer])
         told = lines(client.get(f"{table.path}/changelog"))
@@ -116,8 +123,8 @@ def test_without_a_producer_deduplicate_tells_the_last_record_of_each_key(client
     options = {"merge.max-staleness": "1 d"}
     client.create_table(DATABASE, "plain", {"fields": FIELDS, "primaryKeys": ["id"], "options": options})
     table = TableClient(client, DATABASE, "plain")
-    table.post_batch([{"id": 1, "n": 1}, {"id": 1, "n": 2}], wait=60).raise_for_status()
-    table.post_batch([{"id": 1, "n": 3, "_kind": "-D"}], wait=60).raise_for_status()
+    merge(table, [{"id": 1, "n": 1}, {"id": 1, "n": 2}])
+    merge(table, [{"id": 1, "n": 3, "_kind": "-D"}])
     told = lines(client.get(f"{table.path}/changelog"))
     assert [(one["_kind"], one["_snapshot"], one["n"]) for one in told] == [("+I", 1, 2), ("-D", 2, 3)]
 
@@ -127,9 +134,13 @@ def test_a_reader_that_breaks_off_anywhere_resumes_without_gap_or_repetition(cli
     stop = threading.Event()
 
     def write() -> None:
-        for number in range(6):
-            table.post_batch([{"id": key, "n": 1} for key in range(number % 3, 4)], wait=60).raise_for_status()
-        stop.set()
+        try:
+            for number in range(6):
+                merge(table, [{"id": key, "n": 1} for key in range(number % 3, 4)])
+            stop.set()
+        finally:
+            if not stop.is_set():
+                client.delete(table.path)  # the reader would wait for ever
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -151,8 +162,8 @@ def test_a_reader_that_breaks_off_anywhere_resumes_without_gap_or_repetition(cli
 
 def test_a_snapshot_without_changes_moves_the_reader_on(client: Client) -> None:
     table = table_with(client, "quiet")
-    table.post_batch([{"id": 1, "n": 1}], wait=60).raise_for_status()
-    table.post_batch([{"id": 1, "n": 0}], wait=60).raise_for_status()
+    merge(table, [{"id": 1, "n": 1}])
+    merge(table, [{"id": 1, "n": 0}])
     first, second = follow(table, 2)
     assert (first["id"], second["id"]) == ("2.0", "3.0")
     assert (second["event"], json.loads(second["data"])) == ("snapshot", {"_snapshot": 2, "kind": "merge"})
@@ -160,7 +171,7 @@ def test_a_snapshot_without_changes_moves_the_reader_on(client: Client) -> None:
 
 def test_a_dropped_table_ends_its_followers_with_the_problem(client: Client) -> None:
     table = table_with(client, "dropped")
-    table.post_batch([{"id": 1, "n": 1}], wait=60).raise_for_status()
+    merge(table, [{"id": 1, "n": 1}])
     asked = {"Accept": "text/event-stream"}
     with client.stream("GET", f"{table.path}/changelog?fromSnapshot=1", headers=asked) as answer:
         following = events(answer)
