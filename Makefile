@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test check bench bench-merge bench-peers lock
+.PHONY: serve test check bench bench-merge bench-amplification bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ bench: $(VENV)/.installed
 
 bench-merge: $(VENV)/.installed
 	$(BIN)/python -m bench merge
+
+bench-amplification: $(VENV)/.installed
+	$(BIN)/python -m bench amplification
 
 bench-peers: $(VENV)/.installed $(PEERS)/.installed
 	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python

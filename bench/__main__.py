@@ -1,10 +1,11 @@
-"""``python -m bench startup|merge``: the machine's facts, then the figures, as Markdown."""
+"""``python -m bench startup|merge|amplification``: the machine's facts, then the figures, as Markdown."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from bench.amplification import charts, measure_amplification
 from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
@@ -22,20 +23,26 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
 }
 
 
-def _startup(_: Sizes, __: list[str]) -> Iterator[Figure]:
-    yield measure_startup()
+def _startup(_: Sizes, __: list[str]) -> Iterator[Sequence[str]]:
+    yield list(markdown(measure_startup()))
 
 
-def _merge(sizes: Sizes, only: list[str]) -> Iterator[Figure]:
+def _merge(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
     if not only or "smallest" in only:
-        yield measure_smallest_merge()
+        yield list(markdown(measure_smallest_merge()))
     for name, measure in ON_ONE_SITE.items():
         if not only or name in only:
             with bench_site() as site:
-                yield measure(site, sizes)
+                yield list(markdown(measure(site, sizes)))
 
 
-BENCHMARKS: Mapping[str, Callable[[Sizes, list[str]], Iterator[Figure]]] = {"startup": _startup, "merge": _merge}
+def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    with bench_site() as site:
+        yield list(charts(list(measure_amplification(site, sizes))))
+
+
+Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]
+BENCHMARKS: Mapping[str, Benchmark] = {"startup": _startup, "merge": _merge, "amplification": _amplification}
 
 
 def main() -> None:
@@ -48,7 +55,7 @@ def main() -> None:
     wanted = parser.parse_args()
     print(*table(("machine", ""), list(machine_facts())), sep="\n")
     for figure in BENCHMARKS[wanted.benchmark](Sizes(wanted.rounds, wanted.scale), wanted.only):
-        print("", *markdown(figure), sep="\n", flush=True)
+        print("", *figure, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
