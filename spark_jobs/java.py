@@ -20,8 +20,8 @@ SUPPORTED_MAJOR_VERSIONS = (17, 21)
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
-# The combine of a wide row becomes one Java method beyond 8,000 bytes, which the JVM interprets for ever unless it is told
-# otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
+# The combine of a wide row becomes one Java method beyond 8,000 bytes, which the JVM interprets for ever unless it is
+# told otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
 COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
 
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the

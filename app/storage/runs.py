@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -95,22 +96,35 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
         return False
     if any(run.schema_id != runs[-1].schema_id for run in runs):
         return False  # columns were added, renamed or given another meaning meanwhile: footers know only names
-    low = {bound.column.name: Decimal(0) for bound in bounds}
-    high = dict(low)
+    names = tuple((bound.column.name, bound.carry) for bound in bounds)
+    low = [Decimal(0)] * len(names)
+    high = list(low)
     for run in runs:
-        least, most = dict.fromkeys(low, Decimal(0)), dict.fromkeys(low, Decimal(0))
-        for file in run.files:
-            for group in _row_groups(warehouse, data_file(table_id, run.id, file.name)):
-                for bound in bounds:
-                    if not _all_null(group, bound.carry):
-                        return False
-                    smallest, largest = _value_range(group, bound.column.name)
-                    least[bound.column.name] = min(least[bound.column.name], smallest)
-                    most[bound.column.name] = max(most[bound.column.name], largest)
-        for name in low:
-            low[name] += least[name]
-            high[name] += most[name]
-    return all(bound.low <= low[bound.column.name] and high[bound.column.name] <= bound.high for bound in bounds)
+        ranges = [_value_ranges(warehouse, data_file(table_id, run.id, file.name), names) for file in run.files]
+        if None in ranges:
+            return False
+        for place in range(len(names)):
+            low[place] += min((of_file[place][0] for of_file in ranges if of_file), default=Decimal(0))
+            high[place] += max((of_file[place][1] for of_file in ranges if of_file), default=Decimal(0))
+    return all(bound.low <= low[place] and high[place] <= bound.high for place, bound in enumerate(bounds))
+
+
+@lru_cache(maxsize=10_000)  # files never change, and a table's cost must not grow with its size at every merge
+def _value_ranges(
+    warehouse: Warehouse, segments: tuple[str, ...], names: tuple[tuple[str, str], ...]
+) -> tuple[tuple[Decimal, Decimal], ...] | None:
+    """The smallest and largest value (with 0) of each column of a file, by ``names`` (column, its carry); None where a
+    carry is in use.
+    """
+    low = [Decimal(0)] * len(names)
+    high = list(low)
+    for group in _row_groups(warehouse, segments):
+        for place, (name, carry) in enumerate(names):
+            if not _all_null(group, carry):
+                return None
+            smallest, largest = _value_range(group, name)
+            low[place], high[place] = min(low[place], smallest), max(high[place], largest)
+    return tuple(zip(low, high, strict=True))
 
 
 def _row_groups(warehouse: Warehouse, segments: tuple[str, ...]) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
