@@ -158,12 +158,11 @@ def _changes(
     if not wanted or not aligned[known:]:
         return ()
     folder = uuid.uuid4().hex
-    newer = [run for one in picked for run in one.runs[known:]]
     job = ChangesJob(
         compile_plan(table.schema),
         tuple(aligned[:known]),
         tuple(aligned[known:]),
-        layout_of(options, newer),
+        layout_of(options, [run for one in picked for run in one.runs]),
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.accumulators import overflow
-from app.core.errors import Conflict, ErrorCode
+from app.core.errors import Conflict, ErrorCode, Unavailable
 from app.core.jobs import ChangesJob, FileLayout, MergeJob
 from app.core.keys import key_to_json
 from app.core.merge_plan import compile_plan
@@ -113,6 +113,10 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
     )
     site.executor.merge(lease.tag, job, lease.report)
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
+    if not runs:
+        raise Unavailable(
+            "Spark wrote files that are not in this worker's warehouse; give both the same KEYFOLD_WAREHOUSE"
+        )
     changelog = read_changelog(site.warehouse, table.id, folder) if keeps_input else ()
     return _Folded(runs, changelog, records=records)
 
@@ -121,7 +125,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
     table = claimed.table
     options, _ = parse_options(table.schema)
-    if options["changelog-producer"] is not ChangelogProducer.LOOKUP or not folded.runs:
+    if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
         return folded
     with site.database.reading() as repository:
         base = repository.current_snapshot(table.id)
@@ -132,7 +136,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
         compile_plan(table.schema),
         aligned_runs(site, table, older),
         aligned_runs(site, table, folded.runs),
-        layout_of(options, folded.runs),
+        layout_of(options, [*older, *folded.runs]),
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )

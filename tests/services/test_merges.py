@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.core.jobs import MergeJob
 from app.core.table import BatchState, Merge, MergeState, MergeTrigger, Table
 from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
-from app.services.executor import MergeSite
+from app.services.executor import MergeSite, Progress
 from app.services.lookups import Images
 from app.services.merges import request_due_merges, run_next_merge
 from app.storage.layout import Warehouse
@@ -307,3 +308,21 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     post(database, warehouse, {"id": 1, "n": 1})
     assert merge(MergeSite(database, warehouse, PythonExecutor(), 600), again).state is MergeState.SUCCEEDED
     assert totals(database, images, again, [1]) == [1]
+
+
+class LostFiles(PythonExecutor):
+    """Writes where nobody looks, as a Spark server does that has another disk."""
+
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
+        super().merge(tag, replace(job, output=f"{job.output}-elsewhere"), on_progress)
+
+
+def test_a_merge_whose_files_cannot_be_seen_loses_no_batch(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    failed = merge(replace(site, executor=LostFiles()), table)
+    assert failed.state is MergeState.FAILED
+    assert "KEYFOLD_WAREHOUSE" in (failed.error or "")
+    assert states_of(site.database, table) == [BatchState.STAGED]
+    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert totals(site.database, images, table, [1]) == [1]
