@@ -47,6 +47,8 @@ def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestC
     assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
     assert asked | {"id": "", "requestedAt": 0} == {
         "id": "",
+        "job": "merge",
+        "full": False,
         "state": "pending",
         "trigger": "request",
         "requestedAt": 0,
