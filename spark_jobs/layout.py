@@ -16,6 +16,7 @@ from app.core.types import quote
 from spark_jobs.expressions import RANGE_COLUMN, key_names
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
+ROW_GROUP_BYTES = 16 * 1024**2  # in memory; a lookup without an image reads one group (docs/decisions/0008)
 RANGES_PER_QUERY = 32  # each is a branch of the plan, which takes time to be planned
 _SMALLEST, _TOKENS = -(1 << 63), 1 << 64
 
@@ -97,5 +98,5 @@ def write_rows(
         keys, ordered = [PARTITION_COLUMN, *keys], False
     if not ordered:
         rows = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
-    writer = rows.write.mode(mode)
+    writer = rows.write.mode(mode).option("parquet.block.size", ROW_GROUP_BYTES)
     (writer.partitionBy(PARTITION_COLUMN) if plan.schema.partition_keys else writer).parquet(output)
