@@ -13,7 +13,7 @@ from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.compact import run_compaction
 from spark_jobs.expressions import key_names, state_schema
-from spark_jobs.layout import range_count, spread
+from spark_jobs.layout import ROW_GROUP_BYTES, range_count, spread
 
 TABLE_ROWS = 1_000_000
 TARGET = 1.3
@@ -64,4 +64,4 @@ def _sorted(rows: DataFrame, job: CompactionJob) -> DataFrame:
 
 
 def _write(rows: DataFrame, job: CompactionJob) -> None:
-    rows.write.mode("overwrite").parquet(job.output)
+    rows.write.mode("overwrite").option("parquet.block.size", ROW_GROUP_BYTES).parquet(job.output)

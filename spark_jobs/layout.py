@@ -84,19 +84,16 @@ def spread(rows: DataFrame, ranges: int) -> DataFrame:
     return rows.withColumn(RANGE_COLUMN, number).repartitionById(ranges, F.col(RANGE_COLUMN))
 
 
-def write_rows(
-    plan: MergePlan, rows: DataFrame, output: str, *, ordered: bool = False, mode: str = "overwrite"
-) -> None:
+def write_rows(plan: MergePlan, rows: DataFrame, output: str, *, mode: str = "overwrite") -> None:
     """Write ``rows`` below the URI ``output``: a folder for each partition of the table, sorted files in each.
 
-    ``ordered``: each task's rows come in token order already; ``mode`` as Spark's writer has it.
+    ``mode`` as Spark's writer has it.
     """
     keys = key_names(plan)
     if plan.schema.partition_keys:
         values = ", ".join(quote(name) for name in plan.schema.partition_keys)
         rows = rows.withColumn(PARTITION_COLUMN, F.expr(f"lower(hex(xxhash64({values})))"))
-        keys, ordered = [PARTITION_COLUMN, *keys], False
-    if not ordered:
-        rows = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
-    writer = rows.write.mode(mode).option("parquet.block.size", ROW_GROUP_BYTES)
+        keys = [PARTITION_COLUMN, *keys]
+    ordered = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
+    writer = ordered.write.mode(mode).option("parquet.block.size", ROW_GROUP_BYTES)
     (writer.partitionBy(PARTITION_COLUMN) if plan.schema.partition_keys else writer).parquet(output)

@@ -29,18 +29,17 @@ MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by si
 
 @dataclass(frozen=True)
 class Picked:
-    """Neighbouring runs of one partition that are combined; ``oldest``: nothing older lies below, ``full``: they are
-    all there is.
+    """Neighbouring runs of one partition that are combined; ``full``: they are all there is, so nothing older lies
+    below.
     """
 
     runs: tuple[Run, ...]
-    oldest: bool
     full: bool
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What must be alike for partitions to be compacted in one job."""
-        return (self.oldest, self.full, self.runs[0].full, tuple(run.schema_id for run in self.runs))
+        return (self.full, self.runs[0].full, tuple(run.schema_id for run in self.runs))
 
     @property
     def rows(self) -> int:
@@ -72,8 +71,7 @@ def pick_runs(options: TableOptions, snapshot: Snapshot, *, full: bool) -> list[
     for runs in _partitions(snapshot.runs):
         count = _all_of(runs) if full else policy.pick([run.size_bytes for run in runs])
         if count:
-            everything = count == len(runs)
-            picked.append(Picked(tuple(runs[len(runs) - count :]), everything, everything))
+            picked.append(Picked(tuple(runs[len(runs) - count :]), full=count == len(runs)))
     return picked
 
 
@@ -139,7 +137,7 @@ def _combine(
         layout_of(options, inputs),
         site.warehouse.uri(*run_folder(table.id, folder)),
         int(site.clock()),
-        picked[0].oldest,
+        picked[0].full,
     )
     site.executor.compact(lease.tag, job, lease.report)
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
