@@ -57,7 +57,7 @@ def serve(
     typer.echo(
         f"Keyfold {__version__} listens on http://{shown}:{listener.getsockname()[1]} (data in {settings.folder})"
     )
-    config = uvicorn.Config(app, log_config=None, access_log=False)
+    config = uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False)
     _Server(config).run(sockets=[listener])
 
 
@@ -75,7 +75,8 @@ def _listen(settings: Settings) -> socket.socket:
     if not is_loopback(settings.host):
         _require_token(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Accepted sockets inherit the protocol, and asyncio sets TCP_NODELAY only where it is named.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))

@@ -25,7 +25,7 @@ from app.api import (
     tables,
     tags,
 )
-from app.api.auth import Guarded
+from app.api.auth import Gate
 from app.api.deps import Parts
 from app.api.limits import BodyLimit
 from app.api.problems import install_problems
@@ -78,12 +78,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # Paimon's clients send JSON without a Content-Type.
         strict_content_type=False,
         separate_input_output_schemas=False,
+        # More pages than the open ones would need the gate to know them.
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
     )
     install_problems(app)
-    app.add_middleware(BodyLimit, max_bytes=chosen.max_body_bytes)
-    for module in ROUTERS:
-        app.include_router(module.router, dependencies=[Guarded])
-    app.include_router(health.router)
+    app.add_middleware(BodyLimit, settings=chosen)
+    app.add_middleware(Gate, settings=chosen)  # what is added last comes first
+    for module in (*ROUTERS, health):
+        app.include_router(module.router)
     return app
 
 

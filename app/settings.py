@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
-    max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest request body")
+    max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest body of a batch; no other is larger")
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
     image_workers: int = Field(1, ge=1, description="threads that decode data files for lookups")
     log_level: str = Field("INFO", description="level of the service's own log")

@@ -1,36 +1,57 @@
-"""Who may call: a bearer token where tokens exist or the service is open to the network (design §7, promise 6)."""
+"""Who may call: the gate in front of all routes (design §7, promise 6; docs/decisions/0012)."""
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import urlsplit
+import anyio
+from anyio.to_thread import run_sync
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fastapi import Depends, Header
+from app.api.browsers import Place, check_host, check_page
+from app.api.deps import Parts
+from app.api.refusals import refuse
+from app.core.errors import KeyfoldError
+from app.services.tokens import TokenGate
+from app.settings import Settings
 
-from app.api.deps import PartsDep
-from app.core.errors import Unauthorized
+# The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+_REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
-OptionalHeader = Annotated[str | None, Header(include_in_schema=False)]
 
+class Gate:
+    """Refuses whoever may not call, before a byte of the body is read and before any route is looked for.
 
-def require_token(
-    parts: PartsDep, authorization: OptionalHeader = None, origin: OptionalHeader = None, host: OptionalHeader = None
-) -> None:
-    """Raises ``Unauthorized`` unless the request may pass.
-
-    A browser names the page that sends a request as its ``Origin``: pages of other hosts may not reach a service that
-    trusts whoever can connect.
+    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass.
     """
-    if origin is not None and (host is None or _host_of(origin) != host):
-        raise Unauthorized(f"a page of {origin} may not call this service; call it from your own program")
-    parts.gate.check(authorization)
 
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.host = settings.host
+        # Its own thread: requests that keep all others busy do not keep callers at the gate.
+        self.turns = anyio.CapacityLimiter(1)
 
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": _REFUSED_WEBSOCKET})
+            return
+        try:
+            if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+                await self._check(scope)
+        except KeyfoldError as error:
+            await refuse(scope, receive, send, error)
+            return
+        await self.app(scope, receive, send)
 
+    async def _check(self, scope: Scope) -> None:
+        """Raises ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
+        headers = Headers(scope=scope)
+        check_page(headers)
+        parts: Parts = scope["app"].state.parts
+        if not await self._has_token(parts.gate, headers.get("authorization")):
+            check_host(headers, Place(self.host, (scope.get("server") or (None, None))[1]))
 
-Guarded = Depends(require_token)
+    async def _has_token(self, gate: TokenGate, authorization: str | None) -> bool:
+        recalled = gate.recall(authorization)
+        return await run_sync(gate.check, authorization, limiter=self.turns) if recalled is None else recalled

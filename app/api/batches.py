@@ -16,11 +16,9 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.api.tables import TableName
 from app.catalog.database import CatalogDatabase
-from app.core.errors import TooLarge
 from app.core.table import Batch, BatchState
 from app.services.batches import current_batch, list_batches, request_merge, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
-from app.settings import Settings
 
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
@@ -65,18 +63,9 @@ class BatchList(Payload):
     next_page_token: str | None
 
 
-async def limited_body(request: Request, settings: SettingsDep) -> bytes:
-    """The request's body; refused as soon as it exceeds ``max_body_bytes``, before it fills the memory."""
-    chunks = bytearray()
-    async for chunk in request.stream():
-        chunks += chunk
-        _check_size(len(chunks), settings)
-    return bytes(chunks)
-
-
-def _check_size(size: int, settings: Settings) -> None:
-    if size > settings.max_body_bytes:
-        raise TooLarge(f"the body is larger than {settings.max_body_bytes} bytes; split the batch")
+async def whole_body(request: Request) -> bytes:
+    """The request's body; ``app.api.limits`` has read and bounded it."""
+    return await request.body()
 
 
 def _wait_seconds(prefer: str | None) -> float:
@@ -119,7 +108,7 @@ async def post_batch(
     table: TableName,
     request: Request,
     response: Response,
-    body: Annotated[bytes, Depends(limited_body)],
+    body: Annotated[bytes, Depends(whole_body)],
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     settings: SettingsDep,

@@ -13,8 +13,8 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz", operation_id="getHealth")
-def get_health() -> Health:
-    """Always 200: the process serves."""
+async def get_health() -> Health:
+    """Always 200: the process serves. It waits for no thread, so that many long requests do not end it."""
     return Health(status="ok")
 
 

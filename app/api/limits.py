@@ -1,46 +1,122 @@
-"""The largest body that any route reads."""
+"""The largest body of every kind of route, read before the route is called."""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+import anyio
 from starlette.requests import Request
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.problems import problem
-from app.core.errors import TooLarge
+from app.api.auth import OPEN_PATHS
+from app.api.refusals import refuse
+from app.api.table_paths import TABLE_PATH
+from app.core.errors import KeyfoldError, TooLarge, TooSlow, Violation
+from app.settings import Settings
+
+MOST_BYTES: Final = 2**20
+# 1.6 KB for each of the records that a simulation may have.
+MOST_SIMULATED_BYTES: Final = 16 * 2**20
+SILENCE_SECONDS: Final = 60.0
+
+
+class BodyLimits:
+    """How many bytes the body of a request may have: none on the open paths, ``max_body_bytes`` in a batch, 16 MiB in a
+    simulation, 1 MiB elsewhere; ``max_body_bytes`` bounds them all.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._most = settings.max_body_bytes
+        self._larger = [
+            (_pattern(f"{TABLE_PATH}/batches"), self._most),
+            (_pattern(f"{TABLE_PATH}/rows:simulate"), MOST_SIMULATED_BYTES),
+            (_pattern("/v1/catalog/merges:simulate"), MOST_SIMULATED_BYTES),
+        ]
+
+    def of(self, method: str, path: str) -> int:
+        """The bound in bytes for a request with ``method`` to the decoded ``path``."""
+        if path in OPEN_PATHS:
+            return 0
+        larger = (most for pattern, most in self._larger if method == "POST" and pattern.match(path.removesuffix("/")))
+        return min(self._most, next(larger, MOST_BYTES))
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """As the router matches paths."""
+    return compile_path(template)[0]
 
 
 class BodyLimit:
-    """Refuses a request whose body is larger than ``max_bytes``, before it fills the memory."""
+    """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    The routes behind it have the whole body, so that no slow sender holds a thread or a transaction.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
-        self.max_bytes = max_bytes
+        self.limits = BodyLimits(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request = Request(scope)
-        declared = request.headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self.max_bytes):
-            await problem(request, self._too_large(), 413)(scope, receive, send)
+        most = self.limits.of(scope["method"], scope["path"])
+        try:
+            _check_declared(Request(scope).headers.get("content-length", ""), most)
+            body = await _read(receive, most)
+        except KeyfoldError as error:
+            await refuse(scope, receive, send, error)
             return
-        await self.app(scope, self._counted(receive), send)
+        if body is not None:
+            await self.app(scope, _replayed(body, receive), send)
 
-    def _counted(self, receive: Receive) -> Receive:
-        """``receive`` that ends a body without a declared length once it is too large."""
-        read = 0
 
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self.max_bytes:
-                raise self._too_large()
-            return message
+def _check_declared(length: str, most: int) -> None:
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > most):
+        raise _too_large(most)
 
-        return counted
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"the body is larger than {self.max_bytes} bytes; split the request")
+async def _read(receive: Receive, most: int) -> bytes | None:
+    """The whole body, None if the client went before its end. Raises ``TooLarge`` and ``TooSlow``."""
+    body = bytearray()
+    more = True
+    while more:
+        message = await _next(receive)
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
+
+
+async def _next(receive: Receive) -> Message:
+    try:
+        with anyio.fail_after(SILENCE_SECONDS):
+            return await receive()
+    except TimeoutError as error:
+        message = f"nothing came of the body for {SILENCE_SECONDS:g} seconds; nothing was stored"
+        fault = Violation("", "too_slow", message, "send the request again, its body without a pause")
+        raise TooSlow(message, violations=[fault]) from error
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """``receive`` that gives ``body``, and then what comes after it: that the client went."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed
+
+
+def _too_large(most: int) -> TooLarge:
+    if most == 0:
+        message, fix = "this route takes no body", "send the request without one"
+    else:
+        message, fix = f"the body is larger than {most} bytes; split the request", "split the request"
+    return TooLarge(message, violations=[Violation("", "too_large", message, fix)])

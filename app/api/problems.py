@@ -21,10 +21,12 @@ from app.core.errors import (
     AlreadyExists,
     Conflict,
     ErrorCode,
+    Forbidden,
     Invalid,
     KeyfoldError,
     NotFound,
     TooLarge,
+    TooSlow,
     Unauthorized,
     Unavailable,
     Unsupported,
@@ -39,9 +41,11 @@ MEDIA_TYPE = "application/problem+json"
 KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     Conflict: HTTPStatus.CONFLICT,
+    TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
@@ -115,7 +119,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
-    """The response that tells ``error``; middleware that answers before the routes do calls it, too."""
+    """The response that tells ``error`` with ``status``."""
     # Not validated: pydantic refuses the lone surrogates that a message may quote.
     body = Problem.model_construct(
         type=f"urn:keyfold:problem:{error.code}",
@@ -161,6 +165,11 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, KeyfoldError)
     status = _status(error)
     return _internal_error(request, error) if status == 500 else problem(request, error, status)
+
+
+def refusal(request: Request, error: KeyfoldError) -> ProblemResponse:
+    """The response that tells ``error``, for middleware that answers before the routes do."""
+    return _keyfold_error(request, error)
 
 
 def problem_text(request: Request, error: KeyfoldError) -> str:

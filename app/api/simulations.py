@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from app.api.batches import limited_body
+from app.api.batches import whole_body
 from app.api.databases import DatabaseName
 from app.api.deps import ImagesDep, Reading
 from app.api.payloads import Payload
@@ -16,7 +16,7 @@ from app.api.tables import TableName
 from app.services.simulations import SimulatedRow, simulate_merge, simulate_rows
 
 router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
-Body = Annotated[bytes, Depends(limited_body)]
+Body = Annotated[bytes, Depends(whole_body)]
 
 
 class ColumnStep(Payload):

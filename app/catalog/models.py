@@ -204,3 +204,11 @@ tokens = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("digest"),
 )
+
+# What is true of the whole catalog: ``app.catalog.tokens.Fact``.
+facts = sa.Table(
+    "facts",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("since", UtcTime, nullable=False),
+)

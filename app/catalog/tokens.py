@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from app.catalog.failures import refusing
-from app.catalog.models import tokens
+from app.catalog.models import facts, tokens
 from app.catalog.part import CatalogPart
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
 
@@ -21,11 +23,20 @@ class ApiToken:
     created_at: datetime
 
 
+class Fact(StrEnum):
+    """What is true of the whole catalog from a moment on, and never ceases to be."""
+
+    TOKENS_REQUIRED = "tokens_required"  # the API asks for a token: one was made
+
+
 class Tokens(CatalogPart):
     """What the repository knows about bearer tokens."""
 
     def add_token(self, name: str, digest: str) -> ApiToken:
-        """A new token whose text has ``digest``. Raises ``AlreadyExists`` for a name (or a text) in use."""
+        """A new token whose text has ``digest``; from the first on tokens are required.
+
+        Raises ``AlreadyExists`` for a name (or a text) in use.
+        """
         token = ApiToken(name, self.now())
         exists = AlreadyExists(
             f"a token {name!r} exists already; choose another name",
@@ -35,11 +46,22 @@ class Tokens(CatalogPart):
         )
         with refusing(self.connection, {"pk_tokens": exists, "uq_tokens_digest": exists}):
             self.connection.execute(tokens.insert().values(name=name, digest=digest, created_at=token.created_at))
+        self._require_tokens()
         return token
 
-    def find_token(self, digest: str) -> str | None:
-        """The name of the token whose text has ``digest``, or None if there is none."""
-        return self.connection.execute(sa.select(tokens.c.name).where(tokens.c.digest == digest)).scalar_one_or_none()
+    def _require_tokens(self) -> None:
+        insert = postgresql.insert if self.connection.dialect.name == "postgresql" else sqlite.insert
+        fact = insert(facts).values(name=Fact.TOKENS_REQUIRED, since=self.now())
+        self.connection.execute(fact.on_conflict_do_nothing())
+
+    def tokens_required(self) -> bool:
+        """Whether the API asks for a token: one was made, be it revoked since."""
+        query = sa.select(facts.c.name).where(facts.c.name == Fact.TOKENS_REQUIRED)
+        return self.connection.execute(query).first() is not None
+
+    def token_digests(self) -> frozenset[str]:
+        """The digests of all tokens."""
+        return frozenset(self.connection.execute(sa.select(tokens.c.digest)).scalars())
 
     def list_tokens(self) -> list[ApiToken]:
         """All tokens in name order."""
@@ -57,5 +79,5 @@ class Tokens(CatalogPart):
             )
 
     def any_tokens(self) -> bool:
-        """Whether the API asks for a token at all."""
+        """Whether there is a token that opens the API."""
         return self.connection.execute(sa.select(tokens.c.name).limit(1)).first() is not None

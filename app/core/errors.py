@@ -23,6 +23,8 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    REQUEST_TIMEOUT = "request_timeout"
     DATABASE_NOT_FOUND = "database_not_found"
     DATABASE_ALREADY_EXISTS = "database_already_exists"
     DATABASE_NOT_EMPTY = "database_not_empty"
@@ -112,6 +114,18 @@ class Unauthorized(KeyfoldError):
     """The request carries no valid bearer token."""
 
     default_code = ErrorCode.UNAUTHORIZED
+
+
+class Forbidden(KeyfoldError):
+    """The request comes from a page, or names a host, that this service does not answer to."""
+
+    default_code = ErrorCode.FORBIDDEN
+
+
+class TooSlow(KeyfoldError):
+    """The rest of the request did not come in time."""
+
+    default_code = ErrorCode.REQUEST_TIMEOUT
 
 
 class NotFound(KeyfoldError):

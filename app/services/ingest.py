@@ -209,6 +209,13 @@ def _decimal(text: str) -> Decimal:
         raise ValueError("a number has an exponent with too many digits") from None
 
 
+def _unchanged(parsed: dict[str, Any]) -> dict[str, Any]:
+    """A call of Python's for each object: without any, other threads would wait until the last byte is parsed."""
+    return parsed
+
+
 def _loads(text: bytes) -> Any:
     """JSON with exact numbers: those with a fraction or exponent become Decimal; NaN and Infinity are refused."""
-    return json.loads(text.decode("utf-8"), parse_float=_decimal, parse_constant=_refuse_constant)
+    return json.loads(
+        text.decode("utf-8"), object_hook=_unchanged, parse_float=_decimal, parse_constant=_refuse_constant
+    )

@@ -6,13 +6,16 @@ import hashlib
 import secrets
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Unauthorized
+from app.core.errors import Unauthorized, Violation
 
 PREFIX = "kf_"
 _REFRESH_SECONDS: Final = 2.0
+_NEW_TOKEN_SECONDS: Final = 0.1
+_MAKE = "make one with: keyfold token create NAME"
 
 
 def token_digest(token: str) -> str:
@@ -21,54 +24,81 @@ def token_digest(token: str) -> str:
 
 
 def create_token(database: CatalogDatabase, name: str) -> str:
-    """A new token, told only now. Raises ``AlreadyExists`` when the name is taken."""
+    """A new token, told only now; from the first on the service asks for one. Raises ``AlreadyExists`` when the name is
+    taken.
+    """
     token = PREFIX + secrets.token_urlsafe(32)
     with database.transaction() as repository:
         repository.add_token(name, token_digest(token))
     return token
 
 
-class TokenGate:
-    """Lets requests in: all of them while no token exists and ``required`` is false, else only those with a known
-    token.
+@dataclass(frozen=True)
+class _Access:
+    """What the catalog said of tokens at ``read_at`` (seconds of the monotonic clock)."""
 
-    What the catalog says is remembered for two seconds, so a revoked token ends within that time.
+    required: bool
+    digests: frozenset[str]
+    read_at: float
+
+    def age(self) -> float:
+        """Seconds since it was read."""
+        return time.monotonic() - self.read_at
+
+    def admits(self, digest: str | None) -> bool:
+        """Whether the bearer of ``digest`` may pass."""
+        return not self.required or digest in self.digests
+
+
+class TokenGate:
+    """Lets requests in: all of them while no token was ever made and ``required`` is false, else only those with a
+    known token.
+
+    What the catalog says is remembered for two seconds, so a revoked token ends within that time. A token that is not
+    known makes the gate look sooner, but not more than ten times a second.
     """
 
     def __init__(self, database: CatalogDatabase, *, required: bool) -> None:
         self._database = database
         self._required = required
         self._lock = threading.Lock()
-        self._closed = True
-        self._known: set[str] = set()
-        self._read_at = float("-inf")
+        self._access = _Access(required=True, digests=frozenset(), read_at=float("-inf"))
 
-    def check(self, authorization: str | None) -> None:
-        """Raises ``Unauthorized`` unless the header carries a known token or none is needed."""
-        scheme, _, token = (authorization or "").partition(" ")
-        digest = token_digest(token.strip()) if scheme.lower() == "bearer" else None
-        if self._is_closed() and not self._is_known(digest):
-            raise Unauthorized(
-                "send a valid token: Authorization: Bearer kf_… (make one with: keyfold token create NAME)"
-            )
+    def check(self, authorization: str | None) -> bool:
+        """Whether the header carries a known token; false where none is needed. Raises ``Unauthorized`` elsewhere."""
+        digest = _digest(authorization)
+        access = self._read(_REFRESH_SECONDS)
+        if digest is not None and not access.admits(digest):
+            access = self._read(_NEW_TOKEN_SECONDS)
+        if not access.admits(digest):
+            raise _refused(access, digest)
+        return access.required
 
-    def _is_closed(self) -> bool:
+    def recall(self, authorization: str | None) -> bool | None:
+        """What ``check`` answers, if it is known without asking the catalog and lets the request pass; else None."""
+        access = self._access
+        return access.required if access.age() <= _REFRESH_SECONDS and access.admits(_digest(authorization)) else None
+
+    def _read(self, most_seconds: float) -> _Access:
         with self._lock:
-            if time.monotonic() - self._read_at > _REFRESH_SECONDS:
+            if self._access.age() > most_seconds:
+                read_at = time.monotonic()
                 with self._database.reading() as repository:
-                    self._closed = self._required or repository.any_tokens()
-                self._known.clear()
-                self._read_at = time.monotonic()
-            return self._closed
+                    required = self._required or repository.tokens_required()
+                    self._access = _Access(required, repository.token_digests(), read_at)
+            return self._access
 
-    def _is_known(self, digest: str | None) -> bool:
-        if digest is None:
-            return False
-        if digest in self._known:
-            return True
-        with self._database.reading() as repository:
-            known = repository.find_token(digest) is not None
-        if known:
-            with self._lock:
-                self._known.add(digest)
-        return known
+
+def _digest(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+
+
+def _refused(access: _Access, digest: str | None) -> Unauthorized:
+    if not access.digests:
+        message = f"this service asks for a token, and none is left; {_MAKE}"
+        return Unauthorized(message, violations=[Violation("", "no_token_left", message, _MAKE)])
+    message = f"send a valid token: Authorization: Bearer kf_… ({_MAKE})"
+    code = "missing_token" if digest is None else "unknown_token"
+    wrong = "the request has no bearer token" if digest is None else "the token is not known, or was revoked"
+    return Unauthorized(message, violations=[Violation("", code, wrong, f"send Authorization: Bearer kf_…; {_MAKE}")])

@@ -15,6 +15,7 @@ from app.settings import Settings
 
 DATABASES = "/v1/catalog/databases"
 TABLES = f"{DATABASES}/shop/tables"
+LOOPBACK = "http://localhost"  # a name that a service without tokens answers to
 
 
 def new_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def app(tmp_path: Path) -> FastAPI:
 
 @pytest.fixture
 def client(app: FastAPI) -> Iterator[TestClient]:
-    with TestClient(app, raise_server_exceptions=False) as opened:
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as opened:
         yield opened
 
 

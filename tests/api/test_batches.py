@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import DATABASES, TABLES, new_table
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged
 
 CreateTable = Callable[..., dict[str, Any]]
@@ -141,7 +141,7 @@ def test_of_very_many_faults_a_hundred_are_named_and_all_are_counted(batches: Te
 def small(tmp_path: Path) -> Iterator[TestClient]:
     """A client of a service that takes bodies of 2000 bytes and batches of 3 records."""
     app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=2000, max_batch_records=3))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
         client.post(DATABASES, json={"name": "shop"})
         client.post(TABLES, json=new_table())
         yield client
@@ -179,7 +179,7 @@ def test_a_body_without_end_is_refused_before_it_is_read(small: TestClient) -> N
         "raw_path": BATCHES.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"host", b"testserver")],
+        "headers": [(b"host", b"localhost")],
     }
     assert small.portal is not None
     small.portal.call(app, scope, receive, send)

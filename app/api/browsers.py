@@ -1,0 +1,91 @@
+"""What a browser says of the page behind a request, and which of it a service refuses (docs/decisions/0012)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+
+from app.core.errors import Forbidden, Violation
+from app.settings import is_loopback
+
+# RFC 3986's authority without userinfo: a name, an IPv4 address or an IPv6 address in brackets, and a port.
+_AUTHORITY = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+_HOST = re.compile(_AUTHORITY)
+_ORIGIN = re.compile(f"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://{_AUTHORITY}")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# https://www.w3.org/TR/fetch-metadata: a page of the service itself, and a person who typed the address.
+_OWN_SITES = ("same-origin", "none")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a service listens; ``port`` is None where it has none (a Unix socket)."""
+
+    host: str
+    port: int | None
+
+
+def check_page(headers: Headers) -> None:
+    """Raises ``Forbidden`` for a request that a page of another origin made a browser send."""
+    _refuse([*_foreign_origins(headers), *_foreign_sites(headers)])
+
+
+def check_host(headers: Headers, place: Place) -> None:
+    """Raises ``Forbidden`` unless the request names this machine by a loopback name or the address of ``place``.
+
+    A page can make its own name resolve to 127.0.0.1 (DNS rebinding); it cannot make a browser call it localhost.
+    """
+    _refuse(_foreign_hosts(headers, place))
+
+
+def _refuse(faults: list[Violation]) -> None:
+    if faults:
+        raise Forbidden(faults[0].message, violations=faults)
+
+
+def _foreign_origins(headers: Headers) -> Iterator[Violation]:
+    host = _HOST.fullmatch(headers.get("host", ""))
+    for origin in headers.getlist("origin"):
+        if not _same_place(_ORIGIN.fullmatch(origin), host):
+            message = f"a page of {origin!r} may not call this service"
+            yield Violation("", "foreign_origin", message, "call it from your own program, which sends no Origin")
+
+
+def _same_place(origin: re.Match[str] | None, host: re.Match[str] | None) -> bool:
+    if origin is None or host is None:
+        return False
+    default = _DEFAULT_PORTS[origin["scheme"].lower()]
+    return _named(origin, default) == _named(host, default)
+
+
+def _named(authority: re.Match[str], default_port: int) -> tuple[str, int]:
+    return authority["host"].lower(), int(authority["port"] or default_port)
+
+
+def _foreign_sites(headers: Headers) -> Iterator[Violation]:
+    for site in headers.getlist("sec-fetch-site"):
+        if site.lower() not in _OWN_SITES:
+            message = f"a browser sent this for a page of another origin (Sec-Fetch-Site: {site})"
+            yield Violation("", "cross_site", message, "call the service from your own program")
+
+
+def _foreign_hosts(headers: Headers, place: Place) -> list[Violation]:
+    hosts = headers.getlist("host")
+    if len(hosts) == 1 and _is_own(hosts[0], place):
+        return []
+    told = " and ".join(repr(host) for host in hosts) or "no host"
+    port = "" if place.port is None else f":{place.port}"
+    message = f"the request names {told}; without tokens this service answers only to the names of this machine"
+    fix = f"call it as http://localhost{port}, or make a token and send it: keyfold token create NAME"
+    return [Violation("", "foreign_host", message, fix)]
+
+
+def _is_own(host: str, place: Place) -> bool:
+    named = _HOST.fullmatch(host)
+    if named is None or (named["port"] and place.port is not None and int(named["port"]) != place.port):
+        return False
+    address = named["host"].lower().strip("[]")
+    return is_loopback(address) or address == place.host.lower()
