@@ -63,6 +63,7 @@ _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
 }
 _HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 _NO_NUMBER = ", unable to parse string as an integer"  # pydantic's ending of a message, which is no advice
+MOST_FAULTS = 1000  # that one answer names; a body of 1 MiB can have half a million
 _TOO_DEEP = "the body is nested too deeply"
 
 
@@ -132,7 +133,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         resource_type=error.resource_type,
         resource_name=error.resource_name,
         error_code=error.code,
-        errors=[_fault(violation) for violation in error.violations],
+        errors=[_fault(violation) for violation in error.violations[:MOST_FAULTS]],
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
@@ -182,9 +183,11 @@ def _validation_error(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, bytes):  # FastAPI leaves the body unread only for its media type
         return _not_json(request)
-    faults = [_read_fault(fault) for fault in error.errors()]
-    message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
-    return problem(request, Invalid(message, violations=faults), HTTPStatus.BAD_REQUEST)
+    found = error.errors()
+    faults = [_read_fault(fault) for fault in found[:MOST_FAULTS]]
+    message = faults[0].message if len(found) == 1 else f"the request has {len(found)} faults"
+    refused = Invalid(message, violations=faults, total_violations=len(found))
+    return problem(request, refused, HTTPStatus.BAD_REQUEST)
 
 
 def _not_json(request: Request) -> ProblemResponse:

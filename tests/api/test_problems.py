@@ -213,3 +213,13 @@ def test_no_route_reads_a_body_beyond_the_limit(tmp_path: Path) -> None:
         streamed = opened.post(DATABASES, content=chunks, headers={"Content-Type": "application/json"})
         assert streamed.status_code == 413
         assert opened.get(DATABASES).json()["databases"] == []
+
+
+@pytest.mark.parametrize("path", [f"{DATABASES}/shop", TABLES])
+def test_an_answer_names_a_thousand_faults_and_counts_all(shop: TestClient, path: str) -> None:
+    wrong = [1] * 1500
+    schema = {"fields": wrong, "primaryKeys": ["id"]}
+    body = {"removals": wrong, "updates": {}, "identifier": {"database": "shop", "object": "t"}, "schema": schema}
+    told = shop.post(path, json=body).json()
+    assert len(told["errors"]) == 1000
+    assert told["errorCount"] >= 1500
