@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType
 from app.core.table import Table
 from app.services.batches import list_batches
-from app.services.ingest import JSON, Upload, accept_batch, parse_records
+from app.services.ingest import JSON, Upload, accept_batch, parse_json, parse_records
 from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
 
@@ -155,3 +157,14 @@ def test_a_page_token_that_was_never_given_is_refused(database: CatalogDatabase,
     table = create_table(database)
     with database.reading() as repository, pytest.raises(Invalid):
         list_batches(repository, table, token, 10)
+
+
+def test_other_threads_go_on_while_a_large_body_is_parsed() -> None:
+    body = b'{"records":[' + b",".join([b'{"id":1,"name":"a","note":"b"}'] * 300_000) + b"]}"
+    parsing = threading.Thread(target=parse_json, args=[body])
+    parsing.start()
+    turns = 0
+    while parsing.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10
