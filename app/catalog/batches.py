@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -115,6 +116,16 @@ class Batches(Tables):
     def live_staging_files(self, table_id: str) -> set[str]:
         """The staging files that a merge will still read; any other staging file of the table is garbage."""
         return {batch.file for batch in self.staged_batches(table_id)}
+
+    def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
+        """Those of ``files`` that no merge will read, nor ever before the transaction ends: batches are added under the
+        same lock.
+        """
+        try:
+            self._lock_table(table_id)
+        except NotFound:
+            return set(files)
+        return set(files) - self.live_staging_files(table_id)
 
     def _staged(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)

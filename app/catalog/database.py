@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,11 @@ class CatalogDatabase:
     fork.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password."""
+    def __init__(self, url: str, clock: Callable[[], datetime] | None = None) -> None:
+        """``clock`` replaces the clock that dates what is stored. Raises ``Invalid`` for a URL of another kind of
+        database; no message shows it, it may hold a password.
+        """
+        self._clock = clock
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
         self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
@@ -54,7 +58,7 @@ class CatalogDatabase:
     def transaction(self) -> Iterator[Repository]:
         """A repository that may write. Commits when the block ends, rolls back when it raises."""
         with translated(), self._writing() as connection:
-            yield Repository(connection, self._loaded)
+            yield Repository(connection, self._loaded, self._clock)
         self.wake()
 
     @property
@@ -80,7 +84,7 @@ class CatalogDatabase:
     def reading(self) -> Iterator[Repository]:
         """A repository whose queries all see the same moment; it must not write."""
         with translated(), self._reading() as connection:
-            yield Repository(connection, self._loaded)
+            yield Repository(connection, self._loaded, self._clock)
 
     def ping(self) -> None:
         """Returns when the database answers."""

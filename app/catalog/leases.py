@@ -16,12 +16,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.catalog.merges import Merges, merge_of
-from app.catalog.models import batches, merges
+from app.catalog.models import batches, merges, tables
 from app.catalog.part import AnyRow
 from app.core.errors import Conflict, NotFound
 from app.core.table import Batch, BatchState, ChangelogFile, Job, Merge, MergeState, Run, Snapshot, SnapshotKind, Table
 
 _CANDIDATES = 100  # more tables than that wait for the next call
+# A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
+# steps only lengthen a lease by as much.
+_CLOCK_STEP = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,27 @@ class ClaimedMerge:
 
 
 def _claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Merges (compactions) that wait while none of their table runs, and those whose worker let the lease expire."""
+    """Merges (compactions) that wait while none of their table runs, and those whose worker let the lease expire.
+
+    Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
+    """
     running = merges.alias("running")
     nothing_runs = ~sa.exists().where(
         running.c.table_id == merges.c.table_id, running.c.job == merges.c.job, running.c.state == MergeState.RUNNING
     )
     waits = (merges.c.state == MergeState.PENDING) & nothing_runs
-    return waits | (merges.c.state == MergeState.RUNNING) & (merges.c.lease_expires_at <= now)
+    over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
+    return waits | (merges.c.state == MergeState.RUNNING) & over
+
+
+def _oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
+    """What was begun before what waits; a request of the future is one from before the clock was set back."""
+    begun = sa.case((merges.c.state == MergeState.RUNNING, 0), else_=1)
+    return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
+
+
+def _lease(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+    return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
 
 
 def _lease_lost(merge_id: str, owner: str) -> Conflict:
@@ -67,10 +84,11 @@ class Leases(Merges):
         A merge whose owner died comes again, before newer ones, with the batches that came since. A compaction is
         claimed the same way, without batches.
         """
+        now = self.now()
         candidates = (
             sa.select(merges.c.id, merges.c.table_id)
-            .where(_claimable(self.now()), merges.c.job == job)
-            .order_by(sa.case((merges.c.state == MergeState.RUNNING, 0), else_=1), merges.c.requested_at, merges.c.id)
+            .where(_claimable(now), merges.c.job == job)
+            .order_by(*_oldest_first(now))
             .limit(_CANDIDATES)
         )
         for candidate in self.connection.execute(candidates).all():
@@ -95,7 +113,7 @@ class Leases(Merges):
             merges.update()
             .where(merges.c.id == merge_id, merges.c.lease_owner == owner, merges.c.state == MergeState.RUNNING)
             .values(
-                lease_expires_at=self.now() + timedelta(seconds=lease_seconds),
+                **_lease(owner, self.now(), lease_seconds),
                 progress=progress,
                 progress_detail=dict(progress_detail or {}),
             )
@@ -125,6 +143,7 @@ class Leases(Merges):
         table_id = self._hold(merge_id, owner).table_id
         snapshot = self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id, changelog)
         self._mark_merged(merge_id, snapshot.id)
+        self._forget_failures(table_id)
         self._end(
             merge_id,
             MergeState.SUCCEEDED,
@@ -172,6 +191,7 @@ class Leases(Merges):
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
         current = self._existing_table(table_id).snapshot_id
         self._mark_merged(merge_id, current)
+        self._forget_failures(table_id)
         return self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
     def fail_merge(self, merge_id: str, owner: str, error: str, cancelled: bool = False) -> Merge:
@@ -179,7 +199,9 @@ class Leases(Merges):
 
         Raises ``Conflict`` when the lease is lost.
         """
-        self._hold(merge_id, owner)
+        held = self._hold(merge_id, owner)
+        if held.job is Job.MERGE and not cancelled:
+            self._count_failure(held.table_id)
         return self._give_up(merge_id, MergeState.CANCELLED if cancelled else MergeState.FAILED, error)
 
     def _try_claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge | None:
@@ -219,8 +241,7 @@ class Leases(Merges):
             .values(
                 state=MergeState.RUNNING,
                 started_at=now,
-                lease_owner=owner,
-                lease_expires_at=now + timedelta(seconds=lease_seconds),
+                **_lease(owner, now, lease_seconds),
                 progress=0.0,
                 progress_detail={},
                 batches=taken,
@@ -258,6 +279,15 @@ class Leases(Merges):
         if row.state is not MergeState.RUNNING or row.lease_owner != owner:
             raise _lease_lost(merge_id, owner)
         return row
+
+    def _count_failure(self, table_id: str) -> None:
+        change = tables.update().where(tables.c.id == table_id)
+        failed = tables.c.failed_merges + 1
+        self.connection.execute(change.values(failed_merges=failed, merge_failed_at=self.now()))
+
+    def _forget_failures(self, table_id: str) -> None:
+        failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
+        self.connection.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
 
     def _mark_merged(self, merge_id: str, snapshot_id: int | None) -> None:
         claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)

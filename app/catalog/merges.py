@@ -89,7 +89,9 @@ class Merges(Batches, Snapshots):
         return started
 
     def backlogs(self) -> list[Backlog]:
-        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed."""
+        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, in
+        the order in which tables are locked.
+        """
         waiting = (
             sa.select(
                 batches.c.table_id,
@@ -105,33 +107,12 @@ class Merges(Batches, Snapshots):
         pending = sa.select(merges.c.table_id).where(merges.c.state == MergeState.PENDING, merges.c.job == Job.MERGE)
         query = (
             TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
+            .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))
             .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
             .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
             .order_by(tables.c.id)
         )
-        rows = self.connection.execute(query).all()
-        failures = self._failures() if rows else {}
-        return [_backlog(row, failures.get(row.id)) for row in rows]
-
-    def _failures(self) -> dict[str, AnyRow]:
-        """Per table id: the merges that failed since the last one that succeeded, counted, and the last time."""
-        success = merges.alias("success")
-        later_success = sa.exists().where(
-            success.c.table_id == merges.c.table_id,
-            success.c.state == MergeState.SUCCEEDED,
-            success.c.job == merges.c.job,
-            success.c.finished_at > merges.c.finished_at,
-        )
-        query = (
-            sa.select(
-                merges.c.table_id,
-                sa.func.count().label("failures"),
-                sa.func.max(merges.c.finished_at).label("last_failed_at"),
-            )
-            .where(merges.c.state == MergeState.FAILED, merges.c.job == Job.MERGE, ~later_success)
-            .group_by(merges.c.table_id)
-        )
-        return {row.table_id: row for row in self.connection.execute(query)}
+        return [_backlog(row) for row in self.connection.execute(query)]
 
     def _merge_row(self, table_id: str, merge_id: str, *, lock: bool = False) -> AnyRow:
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == merge_id)
@@ -146,13 +127,14 @@ class Merges(Batches, Snapshots):
         return row
 
 
-def _backlog(row: AnyRow, failures: AnyRow | None) -> Backlog:
+def _backlog(row: AnyRow) -> Backlog:
     return Backlog(
         table=table_of(row),
         batches=row.batches or 0,
         records=int(row.records or 0),
         oldest_accepted_at=row.oldest,
         newest_accepted_at=row.newest,
-        failures=failures.failures if failures is not None else 0,
-        last_failed_at=failures.last_failed_at if failures is not None else None,
+        failures=row.failed_merges,
+        last_failed_at=row.merge_failed_at,
+        pending=row.pending,
     )

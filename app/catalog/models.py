@@ -53,6 +53,9 @@ tables = sa.Table(
     sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("merges_since_full", sa.BigInteger, nullable=False, server_default="0"),  # full compaction
+    # Merges that failed since the last one that succeeded: counted, for times do not tell which came first.
+    sa.Column("failed_merges", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("merge_failed_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.UniqueConstraint("database_id", "name"),
@@ -87,6 +90,7 @@ merges = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("lease_owner", sa.String),
+    sa.Column("leased_at", UtcTime),  # when the lease was last taken or renewed
     sa.Column("lease_expires_at", UtcTime),
     sa.Index("ix_merges_table_id_requested_at", "table_id", "requested_at"),
     sa.Index("ix_merges_table_id_state_finished_at", "table_id", "state", "finished_at"),

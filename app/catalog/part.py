@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,12 +17,18 @@ LARGEST_NUMBER = 2**31 - 1
 class CatalogPart:
     """Reads and writes over ``connection``; whoever opened its transaction ends it.
 
-    ``loaded`` is what the process has read of snapshots before.
+    ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests).
     """
 
-    def __init__(self, connection: sa.Connection, loaded: SnapshotCache | None = None) -> None:
+    def __init__(
+        self,
+        connection: sa.Connection,
+        loaded: SnapshotCache | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
         self.connection = connection
         self.loaded = loaded or SnapshotCache()
+        self.clock = clock
 
     @property
     def writes(self) -> bool:
@@ -31,8 +38,11 @@ class CatalogPart:
     def now(self) -> datetime:
         """The time by the database's clock on PostgreSQL, so that leases hold between machines whose clocks differ.
 
-        SQLite has one machine and hence one clock.
+        SQLite has one machine and hence one clock. Either may be set back: a stored time may lie in the future, and
+        nothing may wait for it.
         """
+        if self.clock is not None:
+            return self.clock()
         if self.connection.dialect.name == "sqlite":
             return datetime.now(UTC)
         time: datetime = self.connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()

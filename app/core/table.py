@@ -252,7 +252,9 @@ class Merge:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in a table's staging area; ``failures`` counts the merges that failed since the last success."""
+    """What waits in a table's staging area; ``failures`` counts the merges that failed since the last success, and
+    ``pending`` says whether a merge waits already.
+    """
 
     table: Table
     batches: int
@@ -261,3 +263,4 @@ class Backlog:
     newest_accepted_at: datetime | None
     failures: int
     last_failed_at: datetime | None
+    pending: bool

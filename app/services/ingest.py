@@ -11,13 +11,22 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType, Violation
+from app.core.errors import (
+    Conflict,
+    ErrorCode,
+    Invalid,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    UnsupportedMediaType,
+    Violation,
+)
 from app.core.merge_plan import compile_plan
 from app.core.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.schema import escape_pointer
 from app.core.table import Batch, NewBatch, Table
 from app.storage.layout import Warehouse
-from app.storage.staging import delete_batch, write_batch
+from app.storage.staging import delete_batch, has_batch, write_batch
 
 JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
@@ -50,7 +59,8 @@ def accept_batch(
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
-    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``.
+    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``,
+    ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
     """
     _check_idempotency_key(upload.idempotency_key)
     for _ in range(ALTERED_TRIES):
@@ -109,6 +119,9 @@ def _stage(
     try:
         with database.transaction() as repository:
             batch = repository.add_batch(table.id, new)
+            # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
+            if batch.id == batch_id and not has_batch(warehouse, table.id, file):
+                raise _swept()
     except (Conflict, NotFound):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
@@ -131,7 +144,13 @@ def _write(
         if dropped:  # and its folder with it, while the file was written
             message = f"the table {table.full_name} was dropped while the batch was written"
             raise NotFound(message, code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE") from error
-        raise
+        raise _swept() from error
+
+
+def _swept() -> Unavailable:
+    return Unavailable(
+        "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
+    )
 
 
 def parse_records(upload: Upload) -> Iterable[object]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.accumulators import overflow
-from app.core.errors import Conflict, ErrorCode, Unavailable
+from app.core.errors import Conflict, ErrorCode, NotFound, Unavailable
 from app.core.jobs import ChangesJob, FileLayout, MergeJob
 from app.core.keys import key_to_json
 from app.core.merge_plan import compile_plan
@@ -29,16 +30,16 @@ COMMIT_TRIES = 20
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Ask for a merge of every table whose staging area is due; returns how many were asked for."""
-    moment = now or datetime.now(UTC)
+    """Ask for a merge of every table whose staging area is due, all in one step; returns how many are due."""
     with database.reading() as repository:
-        due = [
-            (backlog, trigger) for backlog in repository.backlogs() if (trigger := _due(backlog, moment)) is not None
-        ]
-    for backlog, trigger in due:
+        moment = now or repository.now()
+        due = [(backlog, trigger) for backlog in repository.backlogs() if (trigger := _due(backlog, moment))]
+    new = [(backlog.table.id, trigger) for backlog, trigger in due if not backlog.pending]
+    if new:  # a commit wakes every worker
         with database.transaction() as repository:
-            if repository.get_table_by_id(backlog.table.id) is not None:
-                repository.request_merge(backlog.table.id, trigger)
+            for table_id, trigger in new:
+                with suppress(NotFound):  # dropped meanwhile
+                    repository.request_merge(table_id, trigger)
     return len(due)
 
 
@@ -49,17 +50,22 @@ def batches_wait(database: CatalogDatabase) -> bool:
 
 
 def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
-    """Why the backlog should be merged now; a table whose merges fail waits longer each time."""
+    """Why the backlog should be merged now; a table whose merges fail waits longer each time.
+
+    A time in the future was stored before the clock was set back: how long ago that was nobody knows, so it waits no
+    more.
+    """
     if backlog.batches == 0 or backlog.oldest_accepted_at is None:
         return None
     if backlog.failures and backlog.last_failed_at is not None:
         wait = min(FIRST_RETRY_SECONDS * 2 ** min(backlog.failures - 1, 20), LONGEST_RETRY_SECONDS)
-        if now < backlog.last_failed_at + timedelta(seconds=wait):
+        if backlog.last_failed_at <= now < backlog.last_failed_at + timedelta(seconds=wait):
             return None
     options, _ = parse_options(backlog.table.schema)
     if backlog.records >= options["merge.max-staged-rows"]:
         return MergeTrigger.ROWS
-    if now - backlog.oldest_accepted_at >= options["merge.max-staleness"]:
+    age = now - backlog.oldest_accepted_at
+    if age < timedelta(0) or age >= options["merge.max-staleness"]:
         return MergeTrigger.STALENESS
     return None
 

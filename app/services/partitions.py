@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
@@ -80,7 +80,8 @@ def expire_partitions(database: CatalogDatabase, table: Table, now: datetime | N
     options, _ = parse_options(table.schema)
     if options["partition.expiration-time"] is None or not table.schema.partition_keys:
         return []
-    moment = now or datetime.now(UTC)
+    with database.reading() as repository:
+        moment = now or repository.now()
 
     def outdated(values: Mapping[str, Any], changed_at: datetime | None) -> bool:
         return expired(options, table.schema.partition_keys, values, changed_at, moment)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import TypeVar
 
 from pyarrow import fs
@@ -17,7 +19,7 @@ from app.core.options import parse_options
 from app.core.records import PARTITION_COLUMN
 from app.core.table import Database, Table
 from app.services.partitions import expire_partitions
-from app.storage.layout import Warehouse, data_file, table_folder
+from app.storage.layout import Warehouse, data_file, staging_file, table_folder
 
 logger = logging.getLogger(__name__)
 _PAGE = 500
@@ -25,6 +27,8 @@ _MOST_SNAPSHOTS = 100_000
 _Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
+CHUNK = 100  # staging files that are removed under one lock of their table
+HELD_SECONDS = 10.0  # a sweep that slept longer may have lost that lock (PostgreSQL gives it up after a minute)
 EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten
 PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
@@ -36,9 +40,9 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
     Returns how many files and folders were removed.
     """
     expire_all_partitions(database)
-    for table_id, run_id in _expire_all(database, datetime.now(UTC))[1]:
+    for table_id, run_id in _expire_all(database)[1]:
         _mark(warehouse, table_id, run_id)
-    before = datetime.now(UTC) - grace
+    before = datetime.now(UTC) - grace  # files are dated by this machine
     removed = 0
     for folder in _entries(warehouse, warehouse.path()):
         if folder.type is fs.FileType.Directory:
@@ -50,7 +54,7 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
     keep; returns how many snapshots.
     """
-    return _expire_all(database, now or datetime.now(UTC))[0]
+    return _expire_all(database, now)[0]
 
 
 def expire_all_partitions(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -63,9 +67,11 @@ def _every_table(database: CatalogDatabase) -> list[Table]:
         return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
 
 
-def _expire_all(database: CatalogDatabase, now: datetime) -> tuple[int, list[tuple[str, str]]]:
+def _expire_all(database: CatalogDatabase, now: datetime | None = None) -> tuple[int, list[tuple[str, str]]]:
     """How many snapshots were forgotten, and the (table id, run id) of the runs that only they named."""
-    expired = [_expire(database, table, now) for table in _every_table(database)]
+    with database.reading() as repository:
+        moment = now or repository.now()
+    expired = [_expire(database, table, moment) for table in _every_table(database)]
     return sum(count for count, _ in expired), [run for _, runs in expired for run in sorted(runs)]
 
 
@@ -92,10 +98,12 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int
         with database.transaction() as repository:
             repository.expire_tags(table.id, now)
             newest = repository.list_snapshots(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
+            # The clock may have been set back between two commits: neither is younger than the later one.
+            committed = accumulate((min(now, snapshot.committed_at) for snapshot in newest), min)
             keep = [
                 snapshot.id
-                for place, snapshot in enumerate(newest)
-                if place < least or (place < most and now - snapshot.committed_at < options["snapshot.time-retained"])
+                for place, (snapshot, at) in enumerate(zip(newest, committed, strict=True))
+                if place < least or (place < most and now - at < options["snapshot.time-retained"])
             ]
             named = repository.live_run_ids(table.id)
             expired = repository.expire_snapshots(table.id, keep) if newest else []
@@ -157,15 +165,34 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     # What is named is read after the listing: what was accepted or committed in between is not in the list.
     named = _named(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
-    garbage = [entry.path for entry in staging if entry.base_name not in named.staging_files and _older(entry, before)]
+    aged = [e.base_name for e in staging if e.base_name not in named.staging_files and _older(e, before)]
     folders = [(("runs", *run), newest) for run, newest in runs.items() if _is_garbage_run(run, named)]
     folders += [
         (("changelog", *changelog), newest)
         for changelog, newest in changelogs.items()
         if len(changelog) == 1 and changelog[0] not in named.changelog_folders
     ]
-    garbage += [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
-    return sum(_remove(warehouse, path) for path in garbage)
+    garbage = [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
+    removed = sum(_remove(warehouse, path) for path in garbage)
+    return removed + sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
+
+
+def _remove_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str, names: Sequence[str]) -> int:
+    """Remove the staging files that nobody names, under the table's lock: a POST that slept may be about to name one,
+    and looks for it under the same lock. What cannot be done in ``HELD_SECONDS`` waits for the next sweep.
+    """
+    removed = 0
+    with database.transaction() as repository:
+        began = time.monotonic()
+        for name in sorted(repository.unnamed_staging_files(table_id, names)):
+            if time.monotonic() - began > HELD_SECONDS:
+                break
+            removed += _remove(warehouse, warehouse.path(*staging_file(table_id, name)))
+    return removed
 
 
 def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], datetime]:

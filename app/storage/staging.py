@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from app.core.record_decoder import DecodedRecords
 from app.core.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
@@ -59,6 +60,12 @@ def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
         warehouse.filesystem.delete_file(path)
     except FileNotFoundError:
         return
+
+
+def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:
+    """Whether the staging file is (still) there."""
+    path = warehouse.path(*staging_file(table_id, name))
+    return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
 
 
 def read_key_records(

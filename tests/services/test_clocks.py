@@ -1,0 +1,214 @@
+"""A clock that is set back or forward loses no merge and postpones none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict
+from app.core.table import Job, MergeState, Table
+from app.services.batches import request_merge
+from app.services.compactions import request_compaction, run_next_compaction
+from app.services.executor import MergeSite
+from app.services.lookups import Images
+from app.services.merges import request_due_merges, run_next_merge
+from app.services.sweeps import expire_snapshots
+from app.storage.layout import Warehouse
+from tests.services.builders import QUIET, SUM, create_table, post, totals
+from tests.services.clocks import SetClock
+from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def database(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
+    """A migrated catalog that goes by ``clock``."""
+    opened = CatalogDatabase(catalog_url, clock)
+    opened.migrate()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def site(database: CatalogDatabase, warehouse: Warehouse, executor: PythonExecutor) -> MergeSite:
+    return MergeSite(database, warehouse, executor, lease_seconds=30)
+
+
+def stage(site: MergeSite) -> None:
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+
+
+def states(site: MergeSite, table: Table) -> list[MergeState]:
+    with site.database.reading() as repository:
+        return [one.state for one in repository.list_merges(table.id, limit=100)]
+
+
+def test_a_batch_that_was_accepted_in_the_future_is_due(site: MergeSite, clock: SetClock) -> None:
+    create_table(site.database, SUM | {"merge.max-staleness": "1 min"})
+    stage(site)
+    assert request_due_merges(site.database) == 0
+    clock.move(hours=-1)
+    assert request_due_merges(site.database) == 1
+
+
+def test_a_merge_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
+    site: MergeSite, clock: SetClock, images: Images
+) -> None:
+    table = create_table(site.database)
+    stage(site)
+    request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        assert repository.claim_merge("dead", site.lease_seconds) is not None
+    clock.move(hours=-1)
+    assert run_next_merge(site, "next")
+    assert totals(site.database, images, table, [1]) == [1]
+
+
+def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
+    site: MergeSite, clock: SetClock
+) -> None:
+    table = create_table(site.database)
+    for _ in range(2):
+        stage(site)
+        request_merge(site.database, table.id)
+        assert run_next_merge(site, "worker")
+    request_compaction(site.database, table.id)
+    with site.database.transaction() as repository:
+        assert repository.claim_merge("dead", site.lease_seconds, Job.COMPACTION) is not None
+    clock.move(hours=-1)
+    assert run_next_compaction(site, "next")
+
+
+def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database)
+    stage(site)
+    request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        claimed = repository.claim_merge("alive", site.lease_seconds)
+    assert claimed is not None
+    clock.move(hours=-1)
+    with site.database.transaction() as repository:
+        repository.renew_lease(claimed.merge.id, "alive", site.lease_seconds)
+    assert not run_next_merge(site, "next")
+    clock.move(seconds=31)
+    assert run_next_merge(site, "next")
+
+
+def test_a_small_step_back_takes_no_lease_away(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database)
+    stage(site)
+    request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        assert repository.claim_merge("alive", site.lease_seconds) is not None
+    clock.move(seconds=-1)
+    assert not run_next_merge(site, "next")
+
+
+def test_a_lease_of_another_length_is_no_lease_of_the_future(site: MergeSite) -> None:
+    table = create_table(site.database)
+    stage(site)
+    request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        assert repository.claim_merge("patient", 3600) is not None
+    assert not run_next_merge(site, "next")
+
+
+def test_a_failure_of_the_future_does_not_postpone_the_next_try(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "0 s"})
+    stage(site)
+    broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
+    for _ in range(3):
+        request_merge(site.database, table.id)
+        assert run_next_merge(broken, "worker")
+    assert request_due_merges(site.database) == 0
+    clock.move(hours=-1)
+    assert request_due_merges(site.database) == 1
+    assert run_next_merge(broken, "worker")
+    # From here on the times are of this clock: the fourth failure is waited for as ever.
+    assert request_due_merges(site.database) == 0
+    clock.move(seconds=7)
+    assert request_due_merges(site.database) == 0
+    clock.move(seconds=1)
+    assert request_due_merges(site.database) == 1
+
+
+def test_failures_are_counted_since_the_last_success_whatever_the_clock_says(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "0 s"})
+    stage(site)
+    broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
+    for executor in (broken, broken, site, broken):
+        stage(site)
+        request_merge(site.database, table.id)
+        assert run_next_merge(executor, "worker")
+        clock.move(hours=-1)
+    with site.database.reading() as repository:
+        [backlog] = repository.backlogs()
+    assert backlog.failures == 1
+
+
+def test_a_merge_that_was_asked_for_in_the_future_is_not_overtaken_for_ever(site: MergeSite, clock: SetClock) -> None:
+    first, other = create_table(site.database, name="wide"), create_table(site.database, name="other")
+    request_merge(site.database, first.id)
+    clock.move(hours=-1)
+    request_merge(site.database, other.id)
+    clock.move(seconds=1)
+    assert run_next_merge(site, "worker")
+    assert (states(site, first), states(site, other)) == ([MergeState.SUCCEEDED], [MergeState.PENDING])
+
+
+@pytest.mark.parametrize("step", [{"hours": 1}, {"hours": -1}])
+def test_a_merge_whose_lease_a_set_clock_ended_is_folded_once(
+    site: MergeSite, clock: SetClock, images: Images, step: dict[str, float]
+) -> None:
+    """The rival claims the batch that came meanwhile, too; the late worker has not folded it and must not commit."""
+    table = create_table(site.database, SUM | QUIET)
+    stage(site)
+    request_merge(site.database, table.id)
+
+    def rival() -> None:
+        stage(site)
+        clock.move(**step)
+        assert run_next_merge(site, "rival")
+
+    assert run_next_merge(replace(site, executor=InterruptedExecutor(rival)), "late")
+    assert totals(site.database, images, table, [1], latest=True) == [2]
+    assert totals(site.database, images, table, [1]) == [2]
+
+
+def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commit(
+    site: MergeSite, clock: SetClock
+) -> None:
+    table = create_table(site.database)
+    stage(site)
+    request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        claimed = repository.claim_merge("late", site.lease_seconds)
+    assert claimed is not None
+    clock.move(hours=1)
+    with site.database.transaction() as repository:
+        assert repository.claim_merge("next", site.lease_seconds) is not None
+    with pytest.raises(Conflict), site.database.transaction() as repository:
+        repository.renew_lease(claimed.merge.id, "late", site.lease_seconds)
+    with pytest.raises(Conflict), site.database.transaction() as repository:
+        repository.commit_merge(claimed.merge.id, "late", [], base_snapshot_id=None, rows=0, records=0)
+
+
+def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:
+    retained = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "10 min"}
+    table = create_table(site.database, SUM | QUIET | retained)
+    for _ in range(2):
+        stage(site)
+        request_merge(site.database, table.id)
+        assert run_next_merge(site, "worker")
+        clock.move(hours=-1)
+    clock.move(hours=1)
+    assert expire_snapshots(site.database) == 0
+    clock.move(minutes=10)
+    assert expire_snapshots(site.database) == 1
