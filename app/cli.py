@@ -116,7 +116,7 @@ def worker(data: DataFolder = None) -> None:
     prepare_catalog(database, settings)
     executor = SparkExecutor(settings)
     site = MergeSite(database, Warehouse(settings.warehouse_root), executor, settings.lease_seconds)
-    running = Worker(site, settings.poll_seconds)
+    running = Worker(site, settings.poll_seconds, settings.merge_slots)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

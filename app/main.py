@@ -104,7 +104,7 @@ class _Running:
         if settings.workers:
             self.executor = SparkExecutor(settings)
             site = MergeSite(self.database, warehouse, self.executor, settings.lease_seconds)
-            self.workers = [Worker(site, settings.poll_seconds) for _ in range(settings.workers)]
+            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(settings.workers)]
         gate = TokenGate(self.database, required=not is_loopback(settings.host))
         heads = Heads(self.database, settings.poll_seconds)
         self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate, heads)

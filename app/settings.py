@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 
 from pydantic import Field, SecretStr
@@ -29,6 +30,9 @@ class Settings(BaseSettings):
     workers: int = Field(
         1, ge=0, description="merge workers in the serving process; 0 leaves merging to `keyfold worker`"
     )
+    merges_at_once: int | None = Field(
+        None, ge=1, le=64, description="merges that a worker runs at a time, one of a table; default: from the cores"
+    )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest body of a batch; no other is larger")
@@ -37,6 +41,11 @@ class Settings(BaseSettings):
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True
+
+    @property
+    def merge_slots(self) -> int:
+        """Merges that a worker runs at a time. Small ones mostly wait, and a long one must not stop all others."""
+        return self.merges_at_once or min(16, max(4, os.cpu_count() or 1))
 
     @property
     def catalog_url(self) -> str:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from app.core.errors import KeyfoldError
 from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
-from app.services.compactions import run_next_compaction
+from app.core.table import Job
+from app.services.compactions import run_compaction
 from app.services.executor import MergeSite, Progress
-from app.services.merges import batches_wait, request_due_merges, run_next_merge
+from app.services.leases import Lease, claim
+from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.sweeps import sweep
 from app.settings import Settings
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
+HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what another process has committed
 
 
@@ -97,13 +100,20 @@ class SparkExecutor:
 
 
 class Worker:
-    """Two threads, one that merges what is due and one that compacts beside it, until they are stopped."""
+    """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    def __init__(self, site: MergeSite, poll_seconds: float) -> None:
+    One thread claims merges and starts each in a thread of its own; compactions have one thread.
+    """
+
+    def __init__(self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> None:
         self.site = site
         self.poll_seconds = poll_seconds
+        self.merges_at_once = merges_at_once
         self.name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stopped = threading.Event()
+        self._held: set[Lease] = set()
+        self._let_go = threading.Condition()
+        self._next_look = float("-inf")
         jobs = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
         self._threads = [
             threading.Thread(target=job, name=f"{self.name}-{name}", daemon=True) for name, job in jobs.items()
@@ -115,25 +125,70 @@ class Worker:
             thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """End after the jobs under way; one that takes longer is left to the next worker when its lease runs out."""
+        """End after the jobs under way; one that takes longer is handed back, so that the next worker begins it at
+        once. Returns within about the time.
+        """
+        deadline = time.monotonic() + timeout_seconds
         self._stopped.set()
         self.site.database.wake()
-        deadline = time.monotonic() + timeout_seconds
-        for thread in self._threads:
+        with self._let_go:
+            self._let_go.wait_for(lambda: not self._held, timeout_seconds * (1 - HAND_BACK_SHARE))
+            late = list(self._held)
+        back = [threading.Thread(target=lease.hand_back, name="hand-back", daemon=True) for lease in late]
+        for thread in back:
+            thread.start()
+        for thread in (*back, *self._threads):
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Merge until stopped; a catalog that does not answer is waited for."""
+        """Start merges until stopped; a catalog that does not answer is waited for."""
         self._warm_up()
-        self._repeat(self._merge_next, lambda: batches_wait(self.site.database))
+        self._repeat(self._start_merges, lambda: batches_wait(self.site.database))
 
-    def _merge_next(self) -> bool:
-        request_due_merges(self.site.database)
-        return run_next_merge(self.site, self.name)
+    def _start_merges(self) -> bool:
+        """Start as many merges as may run and can be claimed; whether there was one."""
+        if time.monotonic() >= self._next_look:
+            request_due_merges(self.site.database)
+            self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
+        started = False
+        while self._merging() < self.merges_at_once and (lease := self._claim(Job.MERGE)) is not None:
+            work = threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True)
+            work.start()
+            started = True
+        return started
+
+    def _merging(self) -> int:
+        with self._let_go:
+            return sum(lease.claimed.merge.job is Job.MERGE for lease in self._held)
 
     def _compact(self) -> None:
-        self._repeat(lambda: run_next_compaction(self.site, self.name), lambda: False)
+        self._repeat(self._compact_next, lambda: False)
+
+    def _compact_next(self) -> bool:
+        lease = self._claim(Job.COMPACTION)
+        if lease is not None:
+            self._work(lease, run_compaction)
+        return lease is not None
+
+    def _claim(self, job: Job) -> Lease | None:
+        """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
+        if self._stopped.is_set():
+            return None
+        lease = claim(self.site, f"{self.name}-{uuid.uuid4().hex[:8]}", job)
+        if lease is not None:
+            with self._let_go:
+                self._held.add(lease)
+        return lease
+
+    def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:
+        try:
+            run(lease)
+        finally:
+            with self._let_go:
+                self._held.discard(lease)
+                self._let_go.notify_all()
+            self.site.database.wake()  # another merge may start
 
     def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool]) -> None:
         """Do ``work`` again and again. When there was none, rest until this process commits something, or a while that

@@ -10,12 +10,14 @@ from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
 from bench.machine import machine_facts
+from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.smallest_merge import measure_smallest_merge
 from bench.startup import measure_startup
 
+ON_A_SERVICE: Mapping[str, Callable[[], Figure]] = {"smallest": measure_smallest_merge, "many": measure_many_tables}
 ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "fold": measure_fold,
     "compaction": measure_compaction,
@@ -28,12 +30,13 @@ def _startup(_: Sizes, __: list[str]) -> Iterator[Sequence[str]]:
 
 
 def _merge(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
-    if not only or "smallest" in only:
-        yield list(markdown(measure_smallest_merge()))
-    for name, measure in ON_ONE_SITE.items():
+    for name, measure in ON_A_SERVICE.items():
+        if not only or name in only:
+            yield list(markdown(measure()))
+    for name, measure_on in ON_ONE_SITE.items():
         if not only or name in only:
             with bench_site() as site:
-                yield list(markdown(measure(site, sizes)))
+                yield list(markdown(measure_on(site, sizes)))
 
 
 def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
@@ -49,7 +52,7 @@ def main() -> None:
     """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--only", nargs="*", default=[], choices=["smallest", *ON_ONE_SITE], help="parts of merge")
+    parser.add_argument("--only", nargs="*", default=[], choices=[*ON_A_SERVICE, *ON_ONE_SITE], help="parts of merge")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")
     wanted = parser.parse_args()

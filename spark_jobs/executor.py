@@ -44,7 +44,7 @@ class SparkJobs:
 
     def warm_up(self) -> None:
         """Run something small, so that the first merge does not pay for what only first queries do."""
-        self.connection.warm_up(self.folder if self.server is not None else None)
+        self.connection.warm_up()
 
     def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
         """Fold staged records into new runs."""

@@ -138,16 +138,16 @@ class SparkConnection:
         job.cancel()
         return True
 
-    def warm_up(self, folder: Path | None = None) -> None:
+    def warm_up(self) -> None:
         """Run one small query that does what merges do, so that the first merge finds Spark's code loaded and compiled.
 
-        It writes to and removes ``warm-up`` in ``folder`` (default: the embedded server's folder; none for a remote
-        server, which then writes nothing). Raises ``Unavailable`` when Spark does not answer.
+        It writes to and removes a folder of its own in the embedded server's folder (nothing for a remote server), so
+        any number may run at once. Raises ``Unavailable`` when Spark does not answer.
         """
-        if folder is None and isinstance(self._server, EmbeddedServer):
-            folder = self._server.folder
-        with self.job(f"warm-up-{uuid.uuid4()}") as spark:
-            _warm_up(spark, None if folder is None else folder / "warm-up")
+        tag = f"warm-up-{uuid.uuid4()}"
+        folder = self._server.folder / tag if isinstance(self._server, EmbeddedServer) else None
+        with self.job(tag) as spark:
+            _warm_up(spark, folder)
 
     def close(self) -> None:
         """End the session; an embedded server goes on. The next use makes a new session."""

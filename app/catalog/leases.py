@@ -124,6 +124,15 @@ class Leases(Merges):
             raise _lease_lost(merge_id, owner)
         return cancel_requested
 
+    def hand_back(self, merge_id: str, owner: str) -> None:
+        """Ends the lease and forgets its owner: whoever claims the merge next begins it anew.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        self._hold(merge_id, owner)
+        over = {"lease_owner": None, "leased_at": self.now(), "lease_expires_at": self.now()}
+        self.connection.execute(merges.update().where(merges.c.id == merge_id).values(over))
+
     def commit_merge(
         self,
         merge_id: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 
@@ -47,6 +48,21 @@ class Merges(Batches, Snapshots):
         self.connection.execute(merges.insert().values(values))
         return merge
 
+    def request_merges(self, triggers: Mapping[str, MergeTrigger]) -> None:
+        """A pending merge of each of the tables (by id) that still exist; they are claimed in the order given."""
+        gone = {table_id for table_id in sorted(triggers) if not self._locked(table_id)}
+        for table_id, trigger in triggers.items():
+            if table_id not in gone:
+                self.request_merge(table_id, trigger)
+
+    def _locked(self, table_id: str) -> bool:
+        """Whether the table's row is there, and ours now. Who locks several goes by id, so that no two deadlock."""
+        try:
+            self._lock_table(table_id)
+        except NotFound:
+            return False
+        return True
+
     def get_merge(self, table_id: str, merge_id: str) -> Merge:
         """The table's merge with this id. Raises ``NotFound``."""
         return merge_of(self._merge_row(table_id, merge_id))
@@ -89,8 +105,8 @@ class Merges(Batches, Snapshots):
         return started
 
     def backlogs(self) -> list[Backlog]:
-        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, in
-        the order in which tables are locked.
+        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, the
+        one with the oldest batch first.
         """
         waiting = (
             sa.select(
@@ -110,7 +126,7 @@ class Merges(Batches, Snapshots):
             .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))
             .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
             .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
-            .order_by(tables.c.id)
+            .order_by(waiting.c.oldest, tables.c.id)
         )
         return [_backlog(row) for row in self.connection.execute(query)]
 

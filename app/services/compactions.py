@@ -18,7 +18,7 @@ from app.core.merge_plan import MergePlan, compile_plan
 from app.core.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
 from app.core.table import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
 from app.services.executor import MergeSite
-from app.services.leases import Lease, run_claimed
+from app.services.leases import Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.runs import read_runs, stored_files
@@ -92,7 +92,15 @@ def run_next_compaction(site: MergeSite, owner: str) -> bool:
 
     A failure is recorded with it, never raised; it costs speed, never answers.
     """
-    return run_claimed(site, owner, Job.COMPACTION, lambda claimed, lease: _compact(site, claimed, lease))
+    lease = claim(site, owner, Job.COMPACTION)
+    if lease is not None:
+        run_compaction(lease)
+    return lease is not None
+
+
+def run_compaction(lease: Lease) -> None:
+    """Run a claimed compaction to its end; see ``run_next_compaction``."""
+    run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 
 def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:

@@ -20,27 +20,36 @@ class MergeCancelled(Cancelled):
     """The job was stopped on request, or its lease went to another worker."""
 
 
-def run_claimed(site: MergeSite, owner: str, job: Job, work: Callable[[ClaimedMerge, Lease], None]) -> bool:
-    """Claim the oldest pending merge (or compaction) and do its ``work``; whether there was one.
+def claim(site: MergeSite, owner: str, job: Job) -> Lease | None:
+    """The lease of the oldest pending merge (or compaction), or None when there is none.
 
-    A failure is recorded with it, never raised; batches stay staged.
+    No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
     """
     with site.database.reading() as repository:
         if not repository.may_claim(job):
-            return False
+            return None
     with site.database.transaction() as repository:
         claimed = repository.claim_merge(owner, site.lease_seconds, job)
-    if claimed is None:
-        return False
+    return None if claimed is None else Lease(site, claimed)
+
+
+def run_leased(lease: Lease, work: Callable[[ClaimedMerge, Lease], None]) -> None:
+    """Do the ``work`` of a claimed merge (or compaction) while its lease is kept.
+
+    A failure is recorded with it, never raised; batches stay staged.
+    """
+    site, claimed, job = lease.site, lease.claimed, lease.claimed.merge.job
     try:
-        with _kept_lease(site, claimed) as lease:
+        with _kept(lease):
             work(claimed, lease)
-    except Cancelled:
-        _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[job]}", cancelled=True)
     except Exception as error:
-        logger.exception("%s %s of %s failed", job, claimed.merge.id, claimed.table.full_name)
-        _record_failure(site, claimed, failure_text(error, job))
-    return True
+        if lease.handed_back:
+            logger.info("%s %s of %s is left to another worker", job, claimed.merge.id, claimed.table.full_name)
+        elif isinstance(error, Cancelled):
+            _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[job]}", cancelled=True)
+        else:
+            logger.exception("%s %s of %s failed", job, claimed.merge.id, claimed.table.full_name)
+            _record_failure(site, claimed, failure_text(error, job))
 
 
 _NOTHING_LOST: Mapping[Job, str] = {
@@ -76,6 +85,7 @@ class Lease:
         self.site = site
         self.claimed = claimed
         self.tag = f"keyfold-{uuid.uuid4().hex}"
+        self.handed_back = False
         self._ended = threading.Event()
         self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
 
@@ -102,18 +112,30 @@ class Lease:
             merge = self.claimed.merge.id
             return repository.renew_lease(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
+    def hand_back(self) -> None:
+        """Stop the job and let any worker begin it anew at once; nothing that is still under way here can commit it."""
+        self.handed_back = True
+        self.end()
+        try:
+            with self.site.database.transaction() as repository:
+                repository.hand_back(self.claimed.merge.id, self.claimed.lease_owner)
+        except Conflict:
+            return  # it is over, or another worker's already
+        except KeyfoldError:
+            logger.warning("merge %s could not be handed back", self.claimed.merge.id, exc_info=True)
+        self.site.executor.cancel(self.tag)
+
     def end(self) -> None:
         """Stop renewing."""
         self._ended.set()
 
 
 @contextmanager
-def _kept_lease(site: MergeSite, claimed: ClaimedMerge) -> Iterator[Lease]:
-    lease = Lease(site, claimed)
+def _kept(lease: Lease) -> Iterator[None]:
     keeper = threading.Thread(target=lease.keep, name="lease", daemon=True)
     keeper.start()
     try:
-        yield lease
+        yield
     finally:
         lease.end()
         keeper.join()

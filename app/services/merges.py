@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.accumulators import overflow
-from app.core.errors import Conflict, ErrorCode, NotFound, Unavailable
+from app.core.errors import Conflict, ErrorCode, Unavailable
 from app.core.jobs import ChangesJob, FileLayout, MergeJob
 from app.core.keys import key_to_json
 from app.core.merge_plan import compile_plan
@@ -19,7 +18,7 @@ from app.core.options import ChangelogProducer, parse_options
 from app.core.table import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
 from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
-from app.services.leases import Lease, run_claimed
+from app.services.leases import Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.runs import read_runs, totals_fit
@@ -34,12 +33,10 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
     with database.reading() as repository:
         moment = now or repository.now()
         due = [(backlog, trigger) for backlog in repository.backlogs() if (trigger := _due(backlog, moment))]
-    new = [(backlog.table.id, trigger) for backlog, trigger in due if not backlog.pending]
+    new = {backlog.table.id: trigger for backlog, trigger in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:
-            for table_id, trigger in new:
-                with suppress(NotFound):  # dropped meanwhile
-                    repository.request_merge(table_id, trigger)
+            repository.request_merges(new)
     return len(due)
 
 
@@ -87,7 +84,15 @@ def run_next_merge(site: MergeSite, owner: str) -> bool:
 
     A failure is recorded with the merge, never raised; its batches stay staged.
     """
-    return run_claimed(site, owner, Job.MERGE, lambda claimed, lease: _merge(site, claimed, lease))
+    lease = claim(site, owner, Job.MERGE)
+    if lease is not None:
+        run_merge(lease)
+    return lease is not None
+
+
+def run_merge(lease: Lease) -> None:
+    """Run a claimed merge to its end; see ``run_next_merge``."""
+    run_leased(lease, lambda claimed, held: _merge(held.site, claimed, held))
 
 
 def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:

@@ -37,7 +37,7 @@ KEYS = 100_000
 
 
 class WorkerProcess:
-    """One ``keyfold worker``; ``name`` is the owner of the leases it takes."""
+    """One ``keyfold worker``; the owners of the leases it takes begin with ``name``."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         with open(log, "w") as errors:
@@ -82,6 +82,7 @@ class Shop:
             "KEYFOLD_WAREHOUSE": str(folder / "warehouse"),
             "KEYFOLD_SPARK_REMOTE": spark_remote,
             "KEYFOLD_LEASE_SECONDS": "2",
+            "KEYFOLD_MERGES_AT_ONCE": "1",  # so that both work
         }
         self.workers: list[WorkerProcess] = []
         for number in range(2):
@@ -98,13 +99,13 @@ class Shop:
         accept_batch(self.database, self.warehouse, "shop", table.name, upload, KEYS)
 
     def merges(self) -> list[tuple[str, MergeState, str]]:
-        """(id, state, owner) of every merge."""
+        """(id, state, worker) of every merge."""
         with self.engine.connect() as connection:
             found = connection.execute(sa.select(merges.c.id, merges.c.state, merges.c.lease_owner)).all()
-        return [(row.id, MergeState(row.state), row.lease_owner) for row in found]
+        return [(row.id, MergeState(row.state), str(row.lease_owner).rpartition("-")[0]) for row in found]
 
     def running(self) -> list[str]:
-        """The owners of the merges that run now."""
+        """The workers of the merges that run now."""
         return [owner for _, state, owner in self.merges() if state is MergeState.RUNNING]
 
     def sums(self, table: Table) -> list[int]:

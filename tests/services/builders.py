@@ -42,10 +42,16 @@ def create_table(database: CatalogDatabase, options: Mapping[str, str] = SUM, na
         return repository.create_table("shop", name, schema(options=options))
 
 
-def post(database: CatalogDatabase, warehouse: Warehouse, *records: Mapping[str, Any], key: str | None = None) -> Batch:
-    """One accepted POST to ``shop.wide``."""
+def post(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    *records: Mapping[str, Any],
+    key: str | None = None,
+    name: str = "wide",
+) -> Batch:
+    """One accepted POST to the table ``name`` of ``shop``."""
     upload = Upload(json.dumps({"records": records}).encode(), JSON, key)
-    return accept_batch(database, warehouse, "shop", "wide", upload, 1000)
+    return accept_batch(database, warehouse, "shop", name, upload, 1000)
 
 
 def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:

@@ -276,6 +276,42 @@ class PatientExecutor(PythonExecutor):
         self._stop.set()
 
 
+class GatedExecutor(PythonExecutor):
+    """Holds the merges of the tables ``held`` (by id) until ``gate`` is set or somebody cancels them; fails those of
+    ``failing``.
+    """
+
+    def __init__(self, held: Iterable[str] = (), failing: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.held, self.failing = set(held), set(failing)
+        self.gate = threading.Event()
+        self.begun: list[str] = []  # table ids, in order
+        self.running: list[str] = []
+        self.most = 0
+        self._cancelled: set[str] = set()
+        self._lock = threading.Lock()
+
+    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
+        table = path_of(job.output).parts[-3]
+        with self._lock:
+            self.begun.append(table)
+            self.running.append(table)
+            self.most = max(self.most, len(self.running))
+        try:
+            while table in self.held and not self.gate.wait(0.01):
+                if tag in self._cancelled:
+                    raise MergeCancelled(tag)
+            if table in self.failing:
+                raise RuntimeError("no luck")
+            super().merge(tag, job, on_progress)
+        finally:
+            with self._lock:
+                self.running.remove(table)
+
+    def cancel(self, tag: str) -> None:
+        self._cancelled.add(tag)
+
+
 class Killed(BaseException):
     """Ends a worker on the spot, as kill -9 would: no ``except Exception`` of the service sees it."""
 

@@ -17,8 +17,8 @@ PATIENCE_SECONDS = 20.0
 
 
 @contextmanager
-def working(site: MergeSite, poll_seconds: float) -> Iterator[Worker]:
-    worker = Worker(site, poll_seconds)
+def working(site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> Iterator[Worker]:
+    worker = Worker(site, poll_seconds, merges_at_once)
     worker.start()
     try:
         yield worker
