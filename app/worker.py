@@ -176,10 +176,14 @@ class Worker:
         if self._stopped.is_set():
             return None
         lease = claim(self.site, f"{self.name}-{uuid.uuid4().hex[:8]}", job)
-        if lease is not None:
-            with self._let_go:
+        if lease is None:
+            return None
+        with self._let_go:
+            if not self._stopped.is_set():
                 self._held.add(lease)
-        return lease
+                return lease
+        lease.hand_back()
+        return None
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:
         try:

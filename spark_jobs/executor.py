@@ -25,7 +25,6 @@ class SparkJobs:
     """
 
     def __init__(self, folder: Path, remote: str | None, master: str, heap_bytes: int | None) -> None:
-        self.folder = folder
         self.server = None if remote else EmbeddedServer(folder, master=master, heap_bytes=heap_bytes)
         self.connection = SparkConnection(remote or self._embedded())
 

@@ -160,6 +160,13 @@ class EmbeddedServer:
         return f"sc://localhost:{self.port}/;token={self._token}"
 
     @property
+    def scratch(self) -> Path:
+        """Where Spark's temporary files are; gone with the server. Raises ``Unavailable`` while it does not run."""
+        if self._scratch is None:
+            raise Unavailable("The embedded Spark server does not run.")
+        return self._scratch
+
+    @property
     def log(self) -> Path:
         """The server's log file; rolled files stand beside it with ``.1`` to ``.3``."""
         return self.folder / "spark.log"

@@ -141,13 +141,12 @@ class SparkConnection:
     def warm_up(self) -> None:
         """Run one small query that does what merges do, so that the first merge finds Spark's code loaded and compiled.
 
-        It writes to and removes a folder of its own in the embedded server's folder (nothing for a remote server), so
-        any number may run at once. Raises ``Unavailable`` when Spark does not answer.
+        It writes to and removes a folder of its own in the embedded server's scratch folder (nothing for a remote
+        server), so any number may run at once. Raises ``Unavailable`` when Spark does not answer.
         """
         tag = f"warm-up-{uuid.uuid4()}"
-        folder = self._server.folder / tag if isinstance(self._server, EmbeddedServer) else None
         with self.job(tag) as spark:
-            _warm_up(spark, folder)
+            _warm_up(spark, self._server.scratch / tag if isinstance(self._server, EmbeddedServer) else None)
 
     def close(self) -> None:
         """End the session; an embedded server goes on. The next use makes a new session."""

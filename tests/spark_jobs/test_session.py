@@ -47,8 +47,9 @@ def test_the_first_use_starts_the_server_and_sets_the_session_up(connection: Spa
 
 
 def test_warming_up_leaves_no_files(server: EmbeddedServer, connection: SparkConnection) -> None:
-    connection.warm_up()
-    assert not (server.folder / "warm-up").exists()
+    with ThreadPoolExecutor(4) as pool:  # as several workers of one process do
+        assert [one.result() for one in [pool.submit(connection.warm_up) for _ in range(4)]] == [None] * 4
+    assert list(server.folder.rglob("warm-up*")) == []
 
 
 def test_written_files_are_zstd_parquet_without_a_marker(connection: SparkConnection, tmp_path: Path) -> None:
