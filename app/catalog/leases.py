@@ -209,9 +209,10 @@ class Leases(Merges):
         Raises ``Conflict`` when the lease is lost.
         """
         held = self._hold(merge_id, owner)
+        ended = self._give_up(merge_id, MergeState.CANCELLED if cancelled else MergeState.FAILED, error)
         if held.job is Job.MERGE and not cancelled:
-            self._count_failure(held.table_id)
-        return self._give_up(merge_id, MergeState.CANCELLED if cancelled else MergeState.FAILED, error)
+            self._count_failure(ended)
+        return ended
 
     def _try_claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge | None:
         """The claim, or None when another worker was faster.
@@ -289,10 +290,10 @@ class Leases(Merges):
             raise _lease_lost(merge_id, owner)
         return row
 
-    def _count_failure(self, table_id: str) -> None:
-        change = tables.update().where(tables.c.id == table_id)
+    def _count_failure(self, merge: Merge) -> None:
+        change = tables.update().where(tables.c.id == merge.table_id)
         failed = tables.c.failed_merges + 1
-        self.connection.execute(change.values(failed_merges=failed, merge_failed_at=self.now()))
+        self.connection.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
 
     def _forget_failures(self, table_id: str) -> None:
         failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
