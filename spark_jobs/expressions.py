@@ -9,6 +9,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
+from app.core.epochs import converted_sql
 from app.core.fold import forgotten_until
 from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
 from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
@@ -16,6 +17,7 @@ from app.core.rules import ADD_SQL, ref
 from app.core.schema import Column as TableColumn
 from app.core.schema import TableSchema
 from app.core.types import DataType, quote
+from app.core.widening import widened_sql
 
 FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
@@ -185,13 +187,22 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
     """The rows that state rows of ``old`` show, as first records of ``new`` (``app.core.epochs.carried_over``)."""
     live = rows if old.liveness is Liveness.ALWAYS else rows.where(F.col(LIVE_COLUMN))
-    names = {column.id: column.name for column in old.schema.columns}
+    known = {column.id: column for column in old.schema.columns}
+    values = [
+        widened_sql(quote(known[column.id].name), known[column.id].type, column.type) if column.id in known else "NULL"
+        for column in new.schema.columns
+    ]
     columns = [
-        F.expr(f"CAST({quote(names[c.id]) if c.id in names else 'NULL'} AS {c.type.spark})").alias(c.name)
-        for c in new.schema.columns
+        F.expr(f"CAST({sql} AS {column.type.spark})").alias(column.name)
+        for column, sql in zip(new.schema.columns, values, strict=True)
     ]
     kind, arrived = F.lit(0).cast("tinyint").alias(KIND_COLUMN), F.lit(0).cast("bigint").alias(ARRIVAL_COLUMN)
     return folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
+
+
+def converted(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
+    """State rows of ``old`` as those of ``new``, which means the same (``app.core.epochs.converted``)."""
+    return _state_rows(new, rows.alias("s"), converted_sql("s", old, new), oldest=False)
 
 
 def equals(plan: MergePlan, name: str) -> str:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.epochs import same_fold
+from app.core.epochs import same_fold, same_types
 from app.core.jobs import StoredRun
 from app.core.merge_plan import MergePlan
-from spark_jobs.expressions import carried_over, combined, state_schema
+from spark_jobs.expressions import carried_over, combined, converted, state_schema
 
 Arranged = Callable[[DataFrame], DataFrame]
 
 
 def read_run(spark: SparkSession, plan: MergePlan, run: StoredRun) -> DataFrame:
-    """The state rows of a run under ``plan``, whose state must mean the same as that of the run's own plan."""
+    """The state rows of a run under ``plan``, whose state must mean the same as that of the run's own plan, in columns
+    of the same types.
+    """
     # Without the option Spark would read the folders of partitions as a column.
     reader = spark.read.schema(state_schema(plan)).option("recursiveFileLookup", "true")
     return reader.parquet(*(file.uri for file in run.files))
@@ -34,11 +36,18 @@ def combined_runs(
     previous = plan
     for written, neighbours in _epochs(plan, runs):
         entered = [arranged(carried_over(previous, written, rows)) for rows in carried]
-        frames = [arranged(read_run(spark, written, run)) for run in neighbours]
+        frames = [_read_as(spark, written, run, arranged) for run in neighbours]
         carried, previous = [_chained(written, [*entered, *frames], oldest=oldest)], written
     if previous is not plan:
         return arranged(carried_over(previous, plan, carried[0]))
     return carried[0]
+
+
+def _read_as(spark: SparkSession, plan: MergePlan, run: StoredRun, arranged: Arranged) -> DataFrame:
+    """The state rows of a run as state rows of ``plan``, which means the same but may have wider columns."""
+    if same_types(run.plan.schema, plan.schema):
+        return arranged(read_run(spark, plan, run))
+    return converted(run.plan, plan, arranged(read_run(spark, run.plan, run)))
 
 
 def _epochs(plan: MergePlan, runs: Sequence[StoredRun]) -> list[tuple[MergePlan, list[StoredRun]]]:

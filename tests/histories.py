@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from random import Random
@@ -250,3 +251,40 @@ def cut(random: Random, size: int, most: int) -> list[slice]:
     """``range(size)`` cut at random into at most ``most`` neighbouring pieces."""
     places = sorted(random.randint(0, size) for _ in range(random.randint(0, most - 1)))
     return [slice(a, b) for a, b in zip([0, *places], [*places, size], strict=True)]
+
+
+# Types that hold all values of another one, and how a test writes the other one's values.
+WIDER: Mapping[str, list[tuple[str, Callable[[Any], Any]]]] = {
+    "TINYINT": [("SMALLINT", int), ("BIGINT", int), ("DOUBLE", float), ("DECIMAL(12,2)", Decimal)],
+    "INT": [("BIGINT", int), ("DOUBLE", float), ("DECIMAL(12,2)", Decimal)],
+    "BIGINT": [("DECIMAL(24,2)", Decimal)],
+    "FLOAT": [("DOUBLE", float)],
+    "DECIMAL(6,2)": [("DECIMAL(9,4)", Decimal)],
+    "DECIMAL(12,2)": [("DECIMAL(20,2)", Decimal)],
+    "VARBINARY(4)": [("VARBINARY(9)", bytes), ("BYTES", bytes)],
+    "VARBINARY(5000)": [("BYTES", bytes)],
+}
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def widened_table(random: Random, table: TableCase) -> tuple[TableCase, Mapping[str, Callable[[Any], Any]]]:
+    """The table with wider types outside its key, and how values of the changed columns are written now.
+
+    A product stays among types that round alike: other types are another function.
+    """
+    columns, written = [], {}
+    for name, data_type in table.columns:
+        wider = [] if name in table.primary_key or random.random() < 0.3 else WIDER.get(data_type, [])
+        if table.options.get(f"fields.{name}.aggregate-function") == "product":
+            wider = [entry for entry in wider if data_type not in _WHOLE or entry[0] in _WHOLE]
+        kind, convert = random.choice(wider) if wider else (data_type, None)
+        columns.append((name, kind))
+        if convert is not None:
+            written[name] = convert
+    return replace(table, columns=tuple(columns)), written
+
+
+def rewritten(change: Change, written: Mapping[str, Callable[[Any], Any]]) -> Change:
+    """A change with the values of wider types."""
+    values = {n: v if v is None or n not in written else written[n](v) for n, v in change.values.items()}
+    return Change(change.kind, values)

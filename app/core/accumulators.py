@@ -100,7 +100,8 @@ class Sum(Rule):
         return DataType("DECIMAL", precision=38, scale=0) if kind == "BIGINT" else DataType("BIGINT")
 
     @cached_property
-    def _wide(self) -> str:
+    def wide(self) -> str:
+        """The Spark type in which to sum."""
         return self._wide_type.spark
 
     @cached_property
@@ -111,7 +112,8 @@ class Sum(Rule):
     def hidden(self) -> tuple[HiddenColumn, ...]:
         return (HiddenColumn(self._carry, self._wide_type),) if self._carry else ()
 
-    def _state(self, total: Any) -> State:
+    def of_total(self, total: Any) -> State:
+        """The state whose sum is ``total``, a number of any range; None if nothing was summed."""
         if total is not None and self.column.type.kind == "FLOAT":
             total = as_float32(total)
         inside = total is None or fits(self.column.type, total)
@@ -143,18 +145,19 @@ class Sum(Rule):
         if not _contributes(record, self.column, self.group) or (self.ignore_retract and not record.kind.add):
             return self.empty
         value = record.values[self.column.name]
-        return self._state(value if record.kind.add else _minus(value))
+        return self.of_total(value if record.kind.add else _minus(value))
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         totals = [total for total in (self.total(older), self.total(newer)) if total is not None]
-        return self._state(_plus(*totals) if len(totals) == 2 else totals[0] if totals else None)
+        return self.of_total(_plus(*totals) if len(totals) == 2 else totals[0] if totals else None)
 
-    def _outputs_sql(self, total: str) -> Sql:
+    def of_total_sql(self, total: str) -> Sql:
+        """As ``of_total``, over a number's SQL text."""
         spark_type = self.column.type.spark
         if not self._carry:
             return {self.column.name: f"CAST({total} AS {spark_type})"}
         inside = f"TRY_CAST({total} AS {spark_type})"
-        return {self.column.name: inside, self._carry: f"IF({inside} IS NULL, CAST({total} AS {self._wide}), NULL)"}
+        return {self.column.name: inside, self._carry: f"IF({inside} IS NULL, CAST({total} AS {self.wide}), NULL)"}
 
     def _signed_sql(self, wide: str) -> str:
         value = f"CAST({ref('r', self.column.name)} AS {wide})"
@@ -162,31 +165,33 @@ class Sum(Rule):
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         # A narrower input leaves Spark's decimal sum room for ten more digits.
-        wide = "DECIMAL(20,0)" if self.column.type.kind == "BIGINT" else self._wide
+        wide = "DECIMAL(20,0)" if self.column.type.kind == "BIGINT" else self.wide
         condition = takes_part_sql(self.column, self.group, self.ignore_retract, also)
         total = f"_kf_total_{self.column.id}"
-        return {total: f"sum({self._signed_sql(wide)}) FILTER (WHERE {condition})"}, self._outputs_sql(total)
+        return {total: f"sum({self._signed_sql(wide)}) FILTER (WHERE {condition})"}, self.of_total_sql(total)
 
     def lift_sql(self) -> Sql:
         condition = takes_part_sql(self.column, self.group, self.ignore_retract, "TRUE")
-        return self._outputs_sql(f"IF({condition}, {self._signed_sql(self._wide)}, NULL)")
+        return self.of_total_sql(f"IF({condition}, {self._signed_sql(self.wide)}, NULL)")
 
-    def _total_sql(self, state: str) -> str:
-        value = f"CAST({ref(state, self.column.name)} AS {self._wide})"
+    def total_sql(self, state: str) -> str:
+        """As ``total``, in the wide type."""
+        value = f"CAST({ref(state, self.column.name)} AS {self.wide})"
         return f"coalesce({ref(state, self._carry)}, {value})" if self._carry else value
 
     def combine_sql(self, older: str, newer: str) -> Sql:
-        a, b = self._total_sql(older), self._total_sql(newer)
-        return self._outputs_sql(f"coalesce({a} + {b}, {a}, {b})")
+        a, b = self.total_sql(older), self.total_sql(newer)
+        return self.of_total_sql(f"coalesce({a} + {b}, {a}, {b})")
 
 
 @dataclass(frozen=True)
 class Union(Rule):
     """An associative and commutative function of one column that skips nulls and takes no retracts.
 
-    ``folded`` (with ``{vs}``, what ``fold`` gave) is what else a fold needs; ``shown`` turns the state into the
-    visible value, ``unreadable`` tells why a value is none of the function's. ``join`` is its Python meaning; ``fold``
-    (with ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null) are its Spark meaning.
+    ``called`` names the function and its options. ``folded`` (with ``{vs}``, what ``fold`` gave) is what else a fold
+    needs; ``shown`` turns the state into the visible value, ``unreadable`` tells why a value is none of the function's.
+    ``join`` is its Python meaning; ``fold`` (with ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null) are
+    its Spark meaning.
     """
 
     column: Column
@@ -196,6 +201,7 @@ class Union(Rule):
     group: tuple[str, ...] = ()
     meaning: str = ""
     folded: str = "{vs}"
+    called: tuple[Any, ...] = ()
     shown: Callable[[Any], Any] = lambda value: value
     unreadable: Callable[[Any], str | None] = lambda _: None
 

@@ -1,49 +1,52 @@
 """Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan (§6.6,
-§6.7).
+§6.7, merge-semantics A.10).
 
-A run is written under one schema. Renamed, added and dropped columns do not change what its state means. Where the
-meaning changed (another function, another group, another type), the rows that the old plan shows enter the new plan as
-its first records.
+A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
+is found by column id and widened with its column. Where the meaning changed (another function, another group, another
+order), the rows that the old plan shows enter the new plan as its first records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from app.core.accumulators import EXACT
-from app.core.fold import lift, visible_row
+from app.core.accumulators import Sum
+from app.core.fold import combine_all, lift, visible_row
 from app.core.merge_plan import MergePlan, compile_plan
-from app.core.options import TableOptions, parse_options
+from app.core.order import Order, OrderField
 from app.core.records import Record, RowKind
 from app.core.replay import Replay
-from app.core.rules import State
-from app.core.schema import TableSchema
+from app.core.rules import Rule, Sql, State, ref
+from app.core.schema import Column, TableSchema
+from app.core.stepwise import StepFunction
 from app.core.types import DataType
+from app.core.widening import same_type, widened, widened_sql
 
-# Options that say how a row folds; the others say when merges run, how rows are shown, or what Paimon does.
-FOLD_OPTIONS = (
-    "merge-engine",
-    "sequence.field.sort-order",
-    "sequence.auto-padding",
-    "ignore-delete",
-    "ignore-update-before",
-    "partial-update.remove-record-on-delete",
-    "aggregation.remove-record-on-delete",
-)
-_SHOWN_ONLY = ("default-value",)
+# What a rule is called, not what it does.
+_WORDS = ("columns", "column", "meaning")
 
 
 def same_fold(old: TableSchema, new: TableSchema) -> bool:
-    """Whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both have."""
+    """Whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both have.
+
+    It compares what the options come to (the plans), so no option can be forgotten; types may be wider.
+    """
     if old is new:
         return True
-    if _row_signature(old) != _row_signature(new):
+    before, after = compile_plan(old), compile_plan(new)
+    if _row_meaning(before) != _row_meaning(after):
         return False
-    before, after = _column_signatures(old), _column_signatures(new)
-    same_columns = all(before[column] == after[column] for column in before.keys() & after.keys())
-    return same_columns and _same_state(compile_plan(old), compile_plan(new))
+    rules, new_rules = _column_meanings(before), _column_meanings(after)
+    same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
+    return same_columns and _same_state(before, after)
+
+
+def same_types(old: TableSchema, new: TableSchema) -> bool:
+    """Whether the columns that both have are of the same type, so that state needs no conversion."""
+    types = {column.id: column.type for column in old.columns}
+    return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
 
 
 def _same_state(old: MergePlan, new: MergePlan) -> bool:
@@ -53,83 +56,126 @@ def _same_state(old: MergePlan, new: MergePlan) -> bool:
     """
     known = {column.id for column in old.schema.columns}
     needed = {
-        hidden
+        hidden.name
         for rule in new.rules
         if not isinstance(rule, Replay) and any(column.id in known for column in rule.columns)
         for hidden in rule.hidden
     }
-    return old.liveness is new.liveness and needed <= set(old.hidden)
+    return needed <= {hidden.name for hidden in old.hidden}
 
 
-def _ids(schema: TableSchema, names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(schema.by_name[name].id for name in names)
-
-
-def _row_signature(schema: TableSchema) -> tuple[Any, ...]:
-    options, _ = parse_options(schema)
-    removal = "partial-update.remove-record-on-sequence-group"
+def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
+    replays = [rule for rule in plan.rules if isinstance(rule, Replay)]
     return (
-        *(options[key] for key in FOLD_OPTIONS),
-        _ids(schema, options["sequence.field"]),
-        frozenset(_ids(schema, options[removal])),
-        _ids(schema, schema.primary_key),
+        _meaning(plan.order),
+        plan.liveness,
+        plan.removes_on_delete,
+        tuple(_meaning(register.order) for rule in replays for register in rule.listed),
+        len(replays),
+        _meaning(plan.schema.key_columns),
     )
 
 
-def _column_signatures(schema: TableSchema) -> dict[int, tuple[Any, ...]]:
-    """Per column id: its type, its function with options, its group."""
-    options, _ = parse_options(schema)
+def _column_meanings(plan: MergePlan) -> dict[int, Any]:
+    """Per column id: what its rule does."""
+    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
+    named = {name: column.id for name, column in plan.schema.by_name.items()}
+    return {column.id: _rule_meaning(rule, named) for rule in rules for column in rule.columns}
+
+
+def _rule_meaning(rule: Rule, named: Mapping[str, int]) -> tuple[Any, ...]:
+    """The settings of a rule, columns by id; a function is told by ``called``, not by its code."""
+    settings = {
+        field.name: getattr(rule, field.name)
+        for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
+        if field.name not in _WORDS
+    }
+    settings["group"] = tuple(named[name] for name in settings.get("group", ()))
+    return (type(rule), *((name, _meaning(value)) for name, value in settings.items() if not _is_code(value)))
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, StepFunction)
+
+
+def _meaning(value: Any) -> Any:
+    """A setting with columns by id, whatever they are called and however wide they are."""
+    if isinstance(value, Column):
+        return value.id
+    if isinstance(value, OrderField):
+        return (value.column.id, value.descending, value.floor, value.integral)
+    if isinstance(value, Order):
+        return (tuple(_meaning(field) for field in value.fields), value.flag)
+    return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value
+
+
+def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
+    """The columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are null."""
+    before = {column.id: column for column in old.columns}
     return {
-        column.id: (
-            column.type.with_nullable(True),
-            _function(options, column.name),
-            _group(schema, options, column.name),
-        )
-        for column in schema.columns
+        column.name: widened(values.get(before[column.id].name), before[column.id].type, column.type)
+        if column.id in before
+        else None
+        for column in new.columns
     }
 
 
-def _function(options: TableOptions, column: str) -> tuple[Any, ...]:
-    own = {suffix: text for (named, suffix), text in options.fields.items() if named == column}
-    own.setdefault("aggregate-function", options.default_function or "")
-    return tuple(sorted((suffix, text) for suffix, text in own.items() if suffix not in _SHOWN_ONLY))
+def entered(states: Sequence[Mapping[str, Any]], old: MergePlan, new: MergePlan) -> list[Mapping[str, Any]]:
+    """States of one key of ``old``, oldest first, as states of ``new``.
+
+    They are the same states where the meaning is the same; else all of them together are one first record.
+    ``spark_jobs.stored_runs`` does so on Spark.
+    """
+    if old.schema is new.schema or not states:
+        return list(states)
+    if same_fold(old.schema, new.schema):
+        return [converted(state, old, new) for state in states]
+    combined = combine_all(old, states)
+    carried = None if combined is None else carried_over(combined, old, new)
+    return [] if carried is None else [carried]
 
 
-def _group(schema: TableSchema, options: TableOptions, column: str) -> tuple[int, ...]:
-    for group in options.groups:
-        if column in (*group.ordering, *group.protected):
-            return _ids(schema, group.ordering)
-    return ()
+def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
+    """A state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
+    sources = _sources(old, new)
+    values = {
+        name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
+        for name, data_type in new.state_columns
+    }
+    for before, after in _retotalled(old, new):
+        total = widened(before.total(state), before.column.type, after.column.type)
+        values.update(after.of_total(total))
+    return values
 
 
-def renamed(state: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
-    """A state row of ``old`` under the column names of ``new``; columns that it lacks are null, hidden ones stay."""
-    if old is new:
-        return dict(state)
-    names = {column.id: column.name for column in old.columns}
-    hidden = {name: value for name, value in state.items() if name not in old.by_name}
-    visible = {column.name: state.get(names[column.id]) if column.id in names else None for column in new.columns}
-    return {**hidden, **visible}
+def converted_sql(state: str, old: MergePlan, new: MergePlan) -> Sql:
+    """As ``converted``, over the relation ``state`` of state rows of ``old``."""
+    sources = _sources(old, new)
+    outputs = {
+        name: widened_sql(ref(state, sources[name][0]), sources[name][1], data_type) if name in sources else "NULL"
+        for name, data_type in new.state_columns
+    }
+    for before, after in _retotalled(old, new):
+        outputs |= after.of_total_sql(f"CAST({before.total_sql(state)} AS {after.wide})")
+    return outputs
+
+
+def _sources(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
+    """Per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by id."""
+    before = {column.id: (column.name, column.type) for column in old.schema.columns}
+    hidden = {column.name: (column.name, column.type) for column in old.hidden}
+    names = {column.name: before[column.id] for column in new.schema.columns if column.id in before}
+    return names | {column.name: hidden[column.name] for column in new.hidden if column.name in hidden}
+
+
+def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
+    """The sums of widened columns, before and after: a total that left the old type may be inside the new one."""
+    before = {rule.column.id: rule for rule in old.rules if isinstance(rule, Sum)}
+    pairs = [(before[rule.column.id], rule) for rule in new.rules if isinstance(rule, Sum) and rule.column.id in before]
+    return [(one, other) for one, other in pairs if not same_type(one.column.type, other.column.type)]
 
 
 def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
     """What a state row of ``old`` is under ``new``: the row it shows as a first record; None if it shows none."""
     row = visible_row(old, state)
-    if row is None:
-        return None
-    types = {column.id: column.type for column in old.schema.columns}
-    values = renamed(row, old.schema, new.schema)
-    widened = {
-        column.name: widen(values[column.name], types.get(column.id, column.type), column.type)
-        for column in new.schema.columns
-    }
-    return lift(new, Record(RowKind.INSERT, widened, 0))
-
-
-def widen(value: Any, old: DataType, new: DataType) -> Any:
-    """A value of ``old`` as one of the wider type ``new``."""
-    if value is None or (old.kind == new.kind and new.kind != "DECIMAL"):
-        return value
-    if new.kind == "DECIMAL":
-        return EXACT.quantize(Decimal(value), Decimal(1).scaleb(-(new.scale or 0)))
-    return float(value) if new.kind in ("FLOAT", "DOUBLE") else value
+    return None if row is None else lift(new, Record(RowKind.INSERT, renamed(row, old.schema, new.schema), 0))

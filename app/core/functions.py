@@ -19,7 +19,7 @@ from app.core.collection_functions import (
     nested_update_unkeyed,
 )
 from app.core.order import Order, OrderField
-from app.core.product import product
+from app.core.product import product, rounding
 from app.core.roaring64 import rbm32_union, rbm64_fault, rbm64_union
 from app.core.rules import OnRetract, Pick, Register, Rule
 from app.core.schema import Column
@@ -69,7 +69,8 @@ class OptionFault:
 class AggregateFunction:
     """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
 
-    ``faults`` checks its own options on a column (merge-semantics §6.2.8).
+    ``faults`` checks its own options on a column (merge-semantics §6.2.8); ``rounds`` is what of a column's type
+    decides the value of a step, beyond its range.
     """
 
     name: str
@@ -79,6 +80,7 @@ class AggregateFunction:
     retracts: bool
     meaning: str
     faults: Callable[[Column, Mapping[str, Any]], Iterator[OptionFault]] = lambda _column, _options: iter(())
+    rounds: Callable[[DataType], tuple[Any, ...]] = lambda _type: ()
 
 
 def _any(_: DataType) -> bool:
@@ -271,6 +273,7 @@ _ENTRIES = (
         _stepwise(lambda use: product(use.column.type)),
         True,
         "the product of all values",
+        rounds=rounding,
     ),
     AggregateFunction(
         "listagg",

@@ -13,9 +13,9 @@ from typing import Any
 
 from app.core.accumulators import Union
 from app.core.errors import ErrorCode, Invalid
-from app.core.functions import FunctionUse, find_function
+from app.core.functions import AggregateFunction, FunctionUse, find_function
 from app.core.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
-from app.core.options import MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
+from app.core.options import FIELD_OPTIONS, MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
 from app.core.order import Floor, Order, OrderField
 from app.core.records import Record, RowKind
 from app.core.replay import Replay
@@ -28,6 +28,8 @@ from app.core.values import text_decoder
 LIVE_COLUMN = "_kf_live"
 RESET_COLUMN = "_kf_reset"
 TOUCHED_COLUMN = "_kf_touched"
+# Options of a column that its function does not see itself.
+_OF_THE_COLUMN = ("sequence-group", "aggregate-function", "ignore-retract", "default-value")
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
@@ -277,8 +279,25 @@ def _function_rule(
     use = FunctionUse(column, order, group, reached, options.of_function(column.name), comes)
     rule = function.rule(use)
     if isinstance(rule, (Stepwise, Union)):
-        rule = replace(rule, meaning=function.meaning)
+        rule = replace(rule, meaning=function.meaning, called=_called(function, column, options))
     return rule, function.retracts or ignore_retract
+
+
+def _called(function: AggregateFunction, column: Column, options: TableOptions) -> tuple[Any, ...]:
+    """What tells one use of a function from another: its name, its own options, how it rounds in the column's type.
+
+    Nested fields are named by id, so that another name is no other meaning.
+    """
+    ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
+    parsed = options.of_function(column.name)
+    if ids and not parsed["ts-field"]:
+        parsed["ts-field"] = next(reversed(ids))
+    named = {suffix: parsed[suffix] for suffix in FIELD_OPTIONS if suffix not in _OF_THE_COLUMN}
+    own = [
+        (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))
+        for suffix, value in named.items()
+    ]
+    return (function.name, *own, *function.rounds(column.type))
 
 
 def _partial_update(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:

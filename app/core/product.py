@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from typing import Any
 
-from app.core.accumulators import EXACT, as_float32
+from app.core.accumulators import EXACT, INTEGER_BITS, as_float32
 from app.core.stepwise import InexactFold, StepFunction
 from app.core.types import DataType
 
@@ -20,6 +20,12 @@ def product(column: DataType) -> StepFunction:
     if column.kind in ("FLOAT", "DOUBLE"):
         return _floating(column)
     return _decimal(column) if column.kind == "DECIMAL" else _integer()
+
+
+def rounding(column: DataType) -> tuple[str, int]:
+    """How a step rounds in a column of the type: products of types that round alike go on where one stopped."""
+    kind = "INTEGER" if column.kind in INTEGER_BITS else column.kind
+    return kind, (column.scale or 0)
 
 
 def _division_by_zero(value: Any) -> str | None:

@@ -41,9 +41,8 @@ class Replay(Rule):
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
-        members = [(ARRIVAL_COLUMN, DataType("BIGINT")), (KIND_COLUMN, DataType("TINYINT"))]
-        members += [(_member(column), column.type.with_nullable(True)) for column in self.columns]
-        fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
+        own = (Field(-2, ARRIVAL_COLUMN, DataType("BIGINT")), Field(-1, KIND_COLUMN, DataType("TINYINT")))
+        fields = (*own, *(Field(c.id, _member(c), c.type.with_nullable(True)) for c in self.columns))
         log = HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields)))
         carries = {bounds.carry for bounds in self.bounds}
         kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]

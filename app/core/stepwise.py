@@ -53,7 +53,9 @@ class StepFunction:
 
 @dataclass(frozen=True)
 class Stepwise(Rule):
-    """A step function used on a column; ``retracts``: retracts can reach it."""
+    """A step function used on a column; ``retracts``: retracts can reach it. ``called`` names the function and its
+    options.
+    """
 
     column: Column
     function: StepFunction
@@ -61,6 +63,7 @@ class Stepwise(Rule):
     group: tuple[str, ...] = ()
     retracts: bool = False
     meaning: str = ""
+    called: tuple[Any, ...] = ()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules

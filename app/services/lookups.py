@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.epochs import carried_over, renamed, same_fold
+from app.core.epochs import entered, renamed
 from app.core.errors import ErrorCode, Invalid, NotFound, Unavailable, Violation
 from app.core.fold import combine_all, finish, lift
 from app.core.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
@@ -194,25 +194,11 @@ def _read_state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | No
     plan = view.plan
     states: list[Mapping[str, Any]] = []
     for schema, state in _stored_states(view, images, key):
-        entered = _entered(states, plan, compile_plan(schema))
-        states, plan = [*entered, state], compile_plan(schema)
-    states = _entered(states, plan, view.plan)
+        written = compile_plan(schema)
+        states, plan = [*entered(states, plan, written), state], written
+    states = entered(states, plan, view.plan)
     states += [lift(view.plan, record) for record in _staged_records(view, images, key)]
     return combine_all(view.plan, states)
-
-
-def _entered(states: list[Mapping[str, Any]], plan: MergePlan, next_plan: MergePlan) -> list[Mapping[str, Any]]:
-    """States of ``plan`` as states of ``next_plan``: as they are while the meaning is the same, else as one first
-    record.
-    """
-    if plan.schema is next_plan.schema or not states:
-        return states
-    if same_fold(plan.schema, next_plan.schema):
-        added = dict.fromkeys(hidden.name for hidden in next_plan.hidden)  # an added column's: null, as Spark reads it
-        return [{**added, **renamed(state, plan.schema, next_plan.schema)} for state in states]
-    combined = combine_all(plan, states)
-    carried = None if combined is None else carried_over(combined, plan, next_plan)
-    return [] if carried is None else [carried]
 
 
 def _stored_states(view: _View, images: Images, key: Key) -> Iterator[tuple[TableSchema, Mapping[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.epochs import same_fold
+from app.core.epochs import same_fold, same_types
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
 from app.core.merge_plan import compile_plan
 from app.core.options import parse_options
@@ -197,7 +197,8 @@ def alter_table(
         if was_empty and _has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
         # Otherwise they are read by column id, and what they lack is null in them.
-        if not same_fold(table.schema, schema) and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
+        as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
+        if not as_staged and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
             raise _conflict(
                 table,
                 "has staged batches, which the new schema would fold differently:"

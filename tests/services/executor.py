@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.epochs import carried_over, renamed, same_fold
+from app.core.epochs import entered
 from app.core.fold import combine_all, compacted, fold, visible_row
 from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.keys import token_of
@@ -123,16 +123,6 @@ def _identity(field: pa.Field) -> int | str:
     return str(field.name) if number is None else number
 
 
-def _entered(states: list[StateRow], old: MergePlan, new: MergePlan) -> list[StateRow]:
-    """States of the plan ``old`` as states of ``new``."""
-    if same_fold(old.schema, new.schema):
-        added = dict.fromkeys(hidden.name for hidden in new.hidden)
-        return [{**added, **renamed(state, old.schema, new.schema)} for state in states]
-    combined = combine_all(old, states)
-    carried = None if combined is None else carried_over(combined, old, new)
-    return [] if carried is None else [carried]
-
-
 class PythonExecutor:
     """The real meaning of merges, in this process; counts how often it was asked."""
 
@@ -210,8 +200,8 @@ class PythonExecutor:
         states: list[StateRow] = []
         current = stored[0][0]
         for written, state in stored:
-            states, current = [*_entered(states, current, written), state], written
-        return combine_all(plan, _entered(states, current, plan))
+            states, current = [*entered(states, current, written), state], written
+        return combine_all(plan, entered(states, current, plan))
 
 
 class BrokenExecutor(PythonExecutor):

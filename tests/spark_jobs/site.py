@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from app.core.epochs import entered
 from app.core.fold import combine_all, finish, shown_row
 from app.core.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
 from app.core.merge_plan import MergePlan
@@ -152,8 +152,15 @@ class Site:
             yield from rows
 
     def rows(self) -> Rows:
-        states: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        """What a lookup of each key finds, whatever plans the runs were written under."""
+        found: dict[tuple[Any, ...], tuple[MergePlan, list[Mapping[str, Any]]]] = {}
         for run in self.runs:
+            written = self.plans[run.id]
             for state in self.states(run):
-                states[tuple(state[name] for name in self.plan.schema.primary_key)].append(state)
-        return {key: finish(self.plan, combine_all(self.plan, found) or {}) for key, found in states.items()}
+                key = tuple(state[name] for name in written.schema.primary_key)
+                plan, states = found.get(key, (written, []))
+                found[key] = (written, [*entered(states, plan, written), state])
+        folded = {
+            key: combine_all(self.plan, entered(states, plan, self.plan)) for key, (plan, states) in found.items()
+        }
+        return {key: None if state is None else finish(self.plan, state) for key, state in folded.items()}

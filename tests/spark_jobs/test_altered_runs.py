@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from app.core.epochs import same_fold
+from app.core.fold import is_live, shown_row
 from app.core.merge_plan import MergePlan, compile_plan
 from app.core.roaring64 import write_roaring32
 from app.core.schema import TableSchema
 from spark_jobs.session import SparkConnection
+from tests import oracle
+from tests.builders import schema_of
+from tests.histories import ENGINES as ENGINE_NAMES
+from tests.histories import random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
-from tests.spark_jobs.site import Site
+from tests.spark_jobs.site import Rows, Site
+from tests.spark_jobs.test_agreement import expected_rows, shown, visible
 
 REPLAYED = {
     "merge-engine": "partial-update",
@@ -105,3 +115,50 @@ def test_bitmaps_of_replayed_rows_are_united(spark: SparkConnection, tmp_path: P
     site.merge([[change("-D", g=4, n=None), change("+I", g=5, n=three)]])
     site.compact(0, 2)
     assert [state["n"] for state in site.states(site.runs[0])] == [three]
+
+
+@pytest.mark.parametrize("engine", ENGINE_NAMES)
+@settings(max_examples=3)
+@given(seed=st.integers(0, 2**32))
+def test_runs_of_narrower_types_are_compacted_with_those_of_wider_ones(
+    engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    random = Random(seed)
+    narrow, retracts = random_table(random, engine)
+    wide, written = widened_table(random, narrow)
+    note(f"{narrow} -> {wide}")
+    history = random_history(random, narrow, retracts, 100)
+    rewritten_history = [rewritten(change, written) for change in history]
+    expected = visible(expected_rows(wide, rewritten_history))
+    site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(narrow)))
+    site.merge([history[:30]])
+    site.merge([history[30:60]])
+    site.plan = compile_plan(schema_of(wide))
+    site.merge([rewritten_history[60:]])
+    assert shown(wide, site) == expected
+    site.compact(*random.choice([(1, 3), (0, 2)]))
+    assert shown(wide, site) == expected, "after a compaction of runs of narrower types"
+    site.compact(0, 2)
+    assert shown(wide, site) == expected, "after a full compaction"
+    assert {k: oracle.meant(wide, r) for k, r in visible(stored_rows(site)).items()} == expected, "as stored"
+
+
+def stored_rows(site: Site) -> Rows:
+    """The visible columns of the live rows of the one run, as Spark wrote them."""
+    plan = site.plan
+    states = list(site.states(site.runs[0]))
+    keys = [tuple(state[name] for name in plan.schema.primary_key) for state in states]
+    return {k: shown_row(plan, s) if is_live(plan, s) else None for k, s in zip(keys, states, strict=True)}
+
+
+@pytest.mark.parametrize(("wider", "largest"), [("BIGINT", 2**32 - 2), ("DECIMAL(10, 0)", Decimal(2**32 - 2))])
+def test_a_total_that_left_the_old_type_is_stored_in_the_wider_one(
+    spark: SparkConnection, tmp_path: Path, wider: str, largest: object
+) -> None:
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    site = Site(spark, tmp_path, plan_of(options, (2, "n", "INT")))
+    site.merge([[change("+I", g=1, n=2**31 - 1), change("+I", g=1, n=2**31 - 1)]])
+    site.plan = plan_of(options, (2, "n", wider))
+    site.merge([[Change("+I", {"k": 2, "g": 1, "n": None})]])
+    site.compact(0, 2)
+    assert [state["n"] for state in site.states(site.runs[0]) if state["k"] == 1] == [largest]

@@ -1,0 +1,74 @@
+"""Rows whose table was altered between their records (merge-semantics A.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.main import Parts
+from app.services.executor import MergeSite
+from app.services.merges import run_next_merge
+from tests.api.conftest import TABLES
+from tests.services.executor import PythonExecutor
+
+WIDE = f"{TABLES}/wide"
+FIELDS = [
+    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
+    {"id": 1, "name": "seq", "type": "INT"},
+    {"id": 2, "name": "n", "type": "INT"},
+    {"id": 3, "name": "m", "type": "INT"},
+]
+Post = Callable[..., None]
+
+
+@pytest.fixture
+def post(app: FastAPI, shop: TestClient) -> Post:
+    """Posts one record of the row 1 and merges it."""
+
+    def post_record(kind: str = "+I", **values: Any) -> None:
+        body = {"records": [{"_kind": kind, "id": 1, **values}]}
+        assert shop.post(f"{WIDE}/batches", json=body).status_code == 202
+        shop.post(f"{WIDE}/merges")
+        parts: Parts = app.state.parts
+        assert run_next_merge(MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600), "worker")
+
+    return post_record
+
+
+def alter(client: TestClient, **change: Any) -> None:
+    answer = client.post(WIDE, json={"changes": [change]})
+    assert answer.status_code == 200, answer.text
+
+
+def widen(client: TestClient, column: str) -> None:
+    alter(client, action="updateColumnType", fieldNames=[column], newDataType="BIGINT", keepNullability=True)
+
+
+@pytest.mark.parametrize("column", ["seq", "n", "m"])
+def test_a_deleted_row_stays_deleted_against_older_records_when_a_type_grows(
+    shop: TestClient, create: Callable[..., Any], post: Post, column: str
+) -> None:
+    create(fields=FIELDS, options={"sequence.field": "seq"})
+    post(seq=5, n=1)
+    post("-D", seq=9)
+    widen(shop, column)
+    post(seq=7, n=2)
+    assert shop.get(f"{WIDE}/rows?key=1").status_code == 404
+    post(seq=10, n=3)
+    assert shop.get(f"{WIDE}/rows?key=1").json()["n"] == 3
+
+
+@pytest.mark.parametrize("column", ["seq", "n", "m"])
+def test_an_older_value_stays_the_older_one_when_a_type_grows(
+    shop: TestClient, create: Callable[..., Any], post: Post, column: str
+) -> None:
+    create(fields=FIELDS, options={"merge-engine": "partial-update", "sequence.field": "seq"})
+    post(seq=5, n=5)
+    post(seq=9, m=9)
+    widen(shop, column)
+    post(seq=7, m=7, n=7)
+    assert shop.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "seq": 9, "n": 7, "m": 9}
