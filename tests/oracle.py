@@ -326,10 +326,10 @@ def _after_removal(
         tombstone = tombstones.get(tuple(group))
         if tombstone is None:
             continue
-        inside = [kept[p] for p in since if _has(group, kept[p])]
-        if all(_place(group, change) < _place(group, tombstone) for change in inside):
+        # What is older than the removal changes nothing of the group (A.8).
+        inside = [p for p in since if _has(group, kept[p]) and _place(group, kept[p]) >= _place(group, tombstone)]
+        row |= _group(table, group, names(text), kept, inside)
+        if not inside:
             row |= {g: tombstone.values[g] for g in group}
-            plain = [p for p in names(text) if p not in group and _function(table, p) is None]
-            row |= dict.fromkeys(plain)
     keys = {name: kept[0].values[name] for name in table.primary_key}
     return {name: {**keys, **row}[name] for name, _ in table.columns}

@@ -14,7 +14,7 @@ from app.core.functions import FUNCTIONS
 from app.core.merge_plan import MergePlan
 from app.core.order import Order
 from app.core.records import Record, RowKind
-from app.core.replay import Replay
+from app.core.replay import Replay, group_of
 from app.core.rules import OnRetract, Pick, Register, Rule
 from app.core.schema import Column
 from app.core.stepwise import Stepwise
@@ -47,8 +47,12 @@ def order_words(order: Order) -> str:
     return ", then ".join([*fields, *floors, *flag, "arrival"])
 
 
-def depends_on_arrival(rule: Rule) -> bool:
-    """Whether arrival alone orders the records that the rule tells apart; elsewhere it only breaks ties."""
+def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
+    """Whether arrival decides more than ties; where groups remove rows it does in every column: what arrives before a
+    removal is gone, what arrives after it is not (merge-semantics A.8).
+    """
+    if any(isinstance(one, Replay) and one.listed for one in plan.rules):
+        return True
     if isinstance(rule, (Sum, Union)):
         return False
     if isinstance(rule, Register):
@@ -184,12 +188,16 @@ def row_words(plan: MergePlan) -> str:
     replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
     if replay is not None and replay.listed:
         groups = " or ".join("(" + ", ".join(register.group) + ")" for register in replay.listed)
-        return f"a -D that the group {groups} accepts removes the row; a later add that is not older brings it back"
+        return (
+            f"a -D that the group {groups} accepts removes the row; a later add that is not older brings it back, and "
+            "records of that group that are older than the removal change nothing of it"
+        )
     if replay is not None or plan.removes_on_delete:
         return "a -D removes the row with all that came before it; a later add starts a new one"
     return _LIVENESS_WORDS[plan.liveness.value]
 
 
+_CLOSED = "older than the removal of the row: ignored"
 _LIVENESS_WORDS = {
     "always": "the row exists from its first record on",
     "kind": "the row exists while its latest record is an add; -U and -D remove it",
@@ -211,13 +219,15 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
         return dict.fromkeys((column.name for column in plan.schema.value_columns), "-D removes the row")
     replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
     inner: Mapping[str, Any] | None = before
+    closed: set[tuple[str, ...]] = set()
     if replay is not None:
+        closed = replay.closed_groups(before, record) if before is not None else closed
         inner = replay.inner_state(before) if before is not None else None
         if replay.removes(inner, record):
             return dict.fromkeys((column.name for column in replay.columns), "-D removes the row")
-    step = Step(plan, plan_rules(plan), inner, record)
+    step, by_name = Step(plan, plan_rules(plan), inner, record), plan.schema.by_name
     return {
-        name: EXPLANATIONS[type(rule)].reason(rule, plan.schema.by_name[name], step)
+        name: _CLOSED if group_of(rule) in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
         for name, rule in column_rules(plan).items()
     }
 

@@ -24,7 +24,7 @@ from app.core.types import DataType, Field
 LIVE = "_kf_live"
 LOG = "_kf_log"
 _REPLAYED = "_kf_replayed"
-_LAST_REMOVAL = "_kf_last_removal"
+_REMOVED_AT = "_kf_removed_at"
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,23 @@ class Replay(Rule):
     def inner_state(self, state: Mapping[str, Any]) -> State:
         """What the rules inside hold after the log of ``state``."""
         return self._row(state[LOG]).state
+
+    def removal(self, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The log entry of the -D that last removed the row of ``state``; None if none did."""
+        removed_at = self._row(state[LOG]).removed_at
+        return next((entry for entry in state[LOG] if entry[ARRIVAL_COLUMN] == removed_at), None)
+
+    def removed(self, removal: Mapping[str, Any]) -> State:
+        """The state of a row of which nothing is known but the log entry of its last removal."""
+        return self._replayed([removal])
+
+    def removed_at_sql(self, log: str) -> str:
+        """The arrival of what ``removal`` finds in ``log``."""
+        return f"{self._replay_sql(log)}.{_REMOVED_AT}"
+
+    def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
+        """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
+        return self._row(state[LOG]).closed_to(record)
 
     def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
         """Whether a record removes a row whose rules hold ``inner``."""
@@ -152,10 +169,12 @@ class Replay(Rule):
 
     def _accumulator_type(self) -> str:
         members = [f"{ref('', name)[1:]}: {spark_type}" for name, spark_type in self._inner_columns().items()]
-        return f"STRUCT<{', '.join([*members, 'live: BOOLEAN', *self._tombstone_types()])}>"
+        return (
+            f"STRUCT<{', '.join([*members, f'{LIVE}: BOOLEAN', f'{_REMOVED_AT}: BIGINT', *self._tombstone_types()])}>"
+        )
 
     def _tombstone_types(self) -> list[str]:
-        return [f"tombstone{i}: {self._tombstone_type(register)}" for i, register in enumerate(self.listed)]
+        return [f"_kf_tombstone{i}: {self._tombstone_type(register)}" for i, register in enumerate(self.listed)]
 
     def _tombstone_type(self, register: Register) -> str:
         types = {column.name: column.type.spark for column in register.columns}
@@ -165,11 +184,12 @@ class Replay(Rule):
         ordered = sorted_sql(log, self._keys_sql("{e}"))
         lifted = {name: sql for rule in self.rules for name, sql in rule.lift_sql().items()}
         lifted |= {name: f"filter(array({lifted[name]}), v -> v IS NOT NULL)" for name in self._gathered}
+        read = {name: f"r.{name}" for name in (KIND_COLUMN, ARRIVAL_COLUMN)}
         records = f"transform({ordered}, e -> {self._record_sql('e')})"
-        states = f"transform({records}, r -> {self._struct_sql(lifted, {'kind': f'r.{KIND_COLUMN}'})})"
+        states = f"transform({records}, r -> {self._struct_sql(lifted, read)})"
         accumulator = self._accumulator_type()
-        nothing = [f"'tombstone{i}', NULL" for i in range(len(self.listed))]
-        zero = f"CAST({self._struct_sql({}, {'live': 'FALSE'}, nothing)} AS {accumulator})"
+        nothing = [f"'_kf_tombstone{i}', NULL" for i in range(len(self.listed))]
+        zero = f"CAST({self._struct_sql({}, {LIVE: 'FALSE', _REMOVED_AT: 'NULL'}, nothing)} AS {accumulator})"
         step = f"CASE WHEN {self._removes_sql()} THEN {self._removed_sql()} ELSE {self._folded_sql()} END"
         folded = f"aggregate({states}, {zero}, (a, n) -> CAST({step} AS {accumulator}))"
         # Each total is a member of its own before anything uses it: written out, it would be folded once per use.
@@ -185,7 +205,8 @@ class Replay(Rule):
 
     def _removes_sql(self) -> str:
         accepted = " OR ".join(register.newer_wins_sql("a", "n") for register in self.listed)
-        return f"n.kind = 3 AND ({accepted})" if self.listed else "n.kind = 3"
+        deleted = f"n.{KIND_COLUMN} = 3"
+        return f"{deleted} AND ({accepted})" if self.listed else deleted
 
     def _removed_sql(self) -> str:
         """Nothing is left but, of the groups that accepted the -D, its sequence."""
@@ -195,43 +216,53 @@ class Replay(Rule):
             accepted = register.newer_wins_sql("a", "n")
             values |= {name: f"IF({accepted}, {ref('n', name)}, NULL)" for name in register.names}
             sequence = ", ".join(f"'g{place}', {ref('n', name)}" for place, name in enumerate(register.group))
-            tombstones.append(f"'tombstone{i}', IF({accepted}, named_struct({sequence}), NULL)")
-        return self._struct_sql(values, {"live": "FALSE"}, tombstones)
+            tombstones.append(f"'_kf_tombstone{i}', IF({accepted}, named_struct({sequence}), NULL)")
+        return self._struct_sql(values, {LIVE: "FALSE", _REMOVED_AT: f"n.{ARRIVAL_COLUMN}"}, tombstones)
 
     def _folded_sql(self) -> str:
-        values = {name: sql for rule in self.rules for name, sql in rule.combine_sql("a", "n").items()}
         # What a removal left behind is null.
         joined = "concat(coalesce({a}, array()), {n})"
-        values |= {name: joined.format(a=ref("a", name), n=ref("n", name)) for name in self._gathered}
-        stale = " OR ".join(self._stale_sql(i, register) for i, register in enumerate(self.listed)) or "FALSE"
-        live = f"(a.live OR (n.kind IN (0, 2) AND NOT ({stale})))"
-        tombstones = [f"'tombstone{i}', a.tombstone{i}" for i in range(len(self.listed))]
-        return self._struct_sql(values, {"live": live}, tombstones)
+        stale = {register.group: self._stale_sql(i, register) for i, register in enumerate(self.listed)}
+        values: Sql = {}
+        for rule in self.rules:
+            folded = rule.combine_sql("a", "n")
+            folded |= {n: joined.format(a=ref("a", n), n=ref("n", n)) for n in folded if n in self._gathered}
+            closed = stale.get(group_of(rule))
+            values |= folded if closed is None else {n: f"IF({closed}, {ref('a', n)}, {v})" for n, v in folded.items()}
+        live = f"(a.{LIVE} OR (n.{KIND_COLUMN} IN (0, 2) AND NOT ({' OR '.join(stale.values()) or 'FALSE'})))"
+        tombstones = [f"'_kf_tombstone{i}', a._kf_tombstone{i}" for i in range(len(self.listed))]
+        return self._struct_sql(values, {LIVE: live, _REMOVED_AT: f"a.{_REMOVED_AT}"}, tombstones)
 
     def _stale_sql(self, number: int, register: Register) -> str:
         """Whether record ``n`` is older than the removal that group ``number`` accepted."""
         group = Order(register.order.fields[: len(register.group)])
         mine = group.sql({name: ref("n", name) for name in register.group}, "TRUE")
-        theirs = group.sql({name: f"a.tombstone{number}.g{i}" for i, name in enumerate(register.group)}, "TRUE")
+        theirs = group.sql({name: f"a._kf_tombstone{number}.g{i}" for i, name in enumerate(register.group)}, "TRUE")
         present = any_not_null("n", register.group)
         older = f"struct({', '.join(mine)}) < struct({', '.join(theirs)})"
-        return f"(a.tombstone{number} IS NOT NULL AND {present} AND {older})"
+        return f"(a._kf_tombstone{number} IS NOT NULL AND {present} AND {older})"
 
     def _settled(self) -> list[Settled]:
         return [rule.settle_sql("x", False) for rule in self.rules]
 
     def _stepped_sql(self) -> str:
         steps = {name: sql for settled in self._settled() for name, sql in settled.steps.items()}
-        members = {name: ref("x", name) for name in self._inner_columns()} | {"live": "x.live"} | steps
+        members = {name: ref("x", name) for name in (*self._inner_columns(), LIVE, _REMOVED_AT)} | steps
         return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in members.items())})"
 
     def _finished_sql(self) -> str:
         stored = [*(column.name for column in self.columns), *(bounds.carry for bounds in self.bounds)]
-        outputs = {name: ref("x", name) for name in stored}
+        outputs = {name: ref("x", name) for name in (*stored, LIVE, _REMOVED_AT)}
         for settled in self._settled():
             outputs |= {name: sql for name, sql in settled.outputs.items() if name in outputs}
         members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]
-        return f"named_struct({', '.join([*members, literal(LIVE), 'x.live'])})"
+        return f"named_struct({', '.join(members)})"
+
+
+def group_of(rule: Rule) -> tuple[str, ...]:
+    """The ordering fields of the sequence group that a rule is in; none outside groups."""
+    group: tuple[str, ...] = getattr(rule, "group", ())
+    return group
 
 
 def _member(column: Column) -> str:
@@ -247,6 +278,7 @@ class _Row:
         self.live = False
         self.state = self._nothing()
         self.tombstones: dict[int, tuple[Any, ...]] = {}
+        self.removed_at: int | None = None
 
     def _nothing(self) -> State:
         return {name: value for rule in self.rule.rules for name, value in rule.empty.items()}
@@ -256,11 +288,18 @@ class _Row:
         lifted = [rule.lift(record) for rule in self.rule.rules]
         newer = {name: value for part in lifted for name, value in part.items()}
         if record.kind is RowKind.DELETE and self._removed_by(newer):
+            self.removed_at = record.arrival
             return
+        closed = self.closed_to(record)
         for rule in self.rule.rules:
-            self.state.update(rule.combine(self.state, newer))
-        if record.kind.add and not any(self._stale(i, record) for i in self.tombstones):
+            if group_of(rule) not in closed:
+                self.state.update(rule.combine(self.state, newer))
+        if record.kind.add and not closed:
             self.live = True
+
+    def closed_to(self, record: Record) -> set[tuple[str, ...]]:
+        """The groups whose removal is younger than the record."""
+        return {self.rule.listed[i].group for i in self.tombstones if self._stale(i, record)}
 
     def _removed_by(self, newer: State) -> bool:
         accepting = [i for i, register in enumerate(self.rule.listed) if register.newer_wins(self.state, newer)]

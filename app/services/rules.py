@@ -76,7 +76,7 @@ def _kind_rule(plan: MergePlan, kind: RowKind) -> KindRule:
 
 def _column_rule(plan: MergePlan, column: Column) -> ColumnRule:
     rule = column_rules(plan).get(column.name)
-    arrival = rule is not None and depends_on_arrival(rule)
+    arrival = rule is not None and depends_on_arrival(plan, rule)
     shown = plan.read_defaults.get(column.name)
     default = None if shown is None else f"a null is shown as {shown!r}"
     if column.name in plan.write_defaults:

@@ -110,3 +110,21 @@ def test_a_simulation_refuses_what_a_table_or_a_batch_would_refuse(shop: TestCli
     assert shop.post("/v1/catalog/merges:simulate", json=wrong).status_code == 400
     answer = shop.post("/v1/catalog/merges:simulate", json={"schema": SCHEMA, "records": [{"id": "x"}]})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/records/0/id")
+
+
+REMOVAL = {"partial-update.remove-record-on-sequence-group": "g"}
+
+
+def test_a_table_with_a_removal_group_depends_on_arrival_in_every_column(shop: TestClient) -> None:
+    rules = shop.get(f"{create(shop, **REMOVAL)}/rules").json()
+    assert [column["column"] for column in rules["columns"] if not column["dependsOnArrival"]] == ["id"]
+    assert "older than the removal" in rules["row"]
+
+
+def test_records_older_than_a_removal_change_nothing_of_its_group(shop: TestClient) -> None:
+    path = create(shop, **REMOVAL)
+    sent = [{"id": 1, "g": 1, "paid": 5}, {"_kind": "-D", "id": 1, "g": 4}, {"id": 1, "g": 5, "paid": 1}]
+    answer = shop.post(f"{path}/rows:simulate", json={"records": [*sent, {"id": 1, "g": 3, "paid": 9, "free": 2}]})
+    assert "older than the removal" in steps(answer)[3]["paid"]
+    (row,) = answer.json()["rows"]
+    assert row["after"] == {"id": 1, "g": 5, "note": None, "paid": 1, "free": 2}
