@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
+from app.core.epochs import same_fold
 from app.core.jobs import ChangesJob
 from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
 from app.core.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
@@ -45,9 +46,15 @@ def _changes_in(spark: SparkSession, job: ChangesJob, one: TokenRange) -> DataFr
     if not older:
         return _changes(job, None, after)
     touched = reduce(DataFrame.union, (one.of(read_run(spark, run.plan, run)).select(TOKEN_COLUMN) for run in newer))
-    before = combined_runs(
-        spark, job.plan, older, lambda rows: one.of(rows).join(touched, TOKEN_COLUMN, "left_semi"), oldest=True
-    )
+
+    def touching(rows: DataFrame) -> DataFrame:
+        return one.of(rows).join(touched, TOKEN_COLUMN, "left_semi")
+
+    before = combined_runs(spark, job.plan, older, touching, oldest=True)
+    if not all(same_fold(run.plan.schema, job.plan.schema) for run in newer):
+        # What newer runs of another meaning show depends on the older ones, so they enter the plan together.
+        after = combined_runs(spark, job.plan, [*older, *newer], touching, oldest=True)
+        return _changes(job, before, after)
     return _changes(job, before, combined(job.plan, before, after, oldest=True))
 
 

@@ -9,10 +9,12 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
-from app.core.epochs import converted_sql
+from app.core.epochs import converted_sql, removing
+from app.core.epochs import key_names as key_names_of
 from app.core.fold import forgotten_until
 from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
 from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
+from app.core.replay import LOG, Replay
 from app.core.rules import ADD_SQL, ref
 from app.core.schema import Column as TableColumn
 from app.core.schema import TableSchema
@@ -185,7 +187,9 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
 
 
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
-    """The rows that state rows of ``old`` show, as first records of ``new`` (``app.core.epochs.carried_over``)."""
+    """The rows that state rows of ``old`` show, as first records of ``new``, and the removals of those that they hide
+    (``app.core.epochs.carried_over``).
+    """
     live = rows if old.liveness is Liveness.ALWAYS else rows.where(F.col(LIVE_COLUMN))
     known = {column.id: column for column in old.schema.columns}
     values = [
@@ -197,7 +201,21 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
         for column, sql in zip(new.schema.columns, values, strict=True)
     ]
     kind, arrived = F.lit(0).cast("tinyint").alias(KIND_COLUMN), F.lit(0).cast("bigint").alias(ARRIVAL_COLUMN)
-    return folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
+    shown = folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
+    replays = removing(old, new)
+    return shown if replays is None else shown.unionAll(_removals(old, new, *replays, rows))
+
+
+def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, rows: DataFrame) -> DataFrame:
+    """The removals of the rows that state rows of ``old`` do not show, as state rows of ``new``."""
+    dead = rows.where(~F.col(LIVE_COLUMN)).withColumn(_REMOVED_AT, F.expr(before.removed_at_sql(LOG)))
+    removal = f"filter({LOG}, e -> e.{ARRIVAL_COLUMN} = {_REMOVED_AT})"
+    log, new_log = (DataType("ARRAY", element=replay.entry_type) for replay in (before, after))
+    outputs: dict[str, str] = dict.fromkeys((name for name, _ in new.state_columns), "NULL")
+    outputs |= {name: quote(source) for name, source in key_names_of(old, new)} | {
+        LOG: widened_sql(removal, log, new_log)
+    }
+    return _state_rows(new, dead.where(F.col(_REMOVED_AT).isNotNull()), outputs, oldest=False)
 
 
 def converted(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:

@@ -50,13 +50,19 @@ def range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
     return Decimal(-half), Decimal(half - 1)
 
 
-def overflow(column: Column, key: Mapping[str, Any] | None = None) -> Conflict:
-    """A total that its column cannot hold (merge-semantics A.7)."""
+def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Conflict:
+    """A total that its column cannot hold (merge-semantics A.7); ``endless``: a quotient without end (A.9)."""
     where = f" of key {dict(key)}" if key is not None else ""
-    message = (
-        f"column {column.name!r}{where}: its total is out of range for {column.type.base_sql}; "
-        "delete the staged batch that exceeds it, or post a record that brings it back"
-    )
+    if endless:
+        message = (
+            f"column {column.name!r}{where}: a retract divides its product into a quotient without end, which no "
+            f"{column.type.base_sql} holds; delete the staged batch with that retract"
+        )
+    else:
+        message = (
+            f"column {column.name!r}{where}: its total is out of range for {column.type.base_sql}; "
+            "delete the staged batch that exceeds it, or post a record that brings it back"
+        )
     return Conflict(message, code=ErrorCode.MERGE_FAILED)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.core.accumulators import Sum
 from app.core.fold import combine_all, lift, visible_row
-from app.core.merge_plan import MergePlan, compile_plan
+from app.core.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
 from app.core.order import Order, OrderField
 from app.core.records import Record, RowKind
 from app.core.replay import Replay
@@ -176,6 +176,36 @@ def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
 
 
 def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
-    """What a state row of ``old`` is under ``new``: the row it shows as a first record; None if it shows none."""
+    """What a state row of ``old`` is under ``new``: the row it shows as a first record.
+
+    A row that it does not show is its removal, where that hides what sorts before it (``removing``), else None.
+    """
     row = visible_row(old, state)
-    return None if row is None else lift(new, Record(RowKind.INSERT, renamed(row, old.schema, new.schema), 0))
+    if row is not None:
+        return lift(new, Record(RowKind.INSERT, renamed(row, old.schema, new.schema), 0))
+    replays = removing(old, new)
+    removal = None if replays is None else replays[0].removal(state)
+    if replays is None or removal is None:
+        return None
+    key = {name: state[source] for name, source in key_names(old, new)}
+    entry = widened(removal, *(replay.entry_type for replay in replays))
+    touched = {TOUCHED_COLUMN: None} if new.dead_rows_retained is not None else {}
+    return {**key, **replays[1].removed(entry), **touched}
+
+
+def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
+    """The replays of both plans if a removal hides the same older records under either: the order of rows, and what
+    removes them, did not change (merge-semantics A.10).
+    """
+    found = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
+    before, after = found
+    if before is None or after is None or _meaning(old.order) != _meaning(new.order):
+        return None
+    listed = [tuple(_meaning(register.order) for register in replay.listed) for replay in (before, after)]
+    return (before, after) if listed[0] == listed[1] else None
+
+
+def key_names(old: MergePlan, new: MergePlan) -> list[tuple[str, str]]:
+    """The key columns' names under ``new`` and ``old``."""
+    before = {column.id: column.name for column in old.schema.columns}
+    return [(column.name, before[column.id]) for column in new.schema.key_columns]

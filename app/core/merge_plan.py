@@ -174,13 +174,15 @@ def _compile(schema: TableSchema) -> MergePlan:
     plan = _ENGINES[options.engine](schema, options, order, accepts_retracts)
     refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
     never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
+    # A log may hold removals of before ignore-delete was set (A.10).
+    removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     compiled = MergePlan(
         schema,
         plan.rules,
         order,
-        Liveness.ALWAYS if never_retracts else plan.liveness,
+        Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness,
         plan.removes_on_delete,
         dropped,
         tuple(refusal for refusal in plan.refusals if refusal.kind not in dropped),
@@ -284,10 +286,7 @@ def _function_rule(
 
 
 def _called(function: AggregateFunction, column: Column, options: TableOptions) -> tuple[Any, ...]:
-    """What tells one use of a function from another: its name, its own options, how it rounds in the column's type.
-
-    Nested fields are named by id, so that another name is no other meaning.
-    """
+    """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
     parsed = options.of_function(column.name)
     if ids and not parsed["ts-field"]:

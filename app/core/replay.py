@@ -41,12 +41,17 @@ class Replay(Rule):
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
-        own = (Field(-2, ARRIVAL_COLUMN, DataType("BIGINT")), Field(-1, KIND_COLUMN, DataType("TINYINT")))
-        fields = (*own, *(Field(c.id, _member(c), c.type.with_nullable(True)) for c in self.columns))
-        log = HiddenColumn(LOG, DataType("ARRAY", element=DataType("ROW", fields=fields)))
+        log = HiddenColumn(LOG, DataType("ARRAY", element=self.entry_type))
         carries = {bounds.carry for bounds in self.bounds}
         kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
         return (HiddenColumn(LIVE, BOOLEAN), log, *kept)
+
+    @cached_property
+    def entry_type(self) -> DataType:
+        """The type of a log entry: arrival, kind, the columns by id."""
+        own = (Field(-2, ARRIVAL_COLUMN, DataType("BIGINT")), Field(-1, KIND_COLUMN, DataType("TINYINT")))
+        fields = (*own, *(Field(c.id, _member(c), c.type.with_nullable(True)) for c in self.columns))
+        return DataType("ROW", fields=fields)
 
     @cached_property
     def bounds(self) -> tuple[TotalBounds, ...]:

@@ -38,7 +38,8 @@ BOOLEAN = DataType("BOOLEAN")
 class TotalBounds:
     """The range of a column that accumulates, and the hidden column that holds a total outside it.
 
-    ``additive``: a key's total is the sum of its totals in the runs, so bounds on those bound it.
+    ``additive``: a key's total is the sum of its totals in the runs, so bounds on those bound it. ``endless``: what is
+    held there of a quotient without end; None where none can come.
     """
 
     column: Column
@@ -46,6 +47,7 @@ class TotalBounds:
     low: Decimal
     high: Decimal
     additive: bool = True
+    endless: Decimal | None = None
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,9 @@ class Stepwise(Rule):
     def bounds(self) -> tuple[TotalBounds, ...]:
         if self.function.wide is None:
             return ()
-        return (TotalBounds(self.column, self._carry, *range_of(self.column.type), additive=False),)
+        endless = range_of(self.function.wide)[1] if self.function.inexact else None  # what ``inexact`` stands for
+        own = range_of(self.column.type)
+        return (TotalBounds(self.column, self._carry, *own, additive=False, endless=endless),)
 
     def fault(self, record: Record) -> str | None:
         value = record.values[self.column.name]
@@ -150,7 +152,7 @@ class Stepwise(Rule):
         try:
             value = self._total(state)
         except InexactFold as error:
-            raise overflow(self.column) from error
+            raise overflow(self.column, endless=True) from error
         if self._outside(value):
             raise overflow(self.column)
         return {self.column.name: value}
@@ -161,7 +163,7 @@ class Stepwise(Rule):
         try:
             total = self._total(state)
         except InexactFold:
-            return {self._carry: range_of(self.function.wide)[1]}  # what ``inexact`` stands for
+            return {self._carry: self.bounds[0].endless}
         return {self._carry: Decimal(total) if self._outside(total) else None}
 
     def _total(self, state: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.compaction import CompactionPolicy
+from app.core.epochs import same_fold
 from app.core.errors import Conflict
 from app.core.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
 from app.core.merge_plan import MergePlan, compile_plan
@@ -60,16 +61,30 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.merges_since_full(table.id) >= commits
-    if full or pick_runs(options, snapshot, full=False):
+    if full or pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
         repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION, full=full)
 
 
-def pick_runs(options: TableOptions, snapshot: Snapshot, *, full: bool) -> list[Picked]:
-    """What to combine in each partition: all of it, or what the policy says."""
+def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
+    """The ids of the schemas of runs whose state means something else than the table's present one."""
+    written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
+    return frozenset(n for n in written if not same_fold(repository.schema_at(table.id, n), table.schema))
+
+
+def pick_runs(
+    options: TableOptions, snapshot: Snapshot, other: frozenset[int] = frozenset(), *, full: bool
+) -> list[Picked]:
+    """What to combine in each partition: all of it, or what the policy says.
+
+    Runs of the schemas ``other`` mean something else: only all of them together enter the new meaning as what they
+    show, so where the policy takes some it takes all.
+    """
     policy = CompactionPolicy.of(options)
     picked = []
     for runs in _partitions(snapshot.runs):
         count = _all_of(runs) if full else policy.pick([run.size_bytes for run in runs])
+        if count and any(run.schema_id in other for run in runs[len(runs) - count :]):
+            count = len(runs)
         if count:
             picked.append(Picked(tuple(runs[len(runs) - count :]), full=count == len(runs)))
     return picked
@@ -107,7 +122,9 @@ def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
     """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
     table, snapshot, rows = claimed.table, claimed.base, 0
     options, _ = parse_options(table.schema)
-    for picked in _together(pick_runs(options, snapshot, full=claimed.merge.full) if snapshot else []):
+    with site.database.reading() as repository:
+        other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
+    for picked in _together(pick_runs(options, snapshot, other, full=claimed.merge.full) if snapshot else []):
         runs, changelog = _combine(site, table, picked, lease)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)

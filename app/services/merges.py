@@ -171,7 +171,8 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)
-        raise overflow(bounds.column, key_to_json(plan.schema, key))
+        endless = state[bounds.carry] == bounds.endless
+        raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded) -> Snapshot:

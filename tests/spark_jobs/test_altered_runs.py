@@ -162,3 +162,27 @@ def test_a_total_that_left_the_old_type_is_stored_in_the_wider_one(
     site.merge([[Change("+I", {"k": 2, "g": 1, "n": None})]])
     site.compact(0, 2)
     assert [state["n"] for state in site.states(site.runs[0]) if state["k"] == 1] == [largest]
+
+
+BY_SEQUENCE = {
+    "merge-engine": "aggregation",
+    "sequence.field": "g",
+    "aggregation.remove-record-on-delete": "true",
+    "fields.n.aggregate-function": "sum",
+}
+
+
+@pytest.mark.parametrize("options", [BY_SEQUENCE, REPLAYED])
+def test_a_deleted_row_stays_deleted_against_older_records_when_a_function_changes(
+    options: dict[str, str], spark: SparkConnection, tmp_path: Path
+) -> None:
+    site = Site(spark, tmp_path, plan_of(options, (2, "n", "INT")))
+    site.merge([[change("+I", g=1, n=5), change("-D", g=9, n=None)]])
+    site.plan = plan_of(options | {"fields.n.aggregate-function": "last_value"}, (2, "n", "BIGINT"))
+    site.merge([[change("+I", g=7, n=6)]])
+    assert site.rows() == {(1,): None}
+    site.compact(0, 2)
+    assert site.rows() == {(1,): None}
+    site.merge([[change("+I", g=10, n=7)]])
+    site.compact(0, 2)
+    assert site.rows() == {(1,): {"k": 1, "g": 10, "n": 7}}
