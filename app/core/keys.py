@@ -146,6 +146,11 @@ def normalised(column: Column, value: Any) -> Any:
     return value + 0.0 if column.type.kind in ("FLOAT", "DOUBLE") and value is not None else value
 
 
+def same_key(one: Key, other: Key) -> bool:
+    """Whether both are one key, as Spark's grouping takes them: NaN is one value, unlike in Python."""
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
 def key_to_json(schema: TableSchema, key: Key) -> dict[str, Any]:
     """The key as an object of its columns."""
     return {column.name: encoder(column.type)(value) for column, value in zip(schema.key_columns, key, strict=True)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,45 +66,87 @@ def _boolean(_: DataType) -> Decode:
     return decode
 
 
+_NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+MOST_DIGITS = 1000  # of a number in text: more are no value of any type, and reading thousands takes its time
+
+
+def _number(value: Any) -> Any:
+    """A number that was sent as text (A.9), exactly; any other value as it is."""
+    if not isinstance(value, str) or len(value) > MOST_DIGITS or not _NUMERAL.fullmatch(value):
+        return value
+    return Decimal(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
 def _integer(data_type: DataType) -> Decode:
     half = 1 << INTEGER_BITS[data_type.kind] - 1
     low, high = -half, half - 1
-    accepts_text = data_type.kind == "BIGINT"
 
     def decode(value: Any) -> int:
-        if accepts_text and isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,30}", value):
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise wrong(f"a whole number ({data_type.kind})", value, "send a number without fraction")
+        if type(value) is not int:
+            value = _whole(value, data_type)
         if not low <= value <= high:
             message = f"{shown(value)} is out of range for {data_type.kind}"
             raise ValueFault("out_of_range", message, f"send {low} to {high}")
-        return value
+        return int(value)
 
     return decode
+
+
+def _whole(value: Any, data_type: DataType) -> Any:
+    """A number without fraction, however it is written: 5, 5.0, 1e3, or one of these as text (A.9)."""
+    number = _number(value)
+    if not _is_number(number):
+        raise wrong(f"a whole number ({data_type.kind})", value, 'send a number, or its text, like "5"')
+    exact = Decimal(number)
+    if not exact.is_finite():
+        raise ValueFault("out_of_range", f"{shown(value)} is out of range for {data_type.kind}", "send a finite number")
+    if exact == 0:
+        return 0
+    if exact.adjusted() > 40:
+        return exact  # out of any range; written out it could have a million digits
+    if exact.adjusted() < 0 or exact != exact.to_integral_value():
+        message = f"{shown(value)} has a fraction, which {data_type.kind} does not hold"
+        raise ValueFault("wrong_type", message, "send a number without fraction")
+    return int(exact)
+
+
+# How JSON writes what it has no numbers for (A.11).
+_NOT_FINITE: Mapping[str, float] = {
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "-Infinity": float("-inf"),
+}
 
 
 def _floating(data_type: DataType) -> Decode:
     single = data_type.kind == "FLOAT"
 
     def decode(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise wrong(f"a number ({data_type.kind})", value, "send a finite JSON number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = float("inf")
-        number = as_float32(number) if single else number
-        if number in (float("inf"), float("-inf")) or number != number:
-            raise ValueFault(
-                "out_of_range", f"{shown(value)} is out of range for {data_type.kind}", "send a finite number"
-            )
-        return number
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        number = _number(value)
+        if not _is_number(number):
+            fix = 'send a JSON number, its text, or "NaN", "Infinity" or "-Infinity"'
+            raise wrong(f"a number ({data_type.kind})", value, fix)
+        read = _as_float(number)
+        read = as_float32(read) if single else read
+        if not math.isfinite(read):
+            message = f"{shown(value)} is out of range for {data_type.kind}"
+            raise ValueFault("out_of_range", message, 'send a finite number, or "Infinity" or "NaN" as text')
+        return read
 
     return decode
 
 
-_NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+def _as_float(number: float | Decimal) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf")
 
 
 def _decimal(data_type: DataType) -> Decode:
@@ -111,10 +154,9 @@ def _decimal(data_type: DataType) -> Decode:
     unit = Decimal(1).scaleb(-scale)
 
     def decode(value: Any) -> Decimal:
-        if isinstance(value, str) and _NUMERAL.fullmatch(value):
-            value = Decimal(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise wrong(f"a {data_type.base_sql}", value, 'send a number or its decimal text, like "12.50"')
+        sent, value = value, _number(value)
+        if not _is_number(value):
+            raise wrong(f"a {data_type.base_sql}", sent, 'send a number or its decimal text, like "12.50"')
         number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite() or (number.adjusted() >= precision - scale and number != 0):
             message = f"{shown(value)} is out of range for {data_type.base_sql}"
@@ -238,9 +280,28 @@ def _plain(_: DataType) -> Encode:
     return lambda value: value
 
 
-def _encode_float(_: DataType) -> Encode:
-    names = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
-    return lambda value: "NaN" if value != value else names.get(value, value)
+def _encode_float(data_type: DataType) -> Encode:
+    single = data_type.kind == "FLOAT"
+
+    def encode(value: float) -> float | str:
+        if math.isfinite(value):
+            return shortest_float32(value) if single else value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+    return encode
+
+
+_SMALLEST_NORMAL = 2.0**-126
+
+
+def shortest_float32(value: float) -> float:
+    """The number of the fewest digits that FLOAT's 32 bits hold as ``value``: 0.1 for 0.10000000149011612 (A.9)."""
+    # Any 6 digits come back from 32 bits as they were, but for the smallest numbers; 9 tell any two numbers apart.
+    for digits in range(6 if abs(value) >= _SMALLEST_NORMAL else 1, 9):
+        short = float(f"{value:.{digits}g}")
+        if as_float32(short) == value:
+            return short
+    return float(f"{value:.9g}")
 
 
 def _encode_time(_: DataType) -> Encode:
@@ -266,16 +327,10 @@ def _text_of_boolean(_: DataType, text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _text_of_number(_: DataType, text: str) -> Any:
-    if re.fullmatch(r"[+-]?[0-9]{1,40}", text):
-        return int(text)
-    return Decimal(text) if _NUMERAL.fullmatch(text) else text
-
-
 SCALAR_FORMS: Mapping[str, ValueForm] = {
     "BOOLEAN": ValueForm(_boolean, _plain, _text_of_boolean),
-    **{kind: ValueForm(_integer, _plain, _text_of_number) for kind in INTEGER_BITS},
-    **{kind: ValueForm(_floating, _encode_float, _text_of_number) for kind in ("FLOAT", "DOUBLE")},
+    **{kind: ValueForm(_integer, _plain) for kind in INTEGER_BITS},
+    **{kind: ValueForm(_floating, _encode_float) for kind in ("FLOAT", "DOUBLE")},
     "DECIMAL": ValueForm(_decimal, lambda _: lambda value: f"{value:f}"),
     **{kind: ValueForm(_text, _plain) for kind in ("CHAR", "VARCHAR", "STRING")},
     **{

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.keys import Key
+from app.core.keys import Key, same_key
 from app.core.records import TOKEN_COLUMN
 from app.core.table import DataFile, Run
 from app.storage.layout import Warehouse, data_file
@@ -39,7 +39,7 @@ class Image:
         first = int(np.searchsorted(self._tokens, token, side="left"))
         last = int(np.searchsorted(self._tokens, token, side="right"))
         for row in self._rows.slice(first, last - first).to_pylist():
-            if tuple(row[name] for name in key_names) == key:
+            if same_key(tuple(row[name] for name in key_names), key):
                 return dict(row)
         return None
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from app.core.keys import same_key
 from app.core.record_decoder import DecodedRecords
 from app.core.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.schema import TableSchema
@@ -76,5 +77,5 @@ def read_key_records(
     table = pq.read_table(path, filesystem=warehouse.filesystem, schema=staging_schema(schema))
     for values in table.to_pylist():
         kind, position = RowKind(values.pop(KIND_COLUMN)), values.pop(POSITION_COLUMN)
-        if tuple(values[column.name] for column in schema.key_columns) == key:
+        if same_key(tuple(values[column.name] for column in schema.key_columns), key):
             yield Record(kind, values, arrival(batch_number, position))

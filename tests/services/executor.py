@@ -143,7 +143,7 @@ class PythonExecutor:
         for uri, number in job.batches.items():
             for row in _staged(path_of(uri), plan.schema):
                 kind, position = RowKind(row.pop(KIND_COLUMN)), row.pop(POSITION_COLUMN)
-                key = tuple(row[name] for name in plan.schema.primary_key)
+                key = _key_of(plan, row)
                 by_key[key].append(Record(kind, row, arrival(number, position)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
         ordered = [sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values()]
@@ -193,7 +193,7 @@ class PythonExecutor:
                 row for file in run.files for row in pq.ParquetFile(path_of(file.uri)).read().cast(schema).to_pylist()
             ):
                 row.pop(TOKEN_COLUMN)
-                by_key[tuple(row[name] for name in run.plan.schema.primary_key)].append((run.plan, row))
+                by_key[_key_of(run.plan, row)].append((run.plan, row))
         return {key: self._combined_row(plan, states) for key, states in by_key.items()}
 
     def _combined_row(self, plan: MergePlan, stored: Sequence[tuple[MergePlan, StateRow]]) -> StateRow | None:
