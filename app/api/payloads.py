@@ -210,7 +210,11 @@ class UpdateComment(Payload):
 
 
 class AddColumn(Payload):
-    """Adds a nullable column, last or where ``move`` says."""
+    """Adds a nullable column, last or where ``move`` says.
+
+    In every change a path of several names leads into a column: a ROW by the names of its fields, an ARRAY by
+    ``element``, the values of a MAP by ``value``.
+    """
 
     action: Literal["addColumn"]
     field_names: list[str]
@@ -220,7 +224,7 @@ class AddColumn(Payload):
 
 
 class RenameColumn(Payload):
-    """Renames a column, and the options that name it along with it."""
+    """Renames a column or nested field, and the options that name it along with it."""
 
     action: Literal["renameColumn"]
     field_names: list[str]
@@ -228,14 +232,14 @@ class RenameColumn(Payload):
 
 
 class DropColumn(Payload):
-    """Drops a column that no key and no option names."""
+    """Drops a column or nested field that no key and no option names."""
 
     action: Literal["dropColumn"]
     field_names: list[str]
 
 
 class UpdateColumnType(Payload):
-    """Gives a column a wider type."""
+    """Gives a column, or what its path leads to, a wider type."""
 
     action: Literal["updateColumnType"]
     field_names: list[str]
@@ -244,7 +248,7 @@ class UpdateColumnType(Payload):
 
 
 class UpdateColumnNullability(Payload):
-    """Lets a column hold null: ``newNullability`` true."""
+    """Lets a column, or what its path leads to, hold null: ``newNullability`` true."""
 
     action: Literal["updateColumnNullability"]
     field_names: list[str]
@@ -252,7 +256,7 @@ class UpdateColumnNullability(Payload):
 
 
 class UpdateColumnComment(Payload):
-    """Sets a column's description; null removes it."""
+    """Sets the description of a column or nested field; null removes it."""
 
     action: Literal["updateColumnComment"]
     field_names: list[str]

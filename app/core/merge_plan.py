@@ -289,8 +289,8 @@ def _called(function: AggregateFunction, column: Column, options: TableOptions) 
     """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
     parsed = options.of_function(column.name)
-    if ids and not parsed["ts-field"]:
-        parsed["ts-field"] = next(reversed(ids))
+    if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
+        parsed["ts-field"] = next(reversed(ids))  # of other functions the last field means nothing
     named = {suffix: parsed[suffix] for suffix in FIELD_OPTIONS if suffix not in _OF_THE_COLUMN}
     own = [
         (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))

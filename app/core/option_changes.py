@@ -30,8 +30,7 @@ IMMUTABLE: Mapping[str, str] = {
 # Records that were dropped are gone and those that were kept stay: such an option can be turned on, never off (§6.6).
 ONLY_TURNED_ON = ("ignore-delete", "ignore-update-before")
 
-# Options whose value names columns: one name, or a list of names (§10 Q19). All others name none: those of nested
-# tables (nested-key, nested-sequence-field, ts-field) name fields of the column's ROW.
+# Options whose value names columns: one name, or a list of names (§10 Q19). All others name none.
 _NAMES_COLUMN = ("rowkind.field",)
 _NAMES_COLUMNS = (
     "sequence.field",
@@ -42,6 +41,8 @@ _NAMES_COLUMNS = (
     "changelog-producer.row-deduplicate-ignore-fields",
 )
 _FIELD_NAMES_COLUMNS = ("sequence-group",)
+# Options of a column that name fields of the ROW in its ARRAY or MAP.
+_NAMES_FIELDS = ("nested-key", "nested-sequence-field", "ts-field")
 
 
 def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violation]:
@@ -123,3 +124,23 @@ def _lists_columns(key: str) -> bool:
 
 def _rename_in_list(text: str, old: str, new: str) -> str:
     return ",".join(new if name.strip() == old else name for name in text.split(","))
+
+
+def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
+    """The keys of the options that name the field at ``path``: those of its column, if it is in the ROW that the
+    column's ARRAY or MAP holds.
+    """
+    if len(path) != 3:
+        return []
+    return [key for key, text in _naming_fields(options, path[0]) if path[-1] in (n.strip() for n in text.split(","))]
+
+
+def with_field_renamed(options: Options, column: str, old: str, new: str) -> dict[str, str]:
+    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (§10 Q19)."""
+    return {**options, **{key: _rename_in_list(text, old, new) for key, text in _naming_fields(options, column)}}
+
+
+def _naming_fields(options: Options, column: str) -> Iterator[tuple[str, str]]:
+    for key, text in options.items():
+        if column in _columns_in_key(key) and key.rsplit(".", 1)[-1] in _NAMES_FIELDS:
+            yield key, text

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.core.schema import Column
-from app.core.schema_draft import Draft, Move
-from app.core.types import DataType
+from app.core.nested_fields import Path, PathFault, added_field, described_field, dotted
+from app.core.schema_draft import Draft, Move, Place, type_depth
+from app.core.types import DataType, Field
 
 ADD_ANOTHER = "add a new column of that type and post its values"
 
@@ -107,43 +107,60 @@ class UpdateComment:
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Adds a nullable column: old rows hold null in it."""
+    """Adds a nullable column, or a field inside one: old rows hold null in it."""
 
-    column: str
+    path: Path
     data_type: DataType
     comment: str | None
     move: Move | None
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        if self.move is not None and self.move.column not in (None, self.column):
-            message = f"the move is of {self.move.column!r}, the new column is {self.column!r}"
-            draft.refuse("/move/fieldName", "illegal_move", message, f"send {self.column!r} here")
+        name = self.path[-1]
+        if self.move is not None and self.move.column not in (None, name):
+            message = f"the move is of {self.move.column!r}, the new column is {name!r}"
+            draft.refuse("/move/fieldName", "illegal_move", message, f"send {name!r} here")
         if not self.data_type.nullable:
-            message = f"the new column {self.column!r} is NOT NULL, and the table's rows have no value for it"
+            message = f"the new column {name!r} is NOT NULL, and the table's rows have no value for it"
             draft.refuse("/dataType", "not_null_column", message, f"write {self.data_type.base_sql}")
-        if type_depth(self.data_type) > draft.deepest_type:
-            message = f"the type of column {self.column!r} is nested more than {draft.deepest_type} levels deep"
-            draft.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
         # A column at fault is there for the changes that follow, which are not to blame.
-        if draft.is_new_name(self.column, "/fieldNames/0"):
-            draft.add(self.column, self.data_type, self.comment, self.move)
+        if len(self.path) > 1:
+            self._add_inside(draft)
+            return
+        if type_depth(self.data_type) > draft.deepest_type:
+            message = f"the type of column {name!r} is nested more than {draft.deepest_type} levels deep"
+            draft.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+        if draft.is_new_name(name, "/fieldNames/0"):
+            draft.add(name, self.data_type, self.comment, self.move)
+
+    def _add_inside(self, draft: Draft) -> None:
+        new = draft.numbered(self.data_type)
+        if new is None:
+            return
+        move = self.move or Move(Place.LAST)
+        field = Field(new[0], self.path[-1], new[1], self.comment)
+        edit = added_field(self.path, field, lambda names: draft.target(names, field.name, move))
+        draft.edit_inside(self.path[:-1], edit)
 
 
 @dataclass(frozen=True)
 class RenameColumn:
-    """Renames a column, and the options that name it along with it."""
+    """Renames a column or a field inside one, and the options that name it along with it."""
 
-    column: str
+    path: Path
     name: str
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
-        if place is None or self.name == self.column:
+        if len(self.path) > 1:
+            draft.rename_inside(self.path, self.name)
             return
-        if self.column in draft.partition_keys:
-            message = f"partition key column {self.column!r} cannot be renamed"
+        column = self.path[0]
+        place = draft.find(column)
+        if place is None or self.name == column:
+            return
+        if column in draft.partition_keys:
+            message = f"partition key column {column!r} cannot be renamed"
             draft.refuse("/fieldNames/0", "partition_column", message, "keep its name, or create a new table")
         elif draft.is_new_name(self.name, "/newName"):
             draft.rename(place, self.name)
@@ -151,17 +168,21 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """Drops a column that no key and no option names; its id never comes again."""
+    """Drops a column, or a field inside one, that no key and no option names; its id never comes again."""
 
-    column: str
+    path: Path
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
+        if len(self.path) > 1:
+            draft.drop_inside(self.path)
+            return
+        column = self.path[0]
+        place = draft.find(column)
         if place is None:
             return
-        if self.column in (*draft.primary_key, *draft.partition_keys):
-            message = f"key column {self.column!r} cannot be dropped"
+        if column in (*draft.primary_key, *draft.partition_keys):
+            message = f"key column {column!r} cannot be dropped"
             draft.refuse("/fieldNames/0", "key_column", message, "create a new table with another key")
         else:
             draft.drop(place)
@@ -169,63 +190,65 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class UpdateColumnType:
-    """Gives a column a type that holds every value of the old one (``WIDENINGS``)."""
+    """Gives a column, or a type inside one, a type that holds every value of the old one (``WIDENINGS``)."""
 
-    column: str
+    path: Path
     data_type: DataType
     keep_nullability: bool
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
-        if place is None:
-            return
-        column = draft.columns[place]
-        key = self.column in draft.primary_key
-        if self.data_type.base_sql != column.type.base_sql and not _holds(column.type, self.data_type, key):
-            limit = (
-                "only the length of a key column's text or bytes may grow" if key else "it would not hold every value"
-            )
-            message = (
-                f"column {self.column!r} cannot go from {column.type.base_sql} to {self.data_type.base_sql}: {limit}"
-            )
-            draft.refuse("/newDataType", "illegal_type_change", message, ADD_ANOTHER)
-            return
+        key = self.path == self.path[:1] and self.path[0] in draft.primary_key
+        draft.edit_inside(self.path, lambda old: self._changed(old, key), "/newDataType")
+
+    def _changed(self, old: DataType, key: bool) -> DataType:
+        same = self.data_type.base_sql == old.base_sql
+        if not same and not _holds(old, self.data_type, key):
+            raise self._refused(old, key)
         # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
-        kept = column.type if self.data_type.base_sql == column.type.base_sql else self.data_type
+        kept = old if same else self.data_type
         # What a key may hold is said by the key (§6.1.2), not by the type.
-        nullable = column.type.nullable if key or self.keep_nullability else self.data_type.nullable
-        if _may_be(draft, column, nullable, "/newDataType"):
-            draft.put(place, replace(column, type=kept.with_nullable(nullable)), "/newDataType")
+        nullable = old.nullable if key or self.keep_nullability else self.data_type.nullable
+        return _with_nullability(kept, old, nullable, self.path, False, "/newDataType")
+
+    def _refused(self, old: DataType, key: bool) -> PathFault:
+        limit = "only the length of a key column's text or bytes may grow" if key else "it would not hold every value"
+        fix = ADD_ANOTHER
+        if old.kind == self.data_type.kind and old.nested:
+            limit, fix = "its parts change one by one", f"send the path of what changes, {[*self.path, '…']}"
+        message = f"column {dotted(self.path)!r} cannot go from {old.base_sql} to {self.data_type.base_sql}: {limit}"
+        return PathFault("/newDataType", "illegal_type_change", message, fix)
 
 
 @dataclass(frozen=True)
 class UpdateColumnNullability:
-    """Lets a column hold null."""
+    """Lets a column, or a type inside one, hold null."""
 
-    column: str
+    path: Path
     nullable: bool
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
-        if place is None:
-            return
-        column = draft.columns[place]
-        if _may_be(draft, column, self.nullable, "/newNullability"):
-            draft.put(place, replace(column, type=column.type.with_nullable(self.nullable)), "/newNullability")
+        key = len(self.path) == 1 and self.path[0] in draft.primary_key
+        member = "/newNullability"
+        draft.edit_inside(
+            self.path, lambda old: _with_nullability(old, old, self.nullable, self.path, key, member), member
+        )
 
 
 @dataclass(frozen=True)
 class UpdateColumnComment:
-    """Sets a column's description; None removes it."""
+    """Sets the description of a column or a field; None removes it."""
 
-    column: str
+    path: Path
     comment: str | None
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
+        if len(self.path) > 1:
+            draft.edit_inside(self.path[:-1], described_field(self.path, self.comment))
+            return
+        place = draft.find(self.path[0])
         if place is not None:
             draft.columns[place] = replace(draft.columns[place], description=self.comment)
 
@@ -234,12 +257,16 @@ class UpdateColumnComment:
 class UpdateColumnDefaultValue:
     """Sets a column's default; None removes it."""
 
-    column: str
+    path: Path
     default: str | None
 
     def apply(self, draft: Draft) -> None:
         """See the class."""
-        place = draft.find(self.column)
+        if len(self.path) > 1:
+            message = f"{dotted(self.path)!r} is inside a column, and only columns have defaults"
+            draft.refuse("/fieldNames", "nested_column", message, f"send {[self.path[0]]}, or no default")
+            return
+        place = draft.find(self.path[0])
         if place is not None:
             draft.put(place, replace(draft.columns[place], default=self.default), "/newDefaultValue")
 
@@ -276,21 +303,14 @@ def _holds(old: DataType, new: DataType, key: bool) -> bool:
     return fits is not None and (old.kind in KEY_WIDENINGS or not key) and fits(old, new)
 
 
-def _may_be(draft: Draft, column: Column, nullable: bool, member: str) -> bool:
-    """Whether the column may be so; notes the fault if not."""
-    if nullable == column.type.nullable:
-        return True
+def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, key: bool, member: str) -> DataType:
+    """``new`` as nullable as asked for. Raises ``PathFault`` where what ``path`` leads to, of type ``old``, cannot be
+    so.
+    """
+    if nullable == old.nullable or (nullable and not key):
+        return new.with_nullable(nullable)
     if not nullable:
-        message = f"column {column.name!r} cannot become NOT NULL: rows may hold null in it"
-        draft.refuse(member, "null_to_not_null", message, "keep it nullable, or add a default for what is shown")
-    elif column.name in draft.primary_key:
-        message = f"key column {column.name!r} cannot become nullable"
-        draft.refuse(member, "key_column", message, "create a new table with primary-key.nullable = true")
-    else:
-        return True
-    return False
-
-
-def type_depth(data_type: DataType) -> int:
-    """How many types stand inside each other."""
-    return 1 + max((type_depth(inner) for inner in data_type.nested), default=0)
+        message = f"column {dotted(path)!r} cannot become NOT NULL: rows may hold null in it"
+        raise PathFault(member, "null_to_not_null", message, "keep it nullable, or add a default for what is shown")
+    message = f"key column {path[0]!r} cannot become nullable"
+    raise PathFault(member, "key_column", message, "create a new table with primary-key.nullable = true")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.core.nested_fields import Path
 from app.core.schema import TableSchema
 from app.core.schema_actions import (
-    ADD_ANOTHER,
     AddColumn,
     Change,
     DropColumn,
@@ -72,14 +72,11 @@ def _truth(value: object) -> bool:
     return value
 
 
-def _column(value: object) -> str:
-    """The one name of a column's path."""
+def _path(value: object) -> Path:
+    """The path of a column, or of what is inside it."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
-        raise _Refused("not_a_list", "a list with the column's name is expected", 'send ["column"]')
-    if len(value) > 1:
-        message = f"{'.'.join(value)} is inside a column, and nested columns cannot be altered yet"
-        raise _Refused("nested_column", message, ADD_ANOTHER)
-    return str(value[0])
+        raise _Refused("not_a_list", "a list with the column's name is expected", 'send ["column"], or ["column", …]')
+    return tuple(value)
 
 
 def _type(value: object) -> DataType:
@@ -123,7 +120,7 @@ class Member:
         return self.absent is _MISSING
 
 
-_COLUMN = Member("fieldNames", _column)
+_COLUMN = Member("fieldNames", _path)
 _KEEPS_NULLS = Member("keepNullability", _truth, absent=False, instead=False)
 # What makes each action's change, and its members in the order of the change's fields (Paimon's REST catalog).
 ACTIONS: Mapping[str, tuple[Callable[..., Change], tuple[Member, ...]]] = {

@@ -12,7 +12,15 @@ from types import MappingProxyType
 from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.field_ids import with_unique_ids
 from app.core.merge_plan import compile_plan
-from app.core.option_changes import immutable_violations, options_naming, rename_in_key, renamed_options
+from app.core.nested_fields import Edit, Path, PathFault, dotted, dropped_field, edited, renamed_field
+from app.core.option_changes import (
+    immutable_violations,
+    options_naming,
+    options_naming_field,
+    rename_in_key,
+    renamed_options,
+    with_field_renamed,
+)
 from app.core.option_values import names
 from app.core.options import parse_options
 from app.core.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
@@ -88,41 +96,93 @@ class Draft:
         self.columns[place] = column
         self._touched["column", column.name] = f"{self.at}{member}"
 
-    def add(self, name: str, data_type: DataType, description: str | None, move: Move | None) -> None:
-        """A new column, last or where ``move`` says, with ids that no column of the table ever had (§6.7)."""
+    def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
+        """The id of a new column or field of that type, and the type, with ids that nothing in the table ever had
+        (§6.7); None, and a fault, where there are no more.
+        """
         top = self._highest_id + 1
         # The first pair stands for all ids that were ever used: the new ones begin after it.
         _, (_, numbered) = with_unique_ids([(self._highest_id, DataType("INT")), (top, _without_ids(data_type))])
         self._highest_id = max(top, highest_field_id(numbered))
-        if self._highest_id > LARGEST_FIELD_ID:
-            message = f"the next column id, {self._highest_id}, does not fit into a Parquet file"
-            self.refuse("", "no_free_id", message, "create a new table with smaller column ids")
+        if self._highest_id <= LARGEST_FIELD_ID:
+            return top, numbered
+        message = f"the next column id, {self._highest_id}, does not fit into a Parquet file"
+        self.refuse("", "no_free_id", message, "create a new table with smaller column ids")
+        return None
+
+    def add(self, name: str, data_type: DataType, description: str | None, move: Move | None) -> None:
+        """A new column, last or where ``move`` says."""
+        new = self.numbered(data_type)
+        if new is None:
             return
-        self.columns.append(Column(top, name, numbered, description))
+        number, numbered = new
+        self.columns.append(Column(number, name, numbered, description))
         self._touched["column", name] = f"{self.at}/fieldNames/0"
         if move is not None:
             self.move(len(self.columns) - 1, move)
 
     def move(self, place: int, move: Move) -> None:
-        """Moves the column at ``place``; notes a fault if the reference does not exist or is the column itself."""
-        name = self.columns[place].name
+        """Moves the column at ``place``."""
+        column = self.columns[place]
+        target = self.target([one.name for one in self.columns], column.name, move)
+        if target is not None:
+            self.columns.pop(place)
+            self.columns.insert(target - (place < target), column)
+
+    def target(self, names: Sequence[str], name: str, move: Move) -> int | None:
+        """The place among ``names`` before which ``move`` puts ``name``; None, and a fault, if the reference does not
+        exist or is ``name`` itself.
+        """
+        member = "/move/referenceFieldName"
         if move.place in (Place.FIRST, Place.LAST):
-            target = 0 if move.place is Place.FIRST else len(self.columns)
-        elif move.reference is None:
-            fix = 'add "referenceFieldName"'
-            self.refuse("/move/referenceFieldName", "missing", f"{move.place} needs another column", fix)
-            return
+            return 0 if move.place is Place.FIRST else len(names)
+        if move.reference is None:
+            self.refuse(member, "missing", f"{move.place} needs another column", 'add "referenceFieldName"')
         elif move.reference == name:
             message = f"column {name!r} cannot move {move.place} itself"
-            self.refuse("/move/referenceFieldName", "illegal_move", message, "name another column")
-            return
+            self.refuse(member, "illegal_move", message, "name another column")
+        elif move.reference not in names:
+            message = f"column {move.reference!r} does not exist"
+            self.refuse(member, "unknown_column", message, f"columns: {', '.join(names)}", move.reference)
         else:
-            found = self.find(move.reference, "/move/referenceFieldName")
-            if found is None:
-                return
-            target = found + (move.place is Place.AFTER)
-        column = self.columns.pop(place)
-        self.columns.insert(target - (place < target), column)
+            return names.index(move.reference) + (move.place is Place.AFTER)
+        return None
+
+    def edit_inside(self, path: Path, edit: Edit, member: str = "/fieldNames/0") -> bool:
+        """Changes the type inside a column that ``path`` leads to; whether that went, else the fault is noted."""
+        place = self.find(path[0])
+        if place is None:
+            return False
+        column = self.columns[place]
+        try:
+            changed = replace(column, type=edited(column.type, path, edit))
+        except PathFault as fault:
+            self.refuse(fault.member, fault.code, str(fault), fault.fix, fault.column)
+            return False
+        if type_depth(changed.type) > self.deepest_type:
+            message = f"the type of column {column.name!r} would be nested more than {self.deepest_type} levels deep"
+            self.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+            return False
+        self.put(place, changed, member)
+        return True
+
+    def rename_inside(self, path: Path, new: str) -> None:
+        """Renames a field, and rewrites every option of its column that names it (§10 Q19)."""
+        column, old = path[0], path[-1]
+        naming = options_naming_field(self.options, path)
+        if naming and (new != new.strip() or "," in new):
+            message = f"options name field {dotted(path)!r}, and cannot name {new!r}"
+            self.refuse("/newName", "illegal_name", message, "choose a name without comma and outer blanks")
+        elif self.edit_inside(path[:-1], renamed_field(path, new)) and naming:
+            self.options = with_field_renamed(self.options, column, old, new)
+            options = with_field_renamed(self._before.options, column, old, new)
+            self._before = replace(self._before, options=options)
+
+    def drop_inside(self, path: Path) -> None:
+        """Drops a field; options that name it must be set anew or removed by this request, as for a column."""
+        naming = options_naming_field(self.options, path)
+        if self.edit_inside(path[:-1], dropped_field(path)):
+            self._dangling |= dict.fromkeys(naming, (self.at, dotted(path)))
 
     def rename(self, place: int, new: str) -> None:
         """Renames a column, and rewrites every option that names it (§10 Q19)."""
@@ -199,6 +259,11 @@ class Draft:
         candidates = [self._touched[one] for one in named if one in self._touched]
         candidates = candidates or [pointer for (what, _), pointer in self._touched.items() if what == "option"]
         return max(candidates, key=_change_number, default=self.at)
+
+
+def type_depth(data_type: DataType) -> int:
+    """How many types stand inside each other."""
+    return 1 + max((type_depth(inner) for inner in data_type.nested), default=0)
 
 
 def _renamed(key: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:

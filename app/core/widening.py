@@ -7,17 +7,30 @@ conversion is exact. Fields of a ROW are found by id: what was added is null, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from app.core.accumulators import EXACT
 from app.core.sql_text import literal, member
-from app.core.types import DataType
+from app.core.types import DataType, Field
 
 
+@lru_cache(maxsize=4096)
 def same_type(old: DataType, new: DataType) -> bool:
-    """Whether values of ``old`` are values of ``new`` as they are stored."""
-    return old == new or old.with_nullable(True) == new.with_nullable(True)
+    """Whether values of ``old`` are values of ``new`` as they are stored: comments and NOT NULL are not."""
+    return _stored(old) == _stored(new)
+
+
+def _stored(data_type: DataType) -> DataType:
+    return replace(
+        data_type,
+        nullable=True,
+        key=None if data_type.key is None else _stored(data_type.key),
+        element=None if data_type.element is None else _stored(data_type.element),
+        fields=tuple(Field(field.id, field.name, _stored(field.type)) for field in data_type.fields),
+    )
 
 
 def widened(value: Any, old: DataType, new: DataType) -> Any:

@@ -192,10 +192,13 @@ def changes_from(
 
 @dataclass(frozen=True)
 class _Written:
-    """The changes of one snapshot as files; ``folded``: their rows are those of state rows."""
+    """The changes of one snapshot as files; ``folded``: their rows are those of state rows. ``under`` is the schema
+    that the job which wrote them began with.
+    """
 
     commit: Commit
     schema: TableSchema
+    under: TableSchema
     files: Sequence[ChangeFile]
     folded: bool
 
@@ -220,13 +223,27 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
         files = files_of_changelog(table.id, repository.changelog_of(table.id, number))
-    return _Written(commit, schema, files, producer is not ChangelogProducer.INPUT)
+    under = _written_under(repository, table, commit, schema)
+    return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
+
+
+def _written_under(repository: Repository, table: Table, commit: Commit, schema: TableSchema) -> TableSchema:
+    """The schema under which the changes of a commit were written; ``schema`` is the one at the commit.
+
+    A merge's columns have the types of the commit, as they change only where nothing is staged. A full compaction may
+    have begun before an ALTER: its own run is the newest of those that are full.
+    """
+    if commit.kind is not SnapshotKind.COMPACTION or commit.schema_id == 0:
+        return schema
+    runs = repository.get_snapshot(table.id, commit.snapshot_id).runs
+    began = max((run.schema_id for run in runs if run.full), default=commit.schema_id)
+    return schema if began == commit.schema_id else repository.schema_at(table.id, began)
 
 
 def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Iterator[Changes]:
     place, schema, brought_by = start, written.schema, written.commit.kind
     plan = compile_plan(schema)
-    for batch in changes_in(warehouse, written.files, schema, start.change, MOST_TOGETHER):
+    for batch in changes_in(warehouse, written.files, written.under, schema, start.change, MOST_TOGETHER):
         rows = [(RowKind(row.pop(KIND_COLUMN)), row) for row in batch.to_pylist()]
         shown = [(kind, shown_row(plan, row)) for kind, row in rows] if written.folded else rows
         last = place.change + len(rows) >= written.count

@@ -15,8 +15,8 @@ from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFoun
 from app.core.merge_plan import compile_plan
 from app.core.options import parse_options
 from app.core.schema import Column, TableSchema, escape_pointer
-from app.core.schema_actions import type_depth
 from app.core.schema_changes import alter_schema
+from app.core.schema_draft import type_depth
 from app.core.table import BatchState, Table
 from app.core.types import DataType
 from app.services.databases import Page, PageRequest, name_violations, page_of

@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 
 from app.core.merge_plan import LIVE_COLUMN
 from app.core.records import KIND_COLUMN, RowKind
-from app.core.schema import TableSchema
+from app.core.schema import Column, TableSchema
 from app.core.table import ChangelogFile, Run
+from app.core.types import DataType
+from app.core.widening import same_type, widened
 from app.storage.arrow import arrow_field, field_id
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
 from app.storage.runs import durable_files, read_data_file
@@ -45,20 +47,24 @@ def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
 
 
 def changes_in(
-    warehouse: Warehouse, files: Sequence[ChangeFile], schema: TableSchema, start: int, most: int
+    warehouse: Warehouse,
+    files: Sequence[ChangeFile],
+    written: TableSchema,
+    schema: TableSchema,
+    start: int,
+    most: int,
 ) -> Iterator[pa.RecordBatch]:
     """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` at a time: the row kind, then the
-    columns of ``schema``, found by their ids.
+    columns of ``schema``, found by their ids. The files were written under the schema ``written``.
     """
     for file in files:
         if start < file.rows:
-            yield from _changes_in(warehouse, file, schema, start, most)
+            for batch in _changes_in(warehouse, file, start, most):
+                yield _as_of(batch, written, schema)
         start = max(0, start - file.rows)
 
 
-def _changes_in(
-    warehouse: Warehouse, file: ChangeFile, schema: TableSchema, start: int, most: int
-) -> Iterator[pa.RecordBatch]:
+def _changes_in(warehouse: Warehouse, file: ChangeFile, start: int, most: int) -> Iterator[pa.RecordBatch]:
     with warehouse.filesystem.open_input_file(warehouse.path(*file.segments)) as source:
         parquet = pq.ParquetFile(source)
         groups: list[int] = []
@@ -70,19 +76,28 @@ def _changes_in(
                 groups.append(group)
         for batch in parquet.iter_batches(most, row_groups=groups):
             if start < batch.num_rows:
-                yield _as_of(batch.slice(start), schema)
+                yield batch.slice(start)
             start = max(0, start - batch.num_rows)
 
 
-def _as_of(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
-    """The row kind and the columns of ``schema``; a merge that began before an ALTER wrote them as they were then."""
+def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> pa.RecordBatch:
+    """The row kind and the columns of ``schema``; a job that began before an ALTER wrote them as they were then."""
     places = {field_id(field): place for place, field in enumerate(batch.schema)}
+    types = {column.id: column.type for column in written.columns}
     fields = [arrow_field(column) for column in schema.columns]
     columns = [
-        batch.column(places[column.id]).cast(field.type) if column.id in places else pa.nulls(len(batch), field.type)
+        _converted(batch.column(places[column.id]), types.get(column.id, column.type), column, field.type)
+        if column.id in places
+        else pa.nulls(len(batch), field.type)
         for column, field in zip(schema.columns, fields, strict=True)
     ]
     return pa.record_batch([_kinds(batch), *columns], schema=pa.schema([pa.field(KIND_COLUMN, pa.int8()), *fields]))
+
+
+def _converted(values: pa.Array, old: DataType, column: Column, arrow: pa.DataType) -> pa.Array:
+    if same_type(old, column.type):
+        return values.cast(arrow)
+    return pa.array([widened(value, old, column.type) for value in values.to_pylist()], arrow)
 
 
 def _kinds(batch: pa.RecordBatch) -> pa.Array:

@@ -317,16 +317,6 @@ def test_a_function_of_the_wrong_column_is_told_at_the_change_that_brought_them_
     assert faults(schema, own, later) == [("/changes/0/value", "illegal_function_type")]
 
 
-@pytest.mark.parametrize(
-    "action", ["addColumn", "renameColumn", "dropColumn", "updateColumnType", "updateColumnComment"]
-)
-def test_nested_columns_are_refused_by_name(action: str) -> None:
-    schema = table(columns={"k": "INT", "r": "ROW<x INT>"})
-    change = {"action": action, "fieldNames": ["r", "x"], "dataType": "INT", "newDataType": "INT", "newName": "y"}
-    assert faults(schema, change) == [("/changes/0/fieldNames", "nested_column")]
-    assert "r.x" in refused(schema, change).message
-
-
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_missing_member_is_named(action: str) -> None:
     needed = [member for member in ACTIONS[action][1] if member.needed]

@@ -123,6 +123,15 @@ def _identity(field: pa.Field) -> int | str:
     return str(field.name) if number is None else number
 
 
+_NAN = float("nan")
+
+
+def _key_of(plan: MergePlan, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key of a row; NaN is one and the same object, so that dicts find it as Spark's grouping does."""
+    values = (row[name] for name in plan.schema.primary_key)
+    return tuple(_NAN if value != value else value for value in values)
+
+
 class PythonExecutor:
     """The real meaning of merges, in this process; counts how often it was asked."""
 
