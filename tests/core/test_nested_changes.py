@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.core.epochs import same_fold
 from app.core.errors import AlreadyExists, NotFound
 from app.core.schema import TableSchema
 from app.core.types import walk_types
@@ -184,3 +185,11 @@ def test_changes_inside_a_column_follow_each_other_and_are_told_of_together() ->
         "unknown_column",
         "duplicate_column",
     ]
+
+
+@pytest.mark.parametrize("options", [{}, NESTED])
+def test_changes_inside_a_column_leave_the_meaning_of_old_state_alone(options: dict[str, str]) -> None:
+    """A last field that goes is the time of ``merge_map_with_keytime`` only, and only where it has no ``ts-field``."""
+    changes = [add("items.element.x"), rename("items.element.sku", "code"), retype("m.value.t", "BIGINT"), drop("r.b")]
+    before = alter(nested(options), add("items.element.last"))
+    assert same_fold(before, alter(before, *changes, drop("items.element.last"), add("m.value.last")))
