@@ -28,7 +28,10 @@ from app.api import (
 from app.api.auth import Gate
 from app.api.deps import Parts
 from app.api.limits import BodyLimit
+from app.api.methods import HeadAsGet
 from app.api.problems import install_problems
+from app.api.query import OnlyDeclaredQuery
+from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.services.executor import MergeSite
@@ -81,8 +84,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # More pages than the open ones would need the gate to know them.
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        dependencies=[OnlyDeclaredQuery],
     )
     install_problems(app)
+    accept_trailing_slashes(app)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
     app.add_middleware(Gate, settings=chosen)  # what is added last comes first
     for module in (*ROUTERS, health):

@@ -48,7 +48,7 @@ def _two_runs(site: BenchSite, sizes: Sizes) -> CompactionJob:
     site.merge(table)
     snapshot = site.snapshot(table)
     runs = tuple(site.stored(table, run) for run in snapshot.runs)
-    layout = FileLayout(snapshot.rows, snapshot.size_bytes, TARGET_FILE_BYTES)
+    layout = FileLayout(snapshot.stored_rows, snapshot.size_bytes, TARGET_FILE_BYTES)
     return CompactionJob(site.plan(table), runs, layout, str(site.folder / "compacted"), 0, oldest=True)
 
 

@@ -6,11 +6,12 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
@@ -136,11 +137,11 @@ async def post_batch(
 def get_batches(
     table: NamedTable,
     repository: Reading,
-    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
-    max_results: Annotated[int, Query(alias="maxResults", ge=1, le=1000)] = 100,
+    size: PageSize,
+    page_token: PageToken = None,
 ) -> BatchList:
     """The table's batches in arrival order."""
-    page, token = list_batches(repository, table, page_token, max_results)
+    page, token = list_batches(repository, table, page_token, size)
     return BatchList(batches=[BatchBody.of(batch) for batch in page], next_page_token=token)
 
 

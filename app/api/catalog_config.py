@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from app.api.payloads import CatalogConfig
 from app.api.problems import PROBLEM_RESPONSES
@@ -12,6 +14,10 @@ router = APIRouter(tags=["catalog"], responses=PROBLEM_RESPONSES)
 
 
 @router.get("/v1/config", operation_id="getConfig")
-def get_config() -> CatalogConfig:
-    """The settings of Paimon's REST clients. Their parameter ``warehouse`` is not needed and ignored."""
+def get_config(
+    warehouse: Annotated[  # noqa: ARG001  # Paimon's clients send it
+        str | None, Query(description="Paimon's; there is one warehouse, so it says nothing.")
+    ] = None,
+) -> CatalogConfig:
+    """The settings of Paimon's REST clients."""
     return CatalogConfig(defaults={}, overrides={"prefix": PREFIX})

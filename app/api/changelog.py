@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -17,6 +18,7 @@ from pydantic import WithJsonSchema
 
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, events
+from app.api.paging import page_size, size_words
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, sent_path
 from app.core.errors import Invalid, Violation
@@ -27,7 +29,7 @@ from app.storage.arrow import arrow_type
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
 NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
-MOST_RESULTS = 10_000
+_PAGE = (1000, 10_000)  # changes: without maxResults, and at most
 _SNAPSHOT = WithJsonSchema({"type": "integer", "minimum": 1})
 _TEXT = {"schema": {"type": "string"}}
 
@@ -52,6 +54,14 @@ def _number(name: str, text: str | None, most: int, faults: list[Violation]) -> 
     return None
 
 
+def _asked(text: str | None, faults: list[Violation]) -> int | None:
+    if text is None or re.fullmatch("[+-]?[0-9]{1,1000}", text):
+        return None if text is None else int(text)
+    message = f"maxResults {text[:50]!r} is no number"
+    faults.append(Violation("/maxResults", "not_a_number", message, "send a number, or leave it out"))
+    return None
+
+
 def _position(name: str, text: str | None, faults: list[Violation]) -> Position | None:
     position = Position.parse(text) if text else None
     if text and position is None:
@@ -71,8 +81,8 @@ def _wanted(
     ] = None,
     max_results: Annotated[
         str | None,
-        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS}),
-        Query(alias="maxResults", description="the most changes of one page; events have no pages"),
+        WithJsonSchema({"type": "integer"}),
+        Query(alias="maxResults", description=f"{size_words(*_PAGE)} Events have no pages."),
     ] = None,
     page_token: Annotated[
         str | None,
@@ -86,7 +96,7 @@ def _wanted(
     faults: list[Violation] = []
     first = _number("fromSnapshot", from_snapshot, 10**9 - 1, faults)
     last = _number("toSnapshot", to_snapshot, 10**9 - 1, faults)
-    limit = _number("maxResults", max_results, MOST_RESULTS, faults)
+    asked = _asked(max_results, faults)
     token = _position("pageToken", page_token, faults)
     event = _position("Last-Event-ID", last_event_id, faults)
     faults += check_range(first, last)
@@ -94,7 +104,7 @@ def _wanted(
         message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
         raise Invalid(message, violations=faults)
     start = event or token or (None if first is None else Position(first))
-    return Wanted(start, last, limit or 1000)
+    return Wanted(start, last, page_size(asked, *_PAGE))
 
 
 @router.get(

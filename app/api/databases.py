@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.api.catalog_config import PREFIX
 from app.api.deps import Reading, WarehouseDep, Writing
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.problems import PROBLEM_RESPONSES
 from app.services import databases as service
@@ -44,13 +45,6 @@ def _database(request: Request, database: Annotated[str, Path(description="A `+`
 
 
 DatabaseName = Annotated[str, Depends(_database)]
-MaxResults = Annotated[
-    int | None,
-    Query(
-        alias="maxResults", description=f"Page size; default {service.DEFAULT_PAGE}, at most {service.LARGEST_PAGE}."
-    ),
-]
-PageToken = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")]
 DatabasePattern = Annotated[
     str | None, Query(alias="databaseNamePattern", description="SQL LIKE: `%`, `_`, and a backslash to escape them.")
 ]
@@ -58,10 +52,10 @@ DatabasePattern = Annotated[
 
 @router.get("", operation_id="listDatabases")
 def list_databases(
-    repository: Reading, max_results: MaxResults = None, page_token: PageToken = None, pattern: DatabasePattern = None
+    repository: Reading, size: PageSize, page_token: PageToken = None, pattern: DatabasePattern = None
 ) -> DatabaseNames:
     """Database names in order, a page at a time."""
-    page = service.list_databases(repository, PageRequest(max_results, page_token, pattern))
+    page = service.list_databases(repository, PageRequest(size, page_token, pattern))
     return DatabaseNames(databases=[item.name for item in page.items], next_page_token=page.next_token)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.api.deps import DatabaseDep, Reading, Writing
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
@@ -81,11 +81,11 @@ def post_merge(table: NamedTable, catalog: DatabaseDep, request: Request, respon
 def get_merges(
     table: NamedTable,
     repository: Reading,
-    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
-    max_results: Annotated[int, Query(alias="maxResults", ge=1, le=1000)] = 100,
+    size: PageSize,
+    page_token: PageToken = None,
 ) -> MergeList:
     """The table's merges, newest first."""
-    page, token = list_merges(repository, table, page_token, max_results)
+    page, token = list_merges(repository, table, page_token, size)
     return MergeList(merges=[MergeBody.of(merge) for merge in page], next_page_token=token)
 
 

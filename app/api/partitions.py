@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.deps import DatabaseDep, Reading
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
@@ -65,11 +66,11 @@ class DroppedPartitions(Payload):
 def get_partitions(
     table: NamedTable,
     repository: Reading,
-    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
-    max_results: Annotated[int, Query(alias="maxResults", ge=1, le=1000)] = 100,
+    size: PageSize,
+    page_token: PageToken = None,
 ) -> PartitionList:
     """The partitions of the current snapshot; none of a table without ``partitionKeys``."""
-    page, token = list_partitions(repository, table, page_token, max_results)
+    page, token = list_partitions(repository, table, page_token, size)
     return PartitionList(partitions=[PartitionBody.of(one) for one in page], next_page_token=token)
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
+from app.api.methods import allowed_methods
 from app.core.errors import (
     AlreadyExists,
     Conflict,
@@ -226,6 +227,8 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
         return _internal_error(request, error)
     response = problem(request, KeyfoldError(_http_message(request, error), code=code), error.status_code)
     response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["Allow"] = ", ".join(allowed_methods(request))
     return response
 
 
@@ -239,7 +242,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
     if error.status_code == 404:
         return f"there is no route {_path(request)}"
     if error.status_code == 405:
-        return f"{request.method} is not possible on {_path(request)}"
+        return f"{request.method} is not possible on {_path(request)}, only {', '.join(allowed_methods(request))}"
     return str(error.detail) or HTTPStatus(error.status_code).phrase
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
@@ -14,10 +14,12 @@ from app.api.databases import DatabaseName
 from app.api.deps import ImagesDep, Reading
 from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
+from app.api.slashes import register_keys
 from app.api.table_paths import TABLE_PATH
 from app.api.tables import TableName
 from app.services.lookups import Consistency, FoundRow, get_row, get_rows_of
 
+register_keys()
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
 
@@ -89,19 +91,11 @@ def get_row_by_query(
     return _row_response(found, if_none_match, snapshot)
 
 
-def _path_key(request: Request, key: str) -> str:
-    """The key in the path; the router's patterns lose a line feed at its end."""
-    return key if request.scope["path"].endswith(f"/{key}") else f"{key}\n"
-
-
-KeyInPath = Annotated[str, Depends(_path_key)]
-
-
-@router.get("/rows/{key:path}", operation_id="getRowByPath", response_model=dict[str, Any])
+@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=dict[str, Any])
 def get_row_by_path(
     database: DatabaseName,
     table: TableName,
-    key: KeyInPath,
+    key: str,
     repository: Reading,
     images: ImagesDep,
     columns: Columns = None,

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 
-from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.databases import DatabaseName, named
 from app.api.deps import Reading, Writing
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
@@ -17,7 +18,6 @@ from app.api.tables import TableName
 from app.core.errors import Invalid, Violation
 from app.core.table import Snapshot, SnapshotKind
 from app.services import snapshots as service
-from app.services.databases import PageRequest
 from app.services.snapshots import DescribedSnapshot
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
@@ -29,6 +29,8 @@ COMMIT_KINDS: Mapping[SnapshotKind, str] = {
     SnapshotKind.PARTITION_DROP: "OVERWRITE",
 }
 _PAIMON_VERSION = 3  # of the members below
+STORED_ROWS = "state rows: a key counts once per run that has it, deleted ones included"
+LIVE_ROWS = "the rows that a reader sees, where that is known: null while a partition has several runs"
 Number = Annotated[int, Field(strict=True)]
 
 
@@ -45,7 +47,8 @@ class SnapshotBody(Payload):
     committed_at: int
     runs: int
     files: int
-    rows: int = Field(description="state rows: a key counts once per run that has it, deleted ones included")
+    rows: int | None = Field(description=LIVE_ROWS)
+    stored_rows: int = Field(description=STORED_ROWS)
     size_bytes: int
     tags: list[str]
     version: int
@@ -55,8 +58,8 @@ class SnapshotBody(Payload):
     commit_identifier: int
     commit_kind: Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"]
     time_millis: int
-    total_record_count: int
-    delta_record_count: int = Field(description="rows more than the snapshot before; 0 where that has expired")
+    total_record_count: int = Field(description="Paimon's word for storedRows")
+    delta_record_count: int = Field(description="stored rows more than the snapshot before; 0 where that has expired")
 
     @classmethod
     def of(cls, described: DescribedSnapshot) -> SnapshotBody:
@@ -76,8 +79,9 @@ class SnapshotBody(Payload):
         )
 
 
-def _sizes(snapshot: Snapshot) -> dict[str, int]:
-    return {"files": snapshot.files, "rows": snapshot.rows, "size_bytes": snapshot.size_bytes}
+def _sizes(snapshot: Snapshot) -> dict[str, int | None]:
+    names = ("files", "rows", "stored_rows", "size_bytes")
+    return {name: getattr(snapshot, name) for name in names}
 
 
 def _paimons(snapshot: Snapshot) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def _paimons(snapshot: Snapshot) -> dict[str, Any]:
         "commit_identifier": snapshot.id,
         "commit_kind": COMMIT_KINDS[snapshot.kind],
         "time_millis": epoch_millis(snapshot.committed_at),
-        "total_record_count": snapshot.rows,
+        "total_record_count": snapshot.stored_rows,
     }
 
 
@@ -172,12 +176,11 @@ def list_snapshots(
     database: DatabaseName,
     table: TableName,
     repository: Reading,
-    max_results: MaxResults = None,
+    size: PageSize,
     page_token: PageToken = None,
 ) -> SnapshotList:
     """The table's snapshots, newest first, a page at a time."""
-    limit = PageRequest(max_results).limit
-    page, token = service.list_snapshots(repository, repository.get_table(database, table), page_token, limit)
+    page, token = service.list_snapshots(repository, repository.get_table(database, table), page_token, size)
     return SnapshotList(snapshots=[SnapshotBody.of(one) for one in page], next_page_token=token)
 
 
@@ -198,7 +201,7 @@ def get_table_snapshot(database: DatabaseName, table: TableName, repository: Rea
     return TableSnapshotAnswer(
         snapshot=TableSnapshot(
             snapshot=body,
-            record_count=body.rows,
+            record_count=body.stored_rows,
             file_size_in_bytes=body.size_bytes,
             file_count=body.files,
             last_file_creation_time=body.committed_at,

@@ -9,6 +9,7 @@ from app.api.databases import DatabaseName
 from app.api.deps import Reading
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
+from app.api.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.table_paths import TABLE_PATH
 from app.api.tables import TableName
 from app.core.table import Merge
@@ -55,7 +56,8 @@ class StatsBody(Payload):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
     snapshot_id: int | None
-    rows: int = Field(description="state rows of the current snapshot: a key counts once per run that has it")
+    rows: int | None = Field(description=LIVE_ROWS)
+    stored_rows: int = Field(description=STORED_ROWS)
     files: int
     size_bytes: int = Field(description="bytes of the current snapshot's runs")
     runs: int
@@ -86,6 +88,7 @@ class StatsBody(Payload):
         return cls(
             snapshot_id=now.id if now else None,
             rows=now.rows if now else 0,
+            stored_rows=now.stored_rows if now else 0,
             files=now.files if now else 0,
             size_bytes=now.size_bytes if now else 0,
             runs=len(now.runs) if now else 0,

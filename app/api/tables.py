@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.api.catalog_config import PREFIX
-from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.databases import DatabaseName, named
 from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import AlterTable, NewTable, RenameTable, TableDetails, TableDetailsPage, TableNames, Validated
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import Invalid, Violation
@@ -36,10 +37,8 @@ ValidateOnly = Annotated[
 ]
 
 
-def _page_request(
-    max_results: MaxResults = None, page_token: PageToken = None, pattern: TablePattern = None
-) -> PageRequest:
-    return PageRequest(max_results, page_token, pattern)
+def _page_request(size: PageSize, page_token: PageToken = None, pattern: TablePattern = None) -> PageRequest:
+    return PageRequest(size, page_token, pattern)
 
 
 TablePageRequest = Annotated[PageRequest, Depends(_page_request)]

@@ -8,15 +8,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from app.api.databases import DatabaseName, MaxResults, PageToken, named
+from app.api.databases import DatabaseName, named
 from app.api.deps import Reading, Writing
+from app.api.paging import PageSize, PageToken
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import Number, SnapshotBody
 from app.api.table_paths import TABLE_PATH, NamedTable
 from app.api.tables import TableName
 from app.services import tags as service
-from app.services.databases import PageRequest
 from app.services.tags import DescribedTag
 
 router = APIRouter(prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
@@ -103,13 +103,12 @@ def list_tags(
     database: DatabaseName,
     table: TableName,
     repository: Reading,
-    max_results: MaxResults = None,
+    size: PageSize,
     page_token: PageToken = None,
     prefix: Prefix = "",
 ) -> TagNames:
     """The names of the table's tags in order, a page at a time."""
-    limit = PageRequest(max_results).limit
-    page, token = service.list_tags(repository, repository.get_table(database, table), page_token, limit, prefix)
+    page, token = service.list_tags(repository, repository.get_table(database, table), page_token, size, prefix)
     return TagNames(tags=[tag.name for tag in page], next_page_token=token)
 
 

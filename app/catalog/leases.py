@@ -143,6 +143,7 @@ class Leases(Merges):
         rows: int,
         records: int,
         changelog: Sequence[ChangelogFile] = (),
+        detail: Mapping[str, int] | None = None,
     ) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
 
@@ -157,7 +158,7 @@ class Leases(Merges):
             merge_id,
             MergeState.SUCCEEDED,
             progress=1.0,
-            progress_detail={},
+            progress_detail=dict(detail or {}),
             snapshot_id=snapshot.id,
             rows=rows,
             records=records,
@@ -180,13 +181,21 @@ class Leases(Merges):
         table_id = self._hold(merge_id, owner).table_id
         return self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.COMPACTION, merge_id, changelog)
 
-    def finish_compaction(self, merge_id: str, owner: str, *, snapshot_id: int | None, rows: int) -> Merge:
+    def finish_compaction(
+        self,
+        merge_id: str,
+        owner: str,
+        *,
+        snapshot_id: int | None,
+        rows: int,
+        detail: Mapping[str, int] | None = None,
+    ) -> Merge:
         """The compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
 
         Raises ``Conflict`` when the lease is lost.
         """
         self._hold(merge_id, owner)
-        done = {"progress": 1.0, "progress_detail": {}, "snapshot_id": snapshot_id, "rows": rows}
+        done = {"progress": 1.0, "progress_detail": dict(detail or {}), "snapshot_id": snapshot_id, "rows": rows}
         return self._end(merge_id, MergeState.SUCCEEDED, **done)
 
     def finish_merge_without_changes(self, merge_id: str, owner: str) -> Merge:

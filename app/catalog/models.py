@@ -135,6 +135,7 @@ runs = sa.Table(
     sa.Column("partition", sa.Text),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("changed_at", UtcTime),
+    sa.Column("live_rows", sa.BigInteger),  # null where nobody counted them
 )
 
 data_files = sa.Table(

@@ -20,11 +20,11 @@ def _file(row: AnyRow) -> DataFile:
     return DataFile(row.name, row.rows, row.size_bytes, row.min_token, row.max_token)
 
 
-_RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at)
+_RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at, runs.c.live_rows)
 
 
 def _run(row: AnyRow, files: tuple[DataFile, ...]) -> Run:
-    return Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at)
+    return Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows)
 
 
 def _run_values(run: Run) -> dict[str, Any]:

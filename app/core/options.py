@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -130,12 +131,46 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 # Families of Paimon's keys that say how its readers, writers and file formats work.
 _FOREIGN_FAMILIES = (
-    "changelog-file.", "changelog.", "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
+    "changelog-file.", "changelog-producer.", "changelog.", "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
     "deletion-vector.", "dynamic-bucket.", "file-index.", "file.compression.", "file.format.",
     "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.",
     "record-level.", "scan.", "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.",
     "write-buffer-", "zorder.",
 )  # fmt: skip
+# Families that hold options which Keyfold carries out: here only what Paimon has is taken, for anything else is likely
+# one of those misspelt. (Paimon's core and Flink options of 2026, and older spellings that it still reads.)
+OWN_FAMILIES = (
+    "changelog-file.",
+    "changelog-producer.",
+    "changelog.",
+    "compaction.",
+    "partition.",
+    "snapshot.",
+    "tag.",
+)
+PAIMONS_OWN = frozenset((
+    "changelog-file.compression", "changelog-file.format", "changelog-file.prefix", "changelog-file.stats-mode",
+    "changelog-producer.compaction-interval", "changelog-producer.lookup-wait", "changelog.num-retained.max",
+    "changelog.num-retained.min", "changelog.precommit-compact", "changelog.precommit-compact.buffer-size",
+    "changelog.precommit-compact.thread-num", "changelog.time-retained", "compaction.bucket-distribution-strategy",
+    "compaction.delete-ratio-threshold", "compaction.early-max.file-num", "compaction.file-num-limit",
+    "compaction.force-rewrite-all-files", "compaction.force-up-level-0", "compaction.incremental-size-threshold",
+    "compaction.max.file-num", "compaction.min.file-num", "compaction.offpeak-ratio", "compaction.offpeak.end.hour",
+    "compaction.offpeak.start.hour", "compaction.optimization-interval", "compaction.skip-expired-partitions",
+    "compaction.small-file-ratio", "compaction.total-size-threshold", "partition.default-name",
+    "partition.end-input-to-done", "partition.expiration-batch-size", "partition.expiration-check-interval",
+    "partition.expiration-max-num", "partition.idle-time-to-done", "partition.idle-time-to-report-statistic",
+    "partition.legacy-name", "partition.mark-done-action", "partition.mark-done-action.custom.class",
+    "partition.mark-done-action.http.params", "partition.mark-done-action.http.url", "partition.mark-done-action.mode",
+    "partition.mark-done-when-end-input", "partition.mark-done.recover-from-state", "partition.sink-strategy",
+    "partition.time-interval", "partition.timestamp-format.strict", "snapshot.clean-empty-directories",
+    "snapshot.expire.clean-empty-directories", "snapshot.expire.execution-mode", "snapshot.expire.limit",
+    "snapshot.ignore-empty-commit", "snapshot.watermark-idle-timeout", "tag.automatic-completion",
+    "tag.automatic-creation", "tag.batch.customized-name", "tag.callbacks", "tag.create-success-file",
+    "tag.creation-delay", "tag.creation-period", "tag.creation-period-duration", "tag.num-retained-max",
+    "tag.period-formatter", "tag.time-expire-enabled",
+))  # fmt: skip
+_PAIMONS_CALLBACK = re.compile(r"tag\.callback\..+\.param")
 TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *_WITHOUT_EFFECT)}
 WITHOUT_EFFECT = frozenset(option.key for option in _WITHOUT_EFFECT)
 FALLBACK_KEYS: Mapping[str, str] = {
@@ -232,6 +267,25 @@ def find_option(key: str) -> Option | None:
     return known
 
 
+def misspelt_options(keys: Iterable[str]) -> list[Violation]:
+    """The ``keys`` that are neither Keyfold's nor Paimon's in a family of which Keyfold carries options out.
+
+    Asked where an option is set: a table that has such an option already goes on without it.
+    """
+    known = {*TABLE_OPTIONS, *PAIMONS_OWN}
+    strange = [
+        key
+        for key in keys
+        if key.startswith(OWN_FAMILIES) and key not in known and not _PAIMONS_CALLBACK.fullmatch(key)
+    ]
+    return [_unknown_option(key) for key in strange]
+
+
+def _unknown_option(key: str) -> Violation:
+    known = [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION]
+    return option_violation(key, "unknown_option", f"unknown option {key!r}", _did_you_mean(key, known))
+
+
 def has_effect(key: str) -> bool:
     """Whether Keyfold does anything with a table option."""
     return key in TABLE_OPTIONS and key not in WITHOUT_EFFECT
@@ -240,8 +294,7 @@ def has_effect(key: str) -> bool:
 def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list[Violation]) -> None:
     option = find_option(key)
     if option is None:
-        fix = _did_you_mean(key, [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION])
-        faults.append(option_violation(key, "unknown_option", f"unknown option {key!r}", fix))
+        faults.append(_unknown_option(key))
         return
     try:
         value = option.parse(text)

@@ -22,7 +22,7 @@ from app.core.option_changes import (
     with_field_renamed,
 )
 from app.core.option_values import names
-from app.core.options import parse_options
+from app.core.options import misspelt_options, parse_options
 from app.core.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
 from app.core.types import DataType, highest_field_id
 
@@ -231,6 +231,8 @@ class Draft:
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
         after, found = (after, parse_options(after)[1]) if own else _checked(after)
+        touched = [name for what, name in self._touched if what == "option" and name in self.options]
+        found += misspelt_options(touched)
         faults = [fault for fault in found if _option_of(fault) not in self._dangling]
         if has_rows:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)

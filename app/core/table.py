@@ -103,7 +103,8 @@ class Run:
     ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
     partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
     made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
-    where it is None.
+    where it is None. ``live_rows`` are those that would be seen if there were no other run; None where nobody counted
+    them.
     """
 
     id: str
@@ -112,6 +113,7 @@ class Run:
     partition: str | None = None
     full: bool = False
     changed_at: datetime | None = field(default=None, compare=False)  # says when, not what
+    live_rows: int | None = None
 
     @property
     def rows(self) -> int:
@@ -146,9 +148,18 @@ class Snapshot:
         return sum(len(run.files) for run in self.runs)
 
     @property
-    def rows(self) -> int:
+    def stored_rows(self) -> int:
         """State rows of all runs: a key counts once per run that has it."""
         return sum(run.rows for run in self.runs)
+
+    @property
+    def rows(self) -> int | None:
+        """The rows that a reader sees; None where several runs of a partition may have the same key, or a run's rows
+        were not counted.
+        """
+        counts = [run.live_rows for run in self.runs if run.live_rows is not None]
+        partitions = {run.partition for run in self.runs}
+        return sum(counts) if len(counts) == len(partitions) == len(self.runs) else None
 
     @property
     def size_bytes(self) -> int:

@@ -124,13 +124,18 @@ def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
     options, _ = parse_options(table.schema)
     with site.database.reading() as repository:
         other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
-    for picked in _together(pick_runs(options, snapshot, other, full=claimed.merge.full) if snapshot else []):
+    picked_now = pick_runs(options, snapshot, other, full=claimed.merge.full) if snapshot else []
+    groups = [*_together(picked_now)]
+    lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
+    for picked in groups:
         runs, changelog = _combine(site, table, picked, lease)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
-        repository.finish_compaction(claimed.merge.id, claimed.lease_owner, snapshot_id=number, rows=rows)
+        repository.finish_compaction(
+            claimed.merge.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
+        )
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
 
@@ -165,6 +170,7 @@ def _combine(
         picked[0].full,
     )
     site.executor.compact(lease.tag, job, lease.report)
+    lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
     dated = tuple(replace(run, full=picked[0].full, changed_at=newest[run.partition]) for run in runs)
@@ -176,10 +182,9 @@ def _changes(
 ) -> tuple[ChangelogFile, ...]:
     """What changed since the last full compaction, whose result is the oldest run (merge-semantics §8.4)."""
     options, _ = parse_options(table.schema)
-    known = int(picked[0].runs[0].full)
-    wanted = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked[0].full
-    if not wanted or not aligned[known:]:
+    if not _wants_changes(options, picked):
         return ()
+    known = int(picked[0].runs[0].full)
     folder = uuid.uuid4().hex
     job = ChangesJob(
         compile_plan(table.schema),
@@ -190,7 +195,14 @@ def _changes(
         **changes_wanted(options),
     )
     site.executor.write_changes(lease.tag, job, lease.report)
+    lease.end_job()
     return read_changelog(site.warehouse, table.id, folder)
+
+
+def _wants_changes(options: TableOptions, picked: Sequence[Picked]) -> bool:
+    """Whether the compaction of ``picked`` writes a changelog: there is one, and something newer than the last."""
+    full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked[0].full
+    return full and len(picked[0].runs) > int(picked[0].runs[0].full)
 
 
 def changes_wanted(options: TableOptions) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from app.catalog.repository import Repository
 from app.core.errors import Invalid, Violation
 from app.core.table import Database, Table
 
-DEFAULT_PAGE = 100
-LARGEST_PAGE = 1000
 LONGEST_NAME = 255
 
 Named = TypeVar("Named", Database, Table)
@@ -20,16 +18,11 @@ Named = TypeVar("Named", Database, Table)
 
 @dataclass(frozen=True)
 class PageRequest:
-    """What part of a list is asked for: names LIKE ``pattern``, at most ``size`` of them, after the name ``token``."""
+    """What part of a list is asked for: names LIKE ``pattern``, at most ``limit`` of them, after the name ``token``."""
 
-    size: int | None = None
+    limit: int
     token: str | None = None
     pattern: str | None = None
-
-    @property
-    def limit(self) -> int:
-        """The most items of the page; no size, 0 or less (Paimon's clients) is the default."""
-        return DEFAULT_PAGE if self.size is None or self.size < 1 else min(self.size, LARGEST_PAGE)
 
     @property
     def after(self) -> str | None:

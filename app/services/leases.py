@@ -14,6 +14,7 @@ from app.core.table import Job
 from app.services.executor import MergeSite
 
 logger = logging.getLogger(__name__)
+BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
 class MergeCancelled(Cancelled):
@@ -88,10 +89,29 @@ class Lease:
         self.handed_back = False
         self._ended = threading.Event()
         self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
+        self._jobs, self._done = 1, 0
+
+    def expect(self, jobs: int) -> None:
+        """How many jobs of the executor the work is, each an equal share of the progress."""
+        self._jobs = max(1, jobs)
+
+    def end_job(self) -> None:
+        """What is reported from here on is of the next job."""
+        self._done += 1
 
     def report(self, fraction: float, detail: Mapping[str, int]) -> None:
-        """Note the progress; the next renewal writes it."""
-        self._progress = (fraction, detail)
+        """Note the progress, which never goes back and ends with the commit only; the next renewal writes it."""
+        reached = min((self._done + fraction) / self._jobs, BEFORE_COMMIT)
+        self._progress = (max(self._progress[0], reached), detail)
+
+    def report_detail(self, _: float, detail: Mapping[str, int]) -> None:
+        """Note what a job does that has no share of the progress, because there is hardly ever one."""
+        self._progress = (self._progress[0], detail)
+
+    @property
+    def detail(self) -> Mapping[str, int]:
+        """What was reported last, of the executor's tasks."""
+        return self._progress[1]
 
     def keep(self) -> None:
         """Renew until ``end``; stop the job when somebody asks to, or the lease is lost."""

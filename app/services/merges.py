@@ -104,7 +104,7 @@ def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
         return
     folded = _fold(site, claimed, filled, lease)
     _check_totals(site, claimed, folded.runs, lease)
-    _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease))
+    _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease), lease)
 
 
 def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], lease: Lease) -> _Folded:
@@ -122,7 +122,9 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
         int(site.clock()),
         site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
+    lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
     site.executor.merge(lease.tag, job, lease.report)
+    lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     if not runs:
         raise Unavailable(
@@ -167,7 +169,7 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
     if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
         return
     newest = aligned_runs(site, table, runs)
-    state = site.executor.overflows(lease.tag, plan, (*aligned_runs(site, table, older), *newest), lease.report)
+    state = site.executor.overflows(lease.tag, plan, (*aligned_runs(site, table, older), *newest), lease.report_detail)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)
@@ -175,7 +177,7 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
         raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
 
 
-def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded) -> Snapshot:
+def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> Snapshot:
     """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
     meanwhile; changes of rows fit as long as only compactions were.
     """
@@ -193,6 +195,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded) -> Sn
                     rows=sum(run.rows for run in folded.runs),
                     records=folded.records,
                     changelog=folded.changelog,
+                    detail=lease.detail,
                 )
                 _check_producer(repository, claimed, snapshot)
                 request_due_compaction(repository, claimed.table, snapshot)

@@ -79,8 +79,8 @@ def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) ->
 
 def _added(snapshot: Snapshot, before: int | None) -> int:
     if before is None:
-        return snapshot.rows if snapshot.id == 1 else 0
-    return snapshot.rows - before
+        return snapshot.stored_rows if snapshot.id == 1 else 0
+    return snapshot.stored_rows - before
 
 
 def roll_back(

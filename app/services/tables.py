@@ -13,7 +13,7 @@ from app.catalog.repository import Repository
 from app.core.epochs import same_fold, same_types
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
 from app.core.merge_plan import compile_plan
-from app.core.options import parse_options
+from app.core.options import misspelt_options, parse_options
 from app.core.schema import Column, TableSchema, escape_pointer
 from app.core.schema_changes import alter_schema
 from app.core.schema_draft import type_depth
@@ -60,6 +60,7 @@ def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
     declared, external = _own_options(body)
     schema = _read_schema(declared, faults)
     faults += external
+    faults += _in_schema(misspelt_options(_option_keys(declared)))
     if schema is None or faults:
         codes = {ErrorCode.INVALID_OPTIONS if _of_option(fault) else ErrorCode.INVALID_SCHEMA for fault in faults}
         code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
@@ -106,7 +107,12 @@ def _read_schema(body: Mapping[str, Any], faults: list[Violation]) -> TableSchem
     return schema
 
 
-def _in_schema(violations: tuple[Violation, ...]) -> Iterator[Violation]:
+def _option_keys(body: Mapping[str, Any]) -> list[str]:
+    options = body.get("options")
+    return [key for key in options if isinstance(key, str)] if isinstance(options, Mapping) else []
+
+
+def _in_schema(violations: Iterable[Violation]) -> Iterator[Violation]:
     return (replace(violation, pointer=f"/schema{violation.pointer}") for violation in violations)
 
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from app.core.jobs import StoredFile
 from app.core.keys import partition_text
+from app.core.merge_plan import LIVE_COLUMN
 from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.rules import TotalBounds
 from app.core.schema import TableSchema
@@ -58,7 +60,29 @@ def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -
     listed = durable_files(warehouse, run_folder(table_id, run_id))
     files = [read_data_file(warehouse, entry) for entry in listed]
     ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
-    return Run(run_id, schema_id, tuple(ordered))
+    live = sum(_live_rows(warehouse, data_file(table_id, run_id, file.name)) for file in ordered)
+    return Run(run_id, schema_id, tuple(ordered), live_rows=live)
+
+
+def _live_rows(warehouse: Warehouse, segments: tuple[str, ...]) -> int:
+    """The rows of a file that are no deleted keys; only where some are, a column of one bit a row is read."""
+    with warehouse.filesystem.open_input_file(warehouse.path(*segments)) as source:
+        file = pq.ParquetFile(source)
+        metadata = file.metadata
+        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        if LIVE_COLUMN not in paths:
+            return int(metadata.num_rows)
+        place = paths.index(LIVE_COLUMN)
+        chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
+        if all(_all_true(chunk) for chunk in chunks):
+            return int(metadata.num_rows)
+        return int(pc.sum(file.read(columns=[LIVE_COLUMN])[LIVE_COLUMN]).as_py() or 0)
+
+
+def _all_true(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    known = statistics is not None and statistics.has_min_max and statistics.has_null_count
+    return bool(known and statistics.min and not statistics.null_count)
 
 
 def durable_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[fs.FileInfo]:

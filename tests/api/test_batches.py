@@ -262,9 +262,7 @@ def test_a_full_last_page_has_no_next_one(batches: TestClient) -> None:
     assert batches.get(BATCHES, params={"maxResults": 1}).json()["nextPageToken"] is None
 
 
-@pytest.mark.parametrize(
-    "params", [{"maxResults": 0}, {"maxResults": 1001}, {"pageToken": "x"}, {"pageToken": "9" * 5000}]
-)
+@pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}, {"pageToken": "9" * 5000}])
 def test_a_page_that_cannot_be_is_refused(batches: TestClient, params: dict[str, Any]) -> None:
     assert batches.get(BATCHES, params=params).status_code == 400
 

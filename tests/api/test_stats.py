@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.table import Job, MergeTrigger, Run, Snapshot
+from app.core.table import Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.services.compactions import run_next_compaction
+from app.services.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
+from tests.services.executor import PythonExecutor
 
 TABLE = f"{TABLES}/wide"
 
@@ -40,6 +44,7 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
     assert stats(shop) == {
         "snapshotId": None,
         "rows": 0,
+        "storedRows": 0,
         "files": 0,
         "sizeBytes": 0,
         "runs": 0,
@@ -78,11 +83,12 @@ def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClien
         "sizeBytes": sum(batch["sizeBytes"] for batch in batches),
         "oldestAcceptedAt": batches[0]["acceptedAt"],
     }
-    assert {name: told[name] for name in ("snapshotId", "rows", "files", "sizeBytes", "runs")} == {
+    assert {name: told[name] for name in ("snapshotId", "rows", "storedRows", "files", "sizeBytes", "runs")} == {
         "snapshotId": 2,
-        **{name: current[name] for name in ("rows", "files", "sizeBytes", "runs")},
+        **{name: current[name] for name in ("rows", "storedRows", "files", "sizeBytes", "runs")},
     }
-    assert (told["rows"], told["runs"], told["mostRuns"], told["readAmplification"]) == (5, 2, 2, 2)
+    assert (told["storedRows"], told["runs"], told["mostRuns"], told["readAmplification"]) == (5, 2, 2, 2)
+    assert told["rows"] is None
     assert told["written"]["mergedBytes"] == told["sizeBytes"] == told["retainedBytes"]
     assert told["writeAmplification"] == 1.0
     first = shop.get(f"{TABLE}/snapshots/1").json()["snapshot"]["sizeBytes"]
@@ -123,3 +129,77 @@ def compact(parts: Parts, table_id: str) -> Snapshot:
         made = repository.commit_compaction(claimed.merge.id, "worker", [run], base_snapshot_id=claimed.base.id)
         repository.finish_compaction(claimed.merge.id, "worker", snapshot_id=made.id, rows=4)
     return made
+
+
+REMEMBERING = [
+    {},
+    {"ignore-delete": "true"},
+    {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true"},
+    {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    {
+        "merge-engine": "partial-update",
+        "fields.at.sequence-group": "note",
+        "partial-update.remove-record-on-sequence-group": "at",
+    },
+]
+
+
+@pytest.mark.parametrize("options", REMEMBERING)
+def test_the_rows_of_one_run_are_those_that_a_reader_finds(
+    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient, options: dict[str, str]
+) -> None:
+    columns = (("id", "BIGINT NOT NULL"), ("note", "STRING"), ("at", "BIGINT"))
+    fields = [{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(columns)]
+    never = {"num-sorted-run.compaction-trigger": "99"}
+    table_id = create(fields=fields, options={**options, **never})["id"]
+    parts: Parts = app.state.parts
+
+    def merged(*records: dict[str, Any]) -> tuple[Any, Any, int]:
+        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+        merge_staged(parts.database, parts.warehouse, table_id)
+        shop.post(f"{TABLE}/tags", json={"tagName": "now", "ignoreIfExists": True})
+        told, snapshot = stats(shop), shop.get(f"{TABLE}/snapshots/LATEST").json()["snapshot"]
+        assert (snapshot["rows"], snapshot["storedRows"]) == (told["rows"], told["storedRows"])
+        assert snapshot["totalRecordCount"] == told["storedRows"]
+        keys = {"keys": [{"id": number} for number in range(9)]}
+        found = shop.post(f"{TABLE}/rows:batchGet", json=keys).json()["rows"]
+        return told["rows"], told["storedRows"], sum(one["found"] for one in found)
+
+    posted = [{"id": number, "note": "x", "at": 1} for number in range(5)]
+    deleted = [{"id": number, "at": 2, "_kind": "-D"} for number in (1, 3)]
+    rows, stored, found = merged(*posted, *deleted)
+    assert (rows, stored) == (found, 5)
+    assert found == (5 if "ignore-delete" in options else 3)
+    assert merged({"id": 1, "at": 3})[:2] == (None, 6)
+    assert shop.get(f"{TABLE}/tags/now").json()["snapshot"]["rows"] == rows
+    shop.post(f"{TABLE}/compact")
+    assert run_next_compaction(MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600), "worker")
+    told = stats(shop)
+    assert (told["runs"], told["rows"]) == (1, 5 if "ignore-delete" in options else 4)
+
+
+def test_each_partition_with_one_run_counts(
+    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient
+) -> None:
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "day", "type": "INT NOT NULL"}]
+    table_id = create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])["id"]
+    parts: Parts = app.state.parts
+    told = []
+    for records in ([{"id": 1, "day": 1}], [{"id": 1, "day": 2}, {"id": 2, "day": 2}], [{"id": 2, "day": 1}]):
+        shop.post(f"{TABLE}/batches", json={"records": records})
+        merge_staged(parts.database, parts.warehouse, table_id)
+        told.append((stats(shop)["rows"], stats(shop)["storedRows"]))
+    assert told == [(1, 1), (3, 3), (None, 4)]
+
+
+def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    stage(shop, 1, 2)
+    merge_staged(parts.database, parts.warehouse, table_id)
+    assert stats(shop)["rows"] == 2
+    with parts.database.transaction() as repository:  # as an older version left it
+        current = repository.current_snapshot(table_id)
+        assert current is not None
+        old = [replace(run, id=f"{run.id}-old", live_rows=None) for run in current.runs]
+        repository.commit_snapshot(table_id, current.id, old, SnapshotKind.COMPACTION)
+    assert (stats(shop)["rows"], stats(shop)["storedRows"]) == (None, 2)

@@ -1,0 +1,53 @@
+"""The methods of a path: all of them in ``Allow``, and HEAD wherever there is GET."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Every method that some route has for the request's path, in alphabetical order."""
+    every = iter_route_contexts(request.app.routes)
+    routes = [route for route in every if route.matches(request.scope)[0] is not Match.NONE]
+    found = {method for route in routes for method in route.methods or ()}
+    return sorted(found | {"HEAD"} if "GET" in found else found)
+
+
+class HeadAsGet:
+    """Answers HEAD as GET without the body: same status, same headers.
+
+    An answer that streams is told after its first piece that the client went: server-sent events would never end.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+        answer = _Headers(receive, send)
+        await self.app({**scope, "method": "GET"}, answer.receive, answer.send)
+
+
+class _Headers:
+    """Lets the headers of one answer through, and nothing else."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._ended = False
+
+    async def receive(self) -> Message:
+        return {"type": "http.disconnect"} if self._ended else await self._receive()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await self._send(message)
+        elif message["type"] == "http.response.body" and not self._ended:
+            self._ended = True
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,49 @@
+"""The query of a request: only parameters that the route declares, for a misspelt one changes the answer in silence."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Depends, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import ParamTypes
+from fastapi.routing import APIRoute
+
+from app.core.errors import Invalid, Violation
+
+
+class DeclaredQuery:
+    """Refuses query parameters that the request's route does not declare; what it declares is its own signature."""
+
+    def __init__(self) -> None:
+        self._declared: dict[Callable[..., Any], frozenset[str]] = {}
+
+    async def __call__(self, request: Request) -> None:
+        """Raises ``Invalid`` with every unknown parameter and the name that is nearest to it."""
+        if not request.scope["query_string"]:
+            return
+        declared = self._names(request.scope["route"])
+        faults = [_unknown(name, declared) for name in dict.fromkeys(request.query_params) if name not in declared]
+        if faults:
+            message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
+            raise Invalid(message, violations=faults)
+
+    def _names(self, route: APIRoute) -> frozenset[str]:
+        known = self._declared.get(route.endpoint)
+        if known is None:
+            fields = get_flat_params(route.dependant)
+            named = (field.alias for field in fields if getattr(field.field_info, "in_", None) is ParamTypes.query)
+            known = self._declared[route.endpoint] = frozenset(named)
+        return known
+
+
+def _unknown(name: str, declared: frozenset[str]) -> Violation:
+    near = difflib.get_close_matches(name, declared, n=1)
+    known = ", ".join(sorted(declared)) or "none"
+    fix = f"did you mean {near[0]}?" if near else f"remove it; this route's parameters: {known}"
+    return Violation("", "unknown_parameter", f"unknown query parameter {name[:100]!r}: {fix}", fix)
+
+
+OnlyDeclaredQuery = Depends(DeclaredQuery())

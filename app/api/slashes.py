@@ -1,0 +1,43 @@
+"""Slashes at the end of a path: the same route as without, never a redirect, which would drop the body."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.types import Receive, Scope, Send
+
+
+class _KeyConvertor(Convertor[str]):
+    """A key in a path: any text but the empty one, slashes and line feeds included."""
+
+    regex = r"(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def register_keys() -> None:
+    """Make ``{name:key}`` known to the router."""
+    register_url_convertor("key", _KeyConvertor())
+
+
+def accept_trailing_slashes(app: FastAPI) -> None:
+    """Route a path that no route takes as it was sent, and that ends in a slash, as the path without that slash.
+
+    What was sent decides: an encoded slash is part of a name or key, and so is a slash at the end of a key.
+    """
+    not_found = app.router.default
+
+    async def without_slash(scope: Scope, receive: Receive, send: Send) -> None:
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/"):
+            await not_found(scope, receive, send)
+            return
+        # In place: whoever handles an error of the route must see the path that was routed.
+        scope["path"], scope["raw_path"] = scope["path"][:-1], raw[:-1]
+        await app.router.app(scope, receive, send)
+
+    app.router.default = without_slash

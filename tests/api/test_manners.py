@@ -1,0 +1,246 @@
+"""What every route does alike, walked over the OpenAPI document so that a new route cannot forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.api.deps import Parts
+from app.api.paging import page_size
+from app.main import create_app
+from app.settings import Settings
+from tests.api.conftest import DATABASES, TABLES, new_table
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/wide"
+METHODS = ("get", "post", "put", "patch", "delete")
+DOCUMENT = create_app(Settings(workers=0)).openapi()["paths"]
+OPERATIONS = [(path, method) for path, item in DOCUMENT.items() for method in item if method in METHODS]
+READS = [path for path, method in OPERATIONS if method == "get"]
+PAGED = [
+    path
+    for path in READS
+    if any(parameter["name"] == "maxResults" for parameter in DOCUMENT[path]["get"].get("parameters", []))
+]
+BODIES: dict[str, Any] = {
+    "createDatabase": {"name": "other"},
+    "createTable": new_table("other"),
+    "renameTable": {
+        "source": {"database": "shop", "object": "wide"},
+        "destination": {"database": "shop", "object": "renamed"},
+    },
+    "alterTable": {"changes": []},
+    "alterDatabase": {"updates": {"a": "b"}},
+    "postBatch": {"records": [{"id": 2}]},
+    "simulateRows": {"records": [{"id": 2}]},
+    "simulateMerge": {"schema": new_table()["schema"], "records": [{"id": 2}]},
+    "batchGetRows": {"keys": [{"id": 1}]},
+    "createTag": {"tagName": "v2"},
+    "rollbackTable": {"snapshot": 1},
+    "dropPartitions": {"specs": [{"day": "2026-01-01"}]},
+}
+Fill = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Fill]]:
+    """A client, and what puts a table with two merged batches and a tag behind the paths of the OpenAPI document."""
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path_factory.mktemp("walked"), workers=0))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        client.post(DATABASES, json={"name": "shop"})
+        created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()
+        parts: Parts = app.state.parts
+        for _ in range(2):
+            batch = client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).json()["id"]
+            merge_staged(parts.database, parts.warehouse, created["id"])
+        client.post(f"{TABLE}/tags", json={"tagName": "v1"})
+        names = {
+            "database": "shop",
+            "table": "wide",
+            "table_id": created["id"],
+            "batch_id": batch,
+            "merge_id": client.get(f"{TABLE}/merges").json()["merges"][0]["id"],
+            "version": "1",
+            "tag": "v1",
+            "key": "1",
+        }
+        yield client, lambda path: path.format_map(names)
+
+
+@pytest.fixture
+def shop(walked: tuple[TestClient, Fill]) -> TestClient:
+    return walked[0]
+
+
+@pytest.fixture
+def fill(walked: tuple[TestClient, Fill]) -> Fill:
+    return walked[1]
+
+
+def query(path: str) -> dict[str, str]:
+    """The parameters without which the route says nothing."""
+    return {"key": "1"} if path.endswith("/rows") else {}
+
+
+def problem(answer: Any) -> dict[str, Any]:
+    assert answer.status_code == 400, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_the_document_has_routes_to_walk() -> None:
+    assert len(OPERATIONS) > 40
+    assert len(PAGED) > 8
+
+
+def seen(client: TestClient) -> list[Any]:
+    paths = (DATABASES, TABLES, TABLE, *(f"{TABLE}/{name}" for name in ("batches", "tags", "merges", "snapshots")))
+    return [client.get(path).json() for path in paths]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_an_unknown_parameter_is_refused_and_changes_nothing(shop: TestClient, fill: Fill, slash: str) -> None:
+    before = seen(shop)
+    for path, method in OPERATIONS:
+        operation = DOCUMENT[path][method]
+        answer = shop.request(
+            method,
+            fill(path) + slash,
+            params={**query(path), "surprise": "1"},
+            json=BODIES.get(operation["operationId"]),
+            follow_redirects=False,
+        )
+        faults = problem(answer)["errors"]
+        assert [(fault["code"], fault["pointer"]) for fault in faults] == [("unknown_parameter", "")], path
+        declared = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+        assert all(name in faults[0]["fix"] for name in declared), path
+    assert seen(shop) == before
+
+
+def test_a_misspelt_parameter_is_told_the_nearest_name(shop: TestClient, fill: Fill) -> None:
+    told = problem(shop.get(f"{TABLE}/rows", params={"key": "1", "consistancy": "latest", "snapshots": "1"}))
+    assert [fault["fix"] for fault in told["errors"]] == ["did you mean consistency?", "did you mean snapshot?"]
+    assert told["errorCount"] == 2
+
+
+def test_what_paimons_clients_send_is_declared(shop: TestClient) -> None:
+    assert shop.get("/v1/config", params={"warehouse": "somewhere"}).status_code == 200
+    paged = {"maxResults": "0", "pageToken": ""}
+    assert shop.get(DATABASES, params={**paged, "databaseNamePattern": "s%"}).json()["databases"] == ["shop"]
+    for of_tables in (TABLES, f"{DATABASES}/shop/table-details"):
+        sent = {**paged, "tableNamePattern": "%", "tableType": "table"}
+        assert shop.get(of_tables, params=sent).status_code == 200
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_head_answers_the_headers_of_get_and_no_body(shop: TestClient, fill: Fill, slash: str) -> None:
+    for path in READS:
+        asked = fill(path) + (slash if "{key}" not in path else "")
+        got, headers = (shop.request(method, asked, params=query(path)) for method in ("GET", "HEAD"))
+        assert got.status_code in (200, 503), got.text  # readiness: no Spark here
+        assert (headers.status_code, headers.content) == (got.status_code, b""), path
+        assert dict(headers.headers) == dict(got.headers)
+        assert int(headers.headers["content-length"]) == len(got.content)
+
+
+def test_head_of_a_missing_row_is_a_404_without_a_body(shop: TestClient, fill: Fill) -> None:
+    answer = shop.head(f"{TABLE}/rows/77")
+    assert (answer.status_code, answer.content) == (404, b"")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_head_of_events_ends(shop: TestClient, fill: Fill) -> None:
+    answer = shop.head(f"{TABLE}/changelog", headers={"Accept": "text/event-stream"})
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+def test_allow_names_every_method_of_the_path(shop: TestClient, fill: Fill) -> None:
+    for path in DOCUMENT:
+        found = [item for pattern, item in DOCUMENT.items() if pattern == path or same_route(pattern, path)]
+        expected = {method.upper() for item in found for method in item}
+        expected |= {"HEAD"} if "GET" in expected else set()
+        for slash in ("", "/") if "{key}" not in path else ("",):
+            answer = shop.request("PATCH", fill(path) + slash)
+            assert (answer.status_code, answer.json()["errorCode"]) == (405, "method_not_allowed"), path
+            assert set(answer.headers["allow"].split(", ")) == expected
+            assert all(method in answer.json()["detail"] for method in expected)
+
+
+def same_route(pattern: str, path: str) -> bool:
+    """Whether the last segment of ``path`` is one that ``pattern`` takes as a name."""
+    head, _, last = pattern.rpartition("/")
+    return last.startswith("{") and last.endswith("}") and path.rpartition("/")[0] == head
+
+
+def test_a_batch_posted_with_a_slash_is_stored(shop: TestClient, fill: Fill) -> None:
+    answer = shop.post(f"{TABLE}/batches/", json={"records": [{"id": 9}]}, follow_redirects=False)
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"{TABLE}/batches/{answer.json()['id']}"
+    assert shop.get(answer.headers["location"]).json()["records"] == 1
+
+
+@pytest.fixture(scope="module")
+def texts(walked: tuple[TestClient, Fill]) -> str:
+    """The path of a table whose keys are texts that a path must not change."""
+    fields = [{"id": 0, "name": "id", "type": "STRING NOT NULL"}, {"id": 1, "name": "n", "type": "INT"}]
+    shop = walked[0]
+    assert shop.post(TABLES, json=new_table("texts", fields=fields)).status_code == 200
+    rows = [{"id": key, "n": place} for place, key in enumerate(KEYS)]
+    assert shop.post(f"{TABLES}/texts/batches", json={"records": rows}).status_code == 202
+    return f"{TABLES}/texts"
+
+
+KEYS = ("a", "a/", "/a", "a//", "/", "\n", "a\n", "a\nb", "a/b", "")
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("a", "a"),
+        ("a%2F", "a/"),
+        ("a/", "a/"),
+        ("%2Fa", "/a"),
+        ("a%2F%2F", "a//"),
+        ("a%2F/", "a//"),
+        ("%2F", "/"),
+        ("%0A", "\n"),
+        ("a%0A", "a\n"),
+        ("a%0Ab", "a\nb"),
+        ("a/b", "a/b"),
+    ],
+)
+def test_a_key_in_the_path_is_what_was_sent(shop: TestClient, texts: str, sent: str, key: str) -> None:
+    for method in ("GET", "HEAD"):
+        answer = shop.request(method, f"{texts}/rows/{sent}?consistency=latest", follow_redirects=False)
+        assert answer.status_code == 200, answer.text
+    assert shop.get(f"{texts}/rows/{sent}?consistency=latest").json() == {"id": key, "n": KEYS.index(key)}
+
+
+def test_a_query_of_rows_may_end_its_path_in_a_slash(shop: TestClient, texts: str) -> None:
+    for key in KEYS:
+        answer = shop.get(f"{texts}/rows/", params={"key": key, "consistency": "latest"}, follow_redirects=False)
+        assert answer.json() == {"id": key, "n": KEYS.index(key)}
+
+
+def test_an_encoded_slash_belongs_to_the_name(shop: TestClient) -> None:
+    answer = shop.get(f"{DATABASES}/shop%2F", follow_redirects=False)
+    assert answer.status_code == 404
+    assert answer.json()["errorCode"] == "route_not_found"
+
+
+def test_a_page_size_out_of_range_is_clamped(shop: TestClient, fill: Fill) -> None:
+    for path in PAGED:
+        whole = shop.get(fill(path))
+        for size in ("0", "-1", "-99999999999999999999", "1001", "10001", "99999999999999999999"):
+            answer = shop.get(fill(path), params={"maxResults": size})
+            assert (answer.status_code, answer.content) == (200, whole.content), answer.text
+        assert shop.get(fill(path), params={"maxResults": "1"}).status_code == 200
+        assert "maxResults" in problem(shop.get(fill(path), params={"maxResults": "ten"}))["detail"]
+
+
+def test_a_page_is_as_large_as_asked_within_bounds() -> None:
+    assert [page_size(asked) for asked in (None, -5, 0, 1, 1000, 1001)] == [100, 100, 100, 1, 1000, 1000]
