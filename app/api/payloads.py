@@ -341,6 +341,32 @@ class TableDetails(Audit):
         )
 
 
+class TableWarning(Payload):
+    """Something legal but surprising, and what to do if it is not wanted."""
+
+    pointer: str
+    code: str
+    message: str
+    fix: str
+
+    @classmethod
+    def all_of(cls, warnings: Sequence[Violation]) -> list[TableWarning]:
+        """The warnings as the API shows them."""
+        return [cls.model_validate(warning, from_attributes=True) for warning in warnings]
+
+
+class StoredTable(TableDetails):
+    """A table that was just created or altered; ``warnings`` tell what may surprise (Paimon's clients ignore them)."""
+
+    warnings: list[TableWarning]
+
+    @classmethod
+    def with_warnings(cls, table: Table, path: str, warnings: Sequence[Violation]) -> StoredTable:
+        """``table`` whose files are in the folder ``path``."""
+        details = TableDetails.of(table, path)
+        return cls(**dict(details), warnings=TableWarning.all_of(warnings))
+
+
 class TableNames(Payload):
     """A page of table names; ``nextPageToken`` is null on the last page."""
 
@@ -355,15 +381,6 @@ class TableDetailsPage(Payload):
     next_page_token: str | None
 
 
-class TableWarning(Payload):
-    """Something legal but surprising, and what to do if it is not wanted."""
-
-    pointer: str
-    code: str
-    message: str
-    fix: str
-
-
 class Validated(Payload):
     """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` tell what may surprise."""
 
@@ -373,5 +390,4 @@ class Validated(Payload):
     @classmethod
     def of(cls, warnings: Sequence[Violation]) -> Validated:
         """A valid table with its warnings."""
-        shown = [TableWarning.model_validate(warning, from_attributes=True) for warning in warnings]
-        return cls(violations=[], warnings=shown)
+        return cls(violations=[], warnings=TableWarning.all_of(warnings))

@@ -10,7 +10,16 @@ from app.api.catalog_config import PREFIX
 from app.api.databases import DatabaseName, named
 from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
 from app.api.paging import PageSize, PageToken
-from app.api.payloads import AlterTable, NewTable, RenameTable, TableDetails, TableDetailsPage, TableNames, Validated
+from app.api.payloads import (
+    AlterTable,
+    NewTable,
+    RenameTable,
+    StoredTable,
+    TableDetails,
+    TableDetailsPage,
+    TableNames,
+    Validated,
+)
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import Invalid, Violation
 from app.core.table import Table
@@ -48,6 +57,10 @@ def _details(table: Table, warehouse: Warehouse) -> TableDetails:
     return TableDetails.of(table, warehouse.uri(*table_folder(table.id)))
 
 
+def _stored(table: Table, warehouse: Warehouse) -> StoredTable:
+    return StoredTable.with_warnings(table, warehouse.uri(*table_folder(table.id)), table_warnings(table.schema))
+
+
 @router.get("/databases/{database}/tables", operation_id="listTables")
 def list_tables(
     database: DatabaseName, request: TablePageRequest, repository: Reading, table_type: TableType = None
@@ -79,13 +92,13 @@ def create_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     validate_only: ValidateOnly = False,
-) -> TableDetails | Validated:
+) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
     _check_same_database(database, body.identifier.database)
     name = body.identifier.object
     if validate_only:
         return Validated.of(table_warnings(service.validate_table(name, body.table_schema)))
-    return _details(service.create_table(catalog, database, name, body.table_schema), warehouse)
+    return _stored(service.create_table(catalog, database, name, body.table_schema), warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -115,13 +128,13 @@ def alter_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     validate_only: ValidateOnly = False,
-) -> TableDetails | Validated:
+) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     altered = service.alter_table(catalog, database, table, body.changes, validate_only=validate_only)
-    return Validated.of(table_warnings(altered.schema)) if validate_only else _details(altered, warehouse)
+    return Validated.of(table_warnings(altered.schema)) if validate_only else _stored(altered, warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)

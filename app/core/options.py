@@ -131,7 +131,8 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 # Families of Paimon's keys that say how its readers, writers and file formats work.
 _FOREIGN_FAMILIES = (
-    "changelog-file.", "changelog-producer.", "changelog.", "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
+    "changelog-file.", "changelog-producer.", "changelog.",
+    "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
     "deletion-vector.", "dynamic-bucket.", "file-index.", "file.compression.", "file.format.",
     "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.",
     "record-level.", "scan.", "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.",
@@ -282,7 +283,7 @@ def misspelt_options(keys: Iterable[str]) -> list[Violation]:
 
 
 def _unknown_option(key: str) -> Violation:
-    known = [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION]
+    known = [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION, *PAIMONS_OWN]
     return option_violation(key, "unknown_option", f"unknown option {key!r}", _did_you_mean(key, known))
 
 
