@@ -1,7 +1,7 @@
 """The live rows of a run, where they were counted when it was committed.
 
 Revision ID: 0005
-Revises: 0002
+Revises: 0004
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0005"
-down_revision = "0002"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

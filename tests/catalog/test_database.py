@@ -33,7 +33,7 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(catalog_url: str) -> None:
         repository.list_databases(limit=1)
     database.migrate()
     database.migrate()
-    assert (database.revision(), database.is_current()) == ("0004", True)
+    assert (database.revision(), database.is_current()) == ("0005", True)
     database.ping()
     database.close()
 
