@@ -93,12 +93,13 @@ def test_runs_of_another_meaning_count_as_the_rows_that_they_show(site: MergeSit
 
 
 def test_a_quotient_without_end_says_so(site: MergeSite) -> None:
-    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "product"}
+    removed = {"sequence.field": "g", "aggregation.remove-record-on-delete": "true"}
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "product", **removed}
     with site.database.transaction() as repository:
         repository.create_database("shop", {})
-        columns = schema(("id", "BIGINT"), ("n", "DECIMAL(6, 2)"), options=options)
+        columns = schema(("id", "BIGINT"), ("g", "INT"), ("n", "DECIMAL(6, 2)"), options=options)
         table = repository.create_table("shop", "wide", columns)
-    post(site.database, site.warehouse, {"id": 7, "n": 2}, {"id": 7, "n": 3, "_kind": "-U"})
+    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 2}, {"id": 7, "g": 2, "n": 3, "_kind": "-U"})
     error = merge(site, table).error or ""
     assert "column 'n' of key {'id': 7}" in error
     assert "quotient without end" in error
