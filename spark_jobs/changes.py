@@ -16,7 +16,7 @@ from app.core.rules import ref
 from app.core.sql_text import comparable, literal, member
 from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
-from spark_jobs.expressions import FIELD_ID, combined, equals, key_names
+from spark_jobs.expressions import FIELD_ID, combined, equals, key_names, without_substitution
 from spark_jobs.layout import TokenRange, range_count, write_in_ranges
 from spark_jobs.stored_runs import combined_runs, read_run
 
@@ -33,7 +33,7 @@ def write_changes(spark: SparkSession, job: ChangesJob) -> None:
     write_in_ranges(
         range_count(job.layout),
         lambda one: _changes_in(spark, job, one),
-        lambda rows, mode: rows.sortWithinPartitions(*order).write.mode(mode).parquet(job.output),
+        lambda rows, mode: without_substitution(rows).sortWithinPartitions(*order).write.mode(mode).parquet(job.output),
     )
 
 

@@ -17,6 +17,11 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     # A sum of DECIMAL(38, s) keeps its scale; otherwise Spark would drop digits after the point to make room.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    # Names, options and values of users are parts of the SQL that jobs send: nothing in them is looked up or replaced
+    # (`${env:…}`), and quotes and backslashes mean what `app.core.sql_text` takes them to mean.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     # Paimon tells columns apart by case.
     "spark.sql.caseSensitive": "true",
     # merge_map: of two values of a map key the later one stays, in the earlier one's place.

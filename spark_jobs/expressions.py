@@ -25,6 +25,11 @@ FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
 _REMOVED_AT = "_kf_removed_at"
 
+# Spark hands the schemas of Parquet files to their readers and writers as JSON in a Hadoop configuration, and Hadoop
+# replaces `${user.home}`, `${env.HOME}` and `${any.setting}` in what it gives back: a column of such a name would be
+# written under another, or not found. Hadoop stops at the first such word that it does not know, and this one comes
+# before all names of users where it is metadata of the first column.
+LITERAL_NAMES = {"keyfold": "${keyfold.names.are.literal}"}
 
 _SPARK_TYPES: Mapping[str, Callable[[DataType], spark_types.DataType]] = {
     "BOOLEAN": lambda _: spark_types.BooleanType(),
@@ -61,15 +66,15 @@ def record_schema(schema: TableSchema) -> StructType:
     """What a staging file holds: the table's columns (found by field id), the row kind and the position in the
     batch.
     """
-    own = [StructField(KIND_COLUMN, spark_types.ByteType()), StructField(POSITION_COLUMN, spark_types.IntegerType())]
-    return StructType([*map(_field, schema.columns), *own])
+    kind = StructField(KIND_COLUMN, spark_types.ByteType(), True, LITERAL_NAMES)
+    return StructType([kind, *map(_field, schema.columns), StructField(POSITION_COLUMN, spark_types.IntegerType())])
 
 
 def state_schema(plan: MergePlan) -> StructType:
     """What a run holds: the token, the table's columns (found by field id), the hidden columns (found by name)."""
     visible = [_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
     hidden = [StructField(column.name, spark_type(column.type)) for column in plan.hidden]
-    return StructType([StructField(TOKEN_COLUMN, spark_types.LongType()), *visible, *hidden])
+    return StructType([StructField(TOKEN_COLUMN, spark_types.LongType(), True, LITERAL_NAMES), *visible, *hidden])
 
 
 def key_names(plan: MergePlan) -> list[str]:
@@ -80,18 +85,29 @@ def key_names(plan: MergePlan) -> list[str]:
 def records(plan: MergePlan, staged: DataFrame, batch_numbers: dict[str, int]) -> DataFrame:
     """Staged records with token and arrival; ``batch_numbers`` gives the batch of each staging file's name."""
     keys = ", ".join(quote(name) for name in plan.schema.primary_key)
-    entries = ", ".join(f"'{name}', {number}L" for name, number in batch_numbers.items())
-    number = (
-        f"element_at(map({entries}), _metadata.file_name)"
-        if len(batch_numbers) > 1
-        else f"{next(iter(batch_numbers.values()))}L"
-    )
-    return staged.select(
+    # Always read, though some tables do not ask for the kind: it is the first column, with LITERAL_NAMES.
+    return staged.where(F.col(KIND_COLUMN).isNotNull()).select(
         F.expr(f"xxhash64({keys})").alias(TOKEN_COLUMN),
         *(F.col(quote(column.name)) for column in plan.schema.columns),
         F.col(KIND_COLUMN),
-        F.expr(f"shiftleft({number}, {POSITION_BITS}) | {POSITION_COLUMN}").alias(ARRIVAL_COLUMN),
+        F.shiftleft(_batch_number(staged, batch_numbers), POSITION_BITS)
+        .bitwiseOR(F.col(POSITION_COLUMN))
+        .alias(ARRIVAL_COLUMN),
     )
+
+
+def _batch_number(staged: DataFrame, batch_numbers: Mapping[str, int]) -> Column:
+    if len(batch_numbers) == 1:
+        return F.expr(f"{next(iter(batch_numbers.values()))}L")
+    entries = ", ".join(f"'{name}', {number}L" for name, number in batch_numbers.items())
+    # Not by its name in SQL, which a column of the table may have as well.
+    file_name = staged.metadataColumn("_metadata").getField("file_name")
+    return F.element_at(F.expr(f"map({entries})"), file_name)
+
+
+def without_substitution(rows: DataFrame) -> DataFrame:
+    """``rows``, whose first column is the token, with ``LITERAL_NAMES``: to be written."""
+    return rows.withMetadata(TOKEN_COLUMN, LITERAL_NAMES)
 
 
 def merge_order(plan: MergePlan) -> list[Column]:

@@ -13,7 +13,7 @@ from app.core.jobs import FileLayout, StoredFile, StoredRun
 from app.core.merge_plan import MergePlan
 from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.types import quote
-from spark_jobs.expressions import RANGE_COLUMN, key_names
+from spark_jobs.expressions import RANGE_COLUMN, key_names, without_substitution
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
 ROW_GROUP_BYTES = 16 * 1024**2  # in memory; a lookup without an image reads one group (docs/decisions/0008)
@@ -94,6 +94,6 @@ def write_rows(plan: MergePlan, rows: DataFrame, output: str, *, mode: str = "ov
         values = ", ".join(quote(name) for name in plan.schema.partition_keys)
         rows = rows.withColumn(PARTITION_COLUMN, F.expr(f"lower(hex(xxhash64({values})))"))
         keys = [PARTITION_COLUMN, *keys]
-    ordered = rows.sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
+    ordered = without_substitution(rows).sortWithinPartitions(*(F.col(quote(name)).asc_nulls_first() for name in keys))
     writer = ordered.write.mode(mode).option("parquet.block.size", ROW_GROUP_BYTES)
     (writer.partitionBy(PARTITION_COLUMN) if plan.schema.partition_keys else writer).parquet(output)

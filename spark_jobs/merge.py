@@ -9,7 +9,15 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.jobs import MergeJob
 from app.core.types import quote
 from spark_jobs.bitmaps import register_bitmaps
-from spark_jobs.expressions import RANGE_COLUMN, folded, key_names, merge_order, record_schema, records
+from spark_jobs.expressions import (
+    RANGE_COLUMN,
+    folded,
+    key_names,
+    merge_order,
+    record_schema,
+    records,
+    without_substitution,
+)
 from spark_jobs.layout import range_count, spread, write_rows
 
 
@@ -31,4 +39,4 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
 def _write_records(job: MergeJob, rows: DataFrame, output: str) -> None:
     """The records as they were posted, by key and merge order (merge-semantics §8.2)."""
     order = [*(F.col(quote(name)).asc_nulls_first() for name in key_names(job.plan)), *merge_order(job.plan)]
-    rows.drop(RANGE_COLUMN).sortWithinPartitions(*order).write.mode("overwrite").parquet(output)
+    without_substitution(rows.drop(RANGE_COLUMN)).sortWithinPartitions(*order).write.mode("overwrite").parquet(output)

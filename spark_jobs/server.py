@@ -84,6 +84,16 @@ _POOLS = """\
 """
 
 
+# What the JVM gets of this process's environment. The rest is the service's own (passwords, tokens): what users send
+# passes through languages of Spark and Hadoop that can name a variable. SPARK_* and PYSPARK_* variables would also
+# override what is set here.
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_ARENA_MAX", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
+    "PYTHONPATH",  # of the Python workers, which run rbm32 and rbm64
+)
+
+
 class EmbeddedServer:
     """A Spark Connect server of the installed PySpark's jars, in a child JVM that listens on 127.0.0.1 only.
 
@@ -232,9 +242,7 @@ class EmbeddedServer:
             raise Unavailable(f"The embedded Spark server cannot be started: {error}.") from error
 
     def _environment(self) -> dict[str, str]:
-        # A SPARK_* variable of the caller (SPARK_LOCAL_DIRS, SPARK_CONF_DIR, ...) would override what is set here.
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
-        return inherited | {
+        return {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
             "SPARK_HOME": str(spark_jars().parent),
             "SPARK_LOCAL_IP": "127.0.0.1",

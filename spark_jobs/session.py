@@ -223,8 +223,9 @@ class _LiveSession:
         except grpc.RpcError as error:
             self.close()
             raise self._unanswered(error) from error
-        for key, value in configs.items():
-            self.spark.conf.set(key, value)
+        # Not by ``conf.set``: it warns of settings that Spark will drop, whatever they are set to.
+        pairs = [proto.KeyValue(key=key, value=value) for key, value in configs.items()]
+        self.spark.client.config(proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs)))
 
     def is_intact(self) -> bool:
         """Whether the server still has the session that was set up here, not a new one under the same id.

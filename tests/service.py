@@ -119,7 +119,10 @@ class TableClient:
 
     def merge(self) -> dict[str, Any]:
         """Merges what is staged and waits for the end."""
-        merge: dict[str, Any] = self.client.post(f"{self.path}/merges").raise_for_status().json()
+        return self.finished(self.client.post(f"{self.path}/merges").raise_for_status().json())
+
+    def finished(self, merge: dict[str, Any]) -> dict[str, Any]:
+        """A merge or compaction, once it has come to its end."""
         while merge["state"] in ("pending", "running"):
             time.sleep(0.05)
             merge = self.client.get(f"{self.path}/merges/{merge['id']}").raise_for_status().json()

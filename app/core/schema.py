@@ -14,7 +14,12 @@ from app.core.field_ids import with_unique_ids
 from app.core.type_parser import TypeSyntaxError, is_text, parse_type, type_to_json
 from app.core.types import DataType, highest_field_id
 
-RESERVED_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind", "_kind"})
+RESERVED_NAMES = frozenset(
+    {
+        *("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind", "_kind"),
+        "_tmp_metadata_row_index",  # Spark's reader of Parquet fills a column of this name with numbers of its own
+    }
+)
 RESERVED_PREFIXES = ("_KEY_", "_kf_")
 
 

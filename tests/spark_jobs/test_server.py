@@ -58,6 +58,18 @@ def test_the_token_is_in_no_command_line_log_file_or_repr(server: EmbeddedServer
         assert not path.is_file() or token.encode() not in path.read_bytes(), path
 
 
+def test_the_jvm_gets_listed_variables_of_the_environment_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KEYFOLD_DATABASE_URL", "postgresql://keyfold:secret@db")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    with _started(tmp_path) as server:
+        given = Path(f"/proc/{_java_of(server)}/environ").read_text().split("\0")
+    names = {variable.partition("=")[0] for variable in given}
+    assert "LANG=C.UTF-8" in given
+    assert "PATH" in names
+    assert not names & {"KEYFOLD_DATABASE_URL", "SPARK_LOCAL_DIRS", "PYTEST_CURRENT_TEST"}
+
+
 def test_the_log_and_the_scratch_files_are_in_the_folder(server: EmbeddedServer) -> None:
     SparkConnection(server).session().sql("SELECT raise_error('x') AS e").createOrReplaceTempView("v")
     assert server.log.exists()
