@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-from lark import Lark, Token, Transformer, UnexpectedInput, v_args
-from lark.exceptions import VisitError
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
 from app.core.types import KINDS, DataType, Field, walk_types
 
@@ -35,28 +34,39 @@ REFUSED: Mapping[str, str] = {
     "INTERVAL": "use BIGINT with a unit of your choice",
 }
 
+# LALR(1) with a contextual lexer. What decides between a constructed type and a word lies in the lexer: ROW, MAP, … are
+# read as such only where a type may stand and their bracket follows, so they remain good names of fields.
 _GRAMMAR = r"""
 start: type
 type: base nullability?
 nullability: "NOT"i "NULL"i -> not_null | "NULL"i -> null
-base: "ARRAY"i "<" type ">"                                              -> array
-    | "MULTISET"i "<" type ">"                                           -> multiset
-    | "MAP"i "<" type "," type ">"                                       -> map
-    | "ROW"i "<" (field ("," field)*)? ">"                               -> row
-    | "ROW"i "(" (field ("," field)*)? ")"                               -> row
-    | "DOUBLE"i "PRECISION"i                                             -> double_precision
-    | "TIMESTAMP"i parameters? "WITH"i "LOCAL"i "TIME"i "ZONE"i          -> timestamp_ltz
-    | "TIMESTAMP"i parameters? "WITHOUT"i "TIME"i "ZONE"i                -> timestamp
-    | "TIMESTAMP"i parameters? "WITH"i "TIME"i "ZONE"i                   -> timestamp_tz
+base: _ARRAY "<" type ">"                                                -> array
+    | _MULTISET "<" type ">"                                             -> multiset
+    | _MAP "<" type "," type ">"                                         -> map
+    | _ROW "<" (field ("," field)*)? ">"                                 -> row
+    | _ROW "(" (field ("," field)*)? ")"                                 -> row
+    | _DOUBLE_PRECISION                                                  -> double_precision
+    | _TIMESTAMP parameters? "WITH"i "LOCAL"i "TIME"i "ZONE"i            -> timestamp_ltz
+    | _TIMESTAMP parameters? ("WITHOUT"i "TIME"i "ZONE"i)?               -> timestamp
+    | _TIMESTAMP parameters? "WITH"i "TIME"i "ZONE"i                     -> timestamp_tz
     | WORD parameters?                                                   -> scalar
 parameters: "(" NUMBER ("," NUMBER)* ")"
 field: name type COMMENT?
-name: WORD -> plain_name | /`([^`]|``)+`/ -> quoted_name | /"([^"]|"")+"/ -> quoted_name
+name: WORD -> plain_name | (BACKQUOTED | DOUBLE_QUOTED) -> quoted_name
+_ARRAY.2: /ARRAY(?=\s*<)/i
+_MULTISET.2: /MULTISET(?=\s*<)/i
+_MAP.2: /MAP(?=\s*<)/i
+_ROW.2: /ROW(?=\s*[<(])/i
+_DOUBLE_PRECISION.2: /DOUBLE\s*PRECISION/i
+_TIMESTAMP.2: /TIMESTAMP(?![A-Za-z_0-9])/i
+BACKQUOTED: /`([^`]|``)+`/
+DOUBLE_QUOTED: /"([^"]|"")+"/
 COMMENT: /'([^']|'')*'/
 WORD: /[A-Za-z_][A-Za-z_0-9]*/
 NUMBER: /[0-9]{1,10}/
 %ignore /\s+/
 """
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'")
 
 _ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "BOOL": "BOOLEAN"}
 
@@ -185,7 +195,8 @@ class _TypeBuilder(Transformer[Token, DataType]):
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="earley", maybe_placeholders=False)
+    # With the builder given here a type is made as it is read: no tree, no recursion.
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False, transformer=_TypeBuilder())
 
 
 MAX_DEPTH = 50
@@ -202,7 +213,7 @@ def _check_text(text: str) -> None:
     if kind in REFUSED:
         raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
     depth = 0
-    for character in text:
+    for character in _QUOTED.sub("", text):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
         if depth > MAX_DEPTH:
             raise _too_deep()
@@ -211,17 +222,19 @@ def _check_text(text: str) -> None:
 def _parse_text(text: str) -> DataType:
     _check_text(text)
     try:
-        return _TypeBuilder().transform(_parser().parse(text))
-    except RecursionError as error:
-        raise _too_deep() from error
+        return cast("DataType", _parser().parse(text))
     except UnexpectedInput as error:
         raise TypeSyntaxError(
-            f"cannot read the type {text!r}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
+            f"cannot read the type {text!r}{_place(text, error)}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
         ) from error
-    except VisitError as error:
-        if isinstance(error.orig_exc, TypeSyntaxError):
-            raise error.orig_exc from None
-        raise
+
+
+def _place(text: str, error: UnexpectedInput) -> str:
+    """Where reading stopped, for a message."""
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return ": it ends too early" if text.strip() else ""
+    at = error.pos_in_stream or 0
+    return f" from character {at + 1} on: {text[at : at + 20]!r}"
 
 
 def parse_type(raw: object, depth: int = 0) -> DataType:

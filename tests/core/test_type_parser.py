@@ -81,6 +81,51 @@ def test_sql_text_is_read_as_paimon_reads_it(text: str) -> None:
     assert parse_type(text) == SQL[text]
 
 
+KEYWORDS = [
+    *("array", "multiset", "map", "row", "double", "precision", "timestamp", "with", "without", "local", "time"),
+    *("zone", "not", "null", "int", "decimal", "timestamp_ltz"),
+]
+
+
+@pytest.mark.parametrize("case", [str.lower, str.upper])
+@pytest.mark.parametrize("inner", ["INT", "ROW<row INT>", "ARRAY<INT> NOT NULL", "TIMESTAMP(3) WITHOUT TIME ZONE"])
+def test_a_word_of_the_grammar_is_a_name_of_a_field_too(inner: str, case: Any) -> None:
+    names = [case(word) for word in KEYWORDS]
+    for left, right in ("<>", "()"):
+        fields = parse_type(f"ROW{left}{', '.join(f'{name} {inner}' for name in names)}{right}").fields
+        assert [(field.name, field.type) for field in fields] == [(name, parse_type(inner)) for name in names]
+
+
+@pytest.mark.parametrize("space", ["", " ", "\n\t "])
+def test_space_between_words_and_brackets_means_nothing(space: str) -> None:
+    words = ["MAP", "<", "ARRAY", "<", "INT", ">", ",", "ROW", "(", "`a`", "DECIMAL", "(", "3", ",", "1", ")", ")", ">"]
+    assert parse_type(space.join(words)) == parse_type("MAP<ARRAY<INT>, ROW<a DECIMAL(3, 1)>>")
+
+
+@pytest.mark.parametrize("name", ["a>b", "<<", "((", "it's", 'a "b"', "a`b", "NOT NULL", " ", "ROW<a INT>", "é🙂"])
+@pytest.mark.parametrize("quote", ["`", '"'])
+def test_a_quoted_name_and_a_comment_hold_anything(name: str, quote: str) -> None:
+    quoted, comment = quote + name.replace(quote, quote * 2) + quote, name.replace("'", "''")
+    fields = parse_type(f"ROW<{quoted} INT NOT NULL '{comment}', b INT>").fields
+    assert [(field.name, field.description) for field in fields] == [(name, name), ("b", None)]
+    assert [field.type for field in fields] == [INT.with_nullable(False), INT]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("ARRAY<INT", "too early"),
+        ("ROW<a>", "from character 6 on: '>'"),
+        ("BIGINT UNSIGNED", "from character 8 on: 'UNSIGNED'"),
+        ("ROW<a INT, b DECIMAL(1.5)>", "from character 23 on: '.5)>'"),
+    ],
+)
+def test_a_refusal_says_where_reading_stopped(text: str, place: str) -> None:
+    with pytest.raises(TypeSyntaxError) as caught:
+        parse_type(text)
+    assert place in str(caught.value)
+
+
 def test_the_list_above_holds_every_kind_of_type() -> None:
     assert {data_type.kind for data_type in SQL.values()} == set(KINDS)
 
@@ -280,6 +325,10 @@ def _nested_text(depth: int) -> object:
     return "ARRAY<" * depth + "INT" + ">" * depth
 
 
+def _nested_rows_with_brackets_in_names(depth: int) -> str:
+    return "ARRAY<ROW<`>>>>` " * (depth // 2) + "INT" + ">>" * (depth // 2)
+
+
 def _nested_object(depth: int) -> object:
     body: object = "INT"
     for _ in range(depth):
@@ -292,6 +341,17 @@ def _nested_type_members(depth: int) -> object:
     for _ in range(depth):
         body = {"type": body}
     return body
+
+
+def test_brackets_inside_quotes_nest_nothing() -> None:
+    described = parse_type(f"ROW<`{'<' * 100}` INT '{'(' * 100}'>").fields[0]
+    assert (described.name, described.description) == ("<" * 100, "(" * 100)
+
+
+@pytest.mark.parametrize("depth", [100, 400, 2000])
+def test_brackets_inside_quotes_do_not_hide_how_deep_a_type_is(depth: int) -> None:
+    with pytest.raises(TypeSyntaxError, match="deep"):
+        parse_type(_nested_rows_with_brackets_in_names(depth))
 
 
 @pytest.mark.parametrize("nested", [_nested_text, _nested_object, _nested_type_members])
