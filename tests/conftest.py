@@ -1,33 +1,90 @@
-"""Fixtures for all tests: one embedded Spark server for the session, hypothesis profiles."""
+"""Fixtures for all tests: one Spark and one PostgreSQL server for the whole run, hypothesis profiles, marks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from app.catalog.database import CatalogDatabase
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
+from tests.postgres import TEMPLATE, postgres_database, postgres_server
+from tests.sharing import run_folder, shared
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+TESTS = Path(__file__).parent
+STARTS_A_JVM = {TESTS / "spark_jobs", TESTS / "acceptance"}  # with and without the fixture
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test by what it uses, so that nobody keeps a list; whoever marks one ``slow`` says why."""
+    for item in items:
+        used = set(getattr(item, "fixturenames", ()))
+        if "spark_remote" in used or STARTS_A_JVM & set(item.path.parents):
+            item.add_marker(pytest.mark.spark)
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "postgres" in used or parameters.get("catalog_kind") == "postgresql":
+            item.add_marker(pytest.mark.postgres)
+        for slow in item.iter_markers("slow"):
+            assert slow.kwargs.get("reason"), f"{item.nodeid}: say why it is slow"
+
 
 @pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """A real Spark Connect server, shared by the session."""
-    server = EmbeddedServer(tmp_path_factory.mktemp("spark"))
-    server.start()
-    yield server
-    server.stop()
+def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of a real Spark Connect server that answers, the same for the whole run."""
+    folder = run_folder(tmp_path_factory, pytestconfig)
+
+    @contextmanager
+    def opened() -> Iterator[str]:
+        server = EmbeddedServer(folder / "spark")
+        server.start()
+        server.wait_ready(120)
+        yield server.remote
+        server.stop()
+
+    with shared(folder, "spark", opened) as remote:
+        yield remote
 
 
 @pytest.fixture(scope="session")
-def spark(spark_server: EmbeddedServer) -> Iterator[SparkConnection]:
-    """A connection to the session's Spark server."""
-    connection = SparkConnection(spark_server)
+def spark(spark_remote: str) -> Iterator[SparkConnection]:
+    """A connection to the run's Spark server."""
+    connection = SparkConnection(spark_remote)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of a real PostgreSQL server, the same for the whole run; ``TEMPLATE`` is a migrated catalog on it."""
+
+    @contextmanager
+    def opened() -> Iterator[str]:
+        with postgres_server() as url, postgres_database(url, TEMPLATE) as template:
+            _migrate(template)
+            yield url
+
+    with shared(run_folder(tmp_path_factory, pytestconfig), "postgres", opened) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a migrated, empty catalog, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "catalog.db"
+    _migrate(f"sqlite:///{path}")
+    return path
+
+
+def _migrate(url: str) -> None:
+    database = CatalogDatabase(url)
+    database.migrate()
+    database.close()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+TEMPLATE = "keyfold_template"  # a migrated, empty catalog
+
 with warnings.catch_warnings():
     # Where no desktop session has set XDG_RUNTIME_DIR the wheel puts its lock file below /tmp, and says so.
     warnings.simplefilter("ignore")
@@ -42,11 +44,11 @@ def _trade_durability_for_speed(url: str) -> None:
 
 
 @contextmanager
-def postgres_database(server_url: str, name: str) -> Iterator[str]:
-    """The URL of a new, empty database on the server, dropped when the block ends."""
+def postgres_database(server_url: str, name: str, template: str = "template1") -> Iterator[str]:
+    """The URL of a new copy of the database ``template``, by default empty; it is dropped when the block ends."""
     admin = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with admin.connect() as connection:
-        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     try:
         yield sa.make_url(server_url).set(database=name).render_as_string(hide_password=False)
     finally:

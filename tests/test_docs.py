@@ -16,7 +16,6 @@ from typer.main import get_command
 from app.cli import cli
 from app.main import create_app
 from app.settings import Settings
-from spark_jobs.server import EmbeddedServer
 from tests.service import Client, TableClient, serving
 
 ROOT = Path(__file__).parent.parent
@@ -111,11 +110,10 @@ def _merge_once(client: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def shell(spark_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, str]]:
+def shell(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, str]]:
     """A shell in the folder of a real service, and the service's address."""
-    spark_server.wait_ready(120)
     folder = tmp_path_factory.mktemp("readme")
-    with serving(folder / "keyfold-data", spark_remote=spark_server.remote) as (service, client):
+    with serving(folder / "keyfold-data", spark_remote=spark_remote) as (service, client):
         _merge_once(client)
         opened = Shell(folder)
         yield opened, service.url.removeprefix("http://")

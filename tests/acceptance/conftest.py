@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.server import EmbeddedServer
 from tests.service import Client, serving
 
 
 @pytest.fixture(scope="session")
-def client(spark_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def client(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a real serving process with four merge workers."""
-    spark_server.wait_ready(120)
     data = tmp_path_factory.mktemp("service")
-    with serving(data, spark_remote=spark_server.remote, workers="4") as (_, client):
+    with serving(data, spark_remote=spark_remote, workers="4") as (_, client):
         yield client

@@ -14,7 +14,6 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from spark_jobs.server import EmbeddedServer
 from tests.service import Client, TableClient, serving
 
 DATABASE = "followed"
@@ -182,8 +181,8 @@ def test_a_dropped_table_ends_its_followers_with_the_problem(client: Client) -> 
     assert json.loads(last["data"])["errorCode"] == "table_not_found"
 
 
-def test_followers_do_not_keep_the_service_from_stopping(spark_server: EmbeddedServer, tmp_path: Path) -> None:
-    with serving(tmp_path, spark_remote=spark_server.remote) as (service, client):
+def test_followers_do_not_keep_the_service_from_stopping(spark_remote: str, tmp_path: Path) -> None:
+    with serving(tmp_path, spark_remote=spark_remote) as (service, client):
         client.create_database(DATABASE)
         table = table_with(client, "stopped")
         asked = {"Accept": "text/event-stream"}

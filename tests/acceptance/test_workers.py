@@ -25,12 +25,8 @@ from app.services.batches import request_merge
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Images
 from app.storage.layout import Warehouse
-from spark_jobs.server import EmbeddedServer
-from tests.catalog.conftest import postgres
-from tests.postgres import postgres_database
+from tests.postgres import TEMPLATE, postgres_database
 from tests.services.builders import QUIET, SUM, create_table, totals
-
-__all__ = ["postgres"]
 
 PATIENCE_SECONDS = 120
 KEYS = 100_000
@@ -71,7 +67,6 @@ class Shop:
         self.warehouse = Warehouse(str(folder / "warehouse"))
         self.database = CatalogDatabase(url)
         exits.callback(self.database.close)
-        self.database.migrate()
         self.engine = sa.create_engine(url)
         exits.callback(self.engine.dispose)
         self.images = Images(folder / "images", self.warehouse)
@@ -113,10 +108,9 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(postgres: str, spark_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    spark_server.wait_ready(120)
-    with postgres_database(postgres, "shop") as url, ExitStack() as exits:
-        yield Shop(url, tmp_path_factory.mktemp("shop"), spark_server.remote, exits)
+def shop(postgres: str, spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with postgres_database(postgres, "shop", TEMPLATE) as url, ExitStack() as exits:
+        yield Shop(url, tmp_path_factory.mktemp("shop"), spark_remote, exits)
 
 
 def until(happened: Callable[[], object], what: str) -> None:

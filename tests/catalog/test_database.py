@@ -26,8 +26,8 @@ from tests.catalog.builders import create_table
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_new_catalog_is_empty_until_it_is_migrated(catalog_url: str) -> None:
-    database = CatalogDatabase(catalog_url)
+def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> None:
+    database = CatalogDatabase(empty_catalog_url)
     assert (database.revision(), database.is_current()) == (None, False)
     with pytest.raises(Unavailable, match="keyfold migrate"), database.reading() as repository:
         repository.list_databases(limit=1)
@@ -79,14 +79,16 @@ def test_a_catalog_of_a_newer_program_is_left_alone(database: CatalogDatabase) -
     assert database.revision() == "9999"
 
 
-def test_many_processes_may_migrate_at_once(catalog_url: str) -> None:
+def test_many_processes_may_migrate_at_once(empty_catalog_url: str) -> None:
     program = "import sys; from app.catalog.database import CatalogDatabase; CatalogDatabase(sys.argv[1]).migrate()"
     started = [
-        subprocess.Popen([sys.executable, "-c", program, catalog_url], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", program, empty_catalog_url], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     assert [(process.communicate()[1], process.returncode) for process in started] == [("", 0)] * 4
-    database = CatalogDatabase(catalog_url)
+    database = CatalogDatabase(empty_catalog_url)
     assert database.is_current()
     database.close()
 

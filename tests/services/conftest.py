@@ -11,10 +11,10 @@ from app.catalog.database import CatalogDatabase
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.storage.layout import Warehouse
-from tests.catalog.conftest import catalog_url, database, postgres
+from tests.catalog.conftest import catalog_kind, catalog_url, database
 from tests.services.executor import PythonExecutor
 
-__all__ = ["catalog_url", "database", "postgres"]
+__all__ = ["catalog_kind", "catalog_url", "database"]
 
 
 @pytest.fixture
