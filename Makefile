@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test check bench bench-merge bench-amplification bench-peers lock
+.PHONY: serve test quick check bench bench-merge bench-amplification bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,8 +18,13 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 serve: $(VENV)/.installed
 	$(BIN)/keyfold serve --host $(HOST) --port $(PORT) --data $(DATA)
 
+# Two processes, a file at a time, on one Spark and one PostgreSQL server; the order is that of tests/conftest.py.
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# What needs neither Spark nor PostgreSQL and is not slow: see the marks in pyproject.toml.
+quick: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --ignore tests/spark_jobs --ignore tests/acceptance -m "not spark and not postgres and not slow"
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 STARTS_A_JVM = {TESTS / "spark_jobs", TESTS / "acceptance"}  # with and without the fixture
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks each test by what it uses, so that nobody keeps a list; whoever marks one ``slow`` says why."""
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
@@ -35,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.postgres)
         for slow in item.iter_markers("slow"):
             assert slow.kwargs.get("reason"), f"{item.nodeid}: say why it is slow"
+    if hasattr(config, "workerinput"):  # the longest first, so that no process of the run waits long for the other
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session")

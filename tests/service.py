@@ -123,8 +123,10 @@ class TableClient:
 
     def finished(self, merge: dict[str, Any]) -> dict[str, Any]:
         """A merge or compaction, once it has come to its end."""
+        pause = 0.05
         while merge["state"] in ("pending", "running"):
-            time.sleep(0.05)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)  # whoever asks all the time takes the processor from Spark
             merge = self.client.get(f"{self.path}/merges/{merge['id']}").raise_for_status().json()
         return merge
 

@@ -125,7 +125,7 @@ def play(client: Client, number: int, case: Case) -> list[Any]:
 def plays(client: Client) -> Mapping[str, Future[list[Any]]]:
     """All cases, played several at a time."""
     client.create_database("cases")
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(16) as pool:
         return {name: pool.submit(play, client, number, case) for number, (name, case) in enumerate(CASES.items())}
 
 
