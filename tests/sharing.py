@@ -24,14 +24,18 @@ def shared(folder: Path, name: str, opened: Callable[[], AbstractContextManager[
     process that dies.
     """
     address = folder / f"{name}.address"
-    with open(folder / f"{name}.lock", "w") as lock, ExitStack() as exits:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(folder / f"{name}.turn", "w") as turn, open(folder / f"{name}.users", "w") as users, ExitStack() as exits:
+        fcntl.flock(turn, fcntl.LOCK_EX)
         owner = not address.exists()
         if owner:
             address.write_text(exits.enter_context(opened()))
         found = address.read_text()
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield found
-        if owner:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            address.unlink()
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        try:
+            yield found
+        finally:
+            if owner:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                fcntl.flock(users, fcntl.LOCK_EX)
+                address.unlink()
