@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import KeyfoldError
-from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.merge_plan import MergePlan
-from app.core.table import Job
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.history import Job
 from app.services.compactions import run_compaction
 from app.services.executor import MergeSite, Progress
 from app.services.leases import Lease, claim

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.jobs import CompactionJob, FileLayout
-from app.core.options import TABLE_OPTIONS
+from app.core.plan.jobs import CompactionJob, FileLayout
+from app.core.table.options import TABLE_OPTIONS
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
 from bench.sizes import Sizes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.jobs import FileLayout, MergeJob
-from app.core.records import TOKEN_COLUMN
-from app.core.types import quote
+from app.core.plan.jobs import FileLayout, MergeJob
+from app.core.rules.spark_sql import quote
+from app.core.table.records import TOKEN_COLUMN
 from bench.compaction import TARGET_FILE_BYTES
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite

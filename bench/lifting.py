@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
-from app.core.jobs import MergeJob
-from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
-from app.core.records import TOKEN_COLUMN
-from app.core.types import quote
+from app.core.plan.jobs import MergeJob
+from app.core.plan.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.rules.spark_sql import quote
+from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import Progress
 from app.worker import SparkExecutor
 from spark_jobs.executor import SparkJobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.core.table import Table
+from app.core.table.history import Table
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
 from bench.sizes import Sizes

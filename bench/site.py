@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql.connect.session import SparkSession
 
 from app.catalog.database import CatalogDatabase
-from app.core.jobs import StoredRun
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.record_decoder import DecodedRecords
-from app.core.records import RowKind
-from app.core.schema import TableSchema
-from app.core.table import Batch, Merge, MergeState, NewBatch, Run, Snapshot, Table
+from app.core.plan.jobs import StoredRun
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.history import Batch, Merge, MergeState, NewBatch, Run, Snapshot, Table
+from app.core.table.records import RowKind
+from app.core.table.schema import TableSchema
 from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite

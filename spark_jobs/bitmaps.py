@@ -12,7 +12,7 @@ from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_v
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.types import BinaryType
 
-from app.core import roaring64
+from app.core.functions import roaring
 
 _Union = Callable[[Iterable[bytes | None] | None], bytes | None]
 _Bitmap = TypeVar("_Bitmap", BitMap, BitMap64)
@@ -28,8 +28,8 @@ def register_bitmaps(spark: SparkSession) -> None:
     """
     with _sent_by_value():
         for name, union in {
-            "kf_rbm32_union": _union(roaring64.read_roaring32, roaring64.write_roaring32),
-            "kf_rbm64_union": _union(roaring64.read_roaring64, roaring64.write_roaring64),
+            "kf_rbm32_union": _union(roaring.read_roaring32, roaring.write_roaring32),
+            "kf_rbm64_union": _union(roaring.read_roaring64, roaring.write_roaring64),
         }.items():
             spark.udf.register(name, union, BinaryType())
 
@@ -49,13 +49,13 @@ def _union(read: Callable[[bytes], _Bitmap], write: Callable[[_Bitmap], bytes]) 
 
 @contextmanager
 def _sent_by_value() -> Iterator[None]:
-    """In the body, functions of ``roaring64`` are pickled as code, not as names that a worker would import.
+    """In the body, functions of ``roaring`` are pickled as code, not as names that a worker would import.
 
     Functions that are made inside a function, as the unions here, always are.
     """
     with _pickling:
-        register_pickle_by_value(roaring64)  # type: ignore[no-untyped-call]  # it has no annotations
+        register_pickle_by_value(roaring)  # type: ignore[no-untyped-call]  # it has no annotations
         try:
             yield
         finally:
-            unregister_pickle_by_value(roaring64)  # type: ignore[no-untyped-call]  # it has no annotations
+            unregister_pickle_by_value(roaring)  # type: ignore[no-untyped-call]  # it has no annotations

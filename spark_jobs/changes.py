@@ -8,13 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.epochs import same_fold
-from app.core.jobs import ChangesJob
-from app.core.merge_plan import LIVE_COLUMN, Liveness, MergePlan
-from app.core.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
-from app.core.rules import ref
-from app.core.sql_text import comparable, literal, member
-from app.core.types import quote
+from app.core.plan.evolution import same_fold
+from app.core.plan.jobs import ChangesJob
+from app.core.plan.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.rules.spark_sql import comparable, literal, member, quote, ref
+from app.core.table.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import FIELD_ID, combined, equals, key_names, without_substitution
 from spark_jobs.layout import TokenRange, range_count, write_in_ranges

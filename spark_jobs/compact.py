@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.jobs import CompactionJob
+from app.core.plan.jobs import CompactionJob
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import compacted
 from spark_jobs.layout import TokenRange, range_count, write_in_ranges, write_rows

@@ -18,7 +18,7 @@ SESSION_CONFIGS: Mapping[str, str] = {
     # A sum of DECIMAL(38, s) keeps its scale; otherwise Spark would drop digits after the point to make room.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     # Names, options and values of users are parts of the SQL that jobs send: nothing in them is looked up or replaced
-    # (`${env:…}`), and quotes and backslashes mean what `app.core.sql_text` takes them to mean.
+    # (`${env:…}`), and quotes and backslashes mean what `app.core.rules.spark_sql` takes them to mean.
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",

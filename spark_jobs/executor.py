@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.merge_plan import MergePlan
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
+from app.core.plan.merge_plan import MergePlan
 from spark_jobs.changes import write_changes
 from spark_jobs.compact import run_compaction
 from spark_jobs.merge import run_merge

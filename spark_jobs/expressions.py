@@ -1,4 +1,4 @@
-"""The merge plan as Spark SQL: the meaning of the fold that ``app.core.fold`` says in Python (design §3)."""
+"""The merge plan as Spark SQL: the meaning of the fold that ``app.core.plan.fold`` says in Python (design §3)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
-from app.core.epochs import converted_sql, removing
-from app.core.epochs import key_names as key_names_of
-from app.core.fold import forgotten_until
-from app.core.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
-from app.core.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
-from app.core.replay import LOG, Replay
-from app.core.rules import ADD_SQL, ref
-from app.core.schema import Column as TableColumn
-from app.core.schema import TableSchema
-from app.core.types import DataType, quote
-from app.core.widening import widened_sql
+from app.core.plan.evolution import converted_sql, removing
+from app.core.plan.evolution import key_names as key_names_of
+from app.core.plan.fold import forgotten_until
+from app.core.plan.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
+from app.core.rules.replay import LOG, Replay
+from app.core.rules.spark_sql import ADD_SQL, quote, ref
+from app.core.rules.widening import widened_sql
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
+from app.core.table.schema import Column as TableColumn
+from app.core.table.schema import TableSchema
+from app.core.types.kinds import DataType
 
 FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
@@ -117,7 +117,7 @@ def merge_order(plan: MergePlan) -> list[Column]:
 
 
 def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None, *, ranged: bool = False) -> DataFrame:
-    """One state row per key from ``records``; ``touched`` is when (``app.core.fold.lift``).
+    """One state row per key from ``records``; ``touched`` is when (``app.core.plan.fold.lift``).
 
     ``ranged``: the records have a ``RANGE_COLUMN``, by which they are spread.
     """
@@ -204,7 +204,7 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
 
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
     """The rows that state rows of ``old`` show, as first records of ``new``, and the removals of those that they hide
-    (``app.core.epochs.carried_over``).
+    (``app.core.plan.evolution.carried_over``).
     """
     live = rows if old.liveness is Liveness.ALWAYS else rows.where(F.col(LIVE_COLUMN))
     known = {column.id: column for column in old.schema.columns}
@@ -235,7 +235,7 @@ def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, row
 
 
 def converted(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
-    """State rows of ``old`` as those of ``new``, which means the same (``app.core.epochs.converted``)."""
+    """State rows of ``old`` as those of ``new``, which means the same (``app.core.plan.evolution.converted``)."""
     return _state_rows(new, rows.alias("s"), converted_sql("s", old, new), oldest=False)
 
 
@@ -262,7 +262,7 @@ def _combine_sql(plan: MergePlan) -> dict[str, str]:
 
 
 def compacted(plan: MergePlan, rows: DataFrame, now: int, *, oldest: bool) -> DataFrame:
-    """What a compaction at ``now`` (epoch seconds) keeps of ``rows`` (``app.core.fold.compacted``)."""
+    """What a compaction at ``now`` (epoch seconds) keeps of ``rows`` (``app.core.plan.fold.compacted``)."""
     if plan.dead_rows_retained is not None:
         rows = rows.withColumn(TOUCHED_COLUMN, F.coalesce(F.col(TOUCHED_COLUMN), F.lit(now).cast("bigint")))
         young = F.col(TOUCHED_COLUMN) > forgotten_until(plan.dead_rows_retained, now)

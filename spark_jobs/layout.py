@@ -9,10 +9,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
-from app.core.jobs import FileLayout, StoredFile, StoredRun
-from app.core.merge_plan import MergePlan
-from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
-from app.core.types import quote
+from app.core.plan.jobs import FileLayout, StoredFile, StoredRun
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.spark_sql import quote
+from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
 from spark_jobs.expressions import RANGE_COLUMN, key_names, without_substitution
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.jobs import MergeJob
-from app.core.types import quote
+from app.core.plan.jobs import MergeJob
+from app.core.rules.spark_sql import quote
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import (
     RANGE_COLUMN,

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.jobs import StoredRun
-from app.core.merge_plan import MergePlan
-from app.core.records import TOKEN_COLUMN
-from app.core.types import quote
+from app.core.plan.jobs import StoredRun
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.spark_sql import quote
+from app.core.table.records import TOKEN_COLUMN
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.stored_runs import combined_runs, read_run
 

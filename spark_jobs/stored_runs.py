@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.epochs import same_fold, same_types
-from app.core.jobs import StoredRun
-from app.core.merge_plan import MergePlan
+from app.core.plan.evolution import same_fold, same_types
+from app.core.plan.jobs import StoredRun
+from app.core.plan.merge_plan import MergePlan
 from spark_jobs.expressions import carried_over, combined, converted, state_schema
 
 Arranged = Callable[[DataFrame], DataFrame]
@@ -29,7 +29,7 @@ def combined_runs(
 ) -> DataFrame:
     """The state rows of neighbouring runs, oldest first, as state rows of ``plan``.
 
-    Rows of a plan that meant something else enter the next plan as its first records (``app.core.epochs``).
+    Rows of a plan that meant something else enter the next plan as its first records (``app.core.plan.evolution``).
     ``arranged`` is applied to whatever is combined; ``oldest``: nothing older lies below the first run.
     """
     carried: list[DataFrame] = []

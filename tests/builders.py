@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.core.schema import TableSchema
+from app.core.table.schema import TableSchema
 from tests.oracle import TableCase
 
 

@@ -6,8 +6,8 @@ import base64
 import math
 from typing import Any
 
-from app.core.type_parser import parse_type
-from app.core.types import DataType
+from app.core.types.kinds import DataType
+from app.core.types.parser import parse_type
 
 BINARY = ("BINARY", "VARBINARY", "BYTES")
 TOLERANCE = {"FLOAT": 1e-6, "DOUBLE": 1e-12}

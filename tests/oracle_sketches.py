@@ -16,7 +16,7 @@ from typing import Any
 import datasketches
 from pyroaring import BitMap, BitMap64
 
-from app.core.roaring64 import read_roaring64, write_roaring32, write_roaring64
+from app.core.functions.roaring import read_roaring64, write_roaring32, write_roaring64
 
 Meaning = Callable[[Collection[bytes]], Any]
 

@@ -18,15 +18,15 @@ FORBIDDEN = {
 }
 # Design §2: each step of an upsert is the file of its noun.
 STEPS = {
-    "POST …/batches": ["app/api/batches.py", "app/services/ingest.py", "app/core/record_decoder.py"],
+    "POST …/batches": ["app/api/batches.py", "app/services/ingest.py", "app/core/plan/record_decoder.py"],
     "staging file": ["app/storage/staging.py"],
     "catalog: batch n": ["app/catalog/batches.py"],
     "worker: claim a merge": ["app/worker.py", "app/services/merges.py", "app/catalog/leases.py"],
-    "Spark: fold, write a run": ["spark_jobs/merge.py", "spark_jobs/session.py", "app/core/fold.py"],
+    "Spark: fold, write a run": ["spark_jobs/merge.py", "spark_jobs/session.py", "app/core/plan/fold.py"],
     "footers read": ["app/storage/runs.py"],
     "catalog: compare-and-swap": ["app/catalog/snapshots.py", "app/catalog/merges.py"],
     "compaction": ["spark_jobs/compact.py"],
-    "GET …/rows": ["app/api/rows.py", "app/services/lookups.py", "app/core/keys.py", "app/storage/images.py"],
+    "GET …/rows": ["app/api/rows.py", "app/services/lookups.py", "app/core/table/keys.py", "app/storage/images.py"],
 }
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 

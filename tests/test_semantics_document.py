@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.functions import FUNCTIONS
-from app.core.options import FIELD_OPTIONS, TABLE_OPTIONS, has_effect
+from app.core.functions.entries import FUNCTIONS
+from app.core.table.options import FIELD_OPTIONS, TABLE_OPTIONS, has_effect
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = (ROOT / "docs" / "semantics.md").read_text()

@@ -17,7 +17,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.api.tables import TableName
 from app.catalog.database import CatalogDatabase
-from app.core.table import Batch, BatchState
+from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, request_merge, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
 

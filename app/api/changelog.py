@@ -22,8 +22,8 @@ from app.api.paging import page_size, size_words
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, sent_path
 from app.core.errors import Invalid, Violation
-from app.core.table import Table
-from app.core.values import encoder
+from app.core.table.history import Table
+from app.core.types.values import encoder
 from app.services.changelogs import Changes, Page, Position, check_range, follow_from, read_page
 from app.storage.arrow import arrow_type
 

@@ -14,7 +14,7 @@ from app.api.problems import problem_text
 from app.catalog.database import CatalogDatabase
 from app.catalog.tables import table_not_found
 from app.core.errors import KeyfoldError
-from app.core.table import Table
+from app.core.table.history import Table
 from app.services.changelogs import Changes, Position, changes_from
 from app.services.heads import Dropped, Heads, Stopped
 from app.storage.layout import Warehouse

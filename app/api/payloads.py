@@ -12,9 +12,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from app.api.problems import Fault
+from app.core.alter.draft import Place
 from app.core.errors import Violation
-from app.core.schema_draft import Place
-from app.core.table import Database, Table
+from app.core.table.history import Database, Table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -34,7 +34,7 @@ from app.core.errors import (
     UnsupportedMediaType,
     Violation,
 )
-from app.core.schema import escape_pointer
+from app.core.table.schema import escape_pointer
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
 from app.api.tables import TableName
 from app.core.errors import Invalid, Violation
-from app.core.table import Snapshot, SnapshotKind
+from app.core.table.history import Snapshot, SnapshotKind
 from app.services import snapshots as service
 from app.services.snapshots import DescribedSnapshot
 

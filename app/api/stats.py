@@ -12,7 +12,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.table_paths import TABLE_PATH
 from app.api.tables import TableName
-from app.core.table import Merge
+from app.core.table.history import Merge
 from app.services.stats import TableStats, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)

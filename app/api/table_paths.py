@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep
 from app.api.tables import TableName
-from app.core.table import Table
+from app.core.table.history import Table
 
 TABLE_PATH = "/v1/catalog/databases/{database}/tables/{table}"
 

@@ -22,8 +22,8 @@ from app.api.payloads import (
 )
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import Invalid, Violation
-from app.core.table import Table
-from app.core.table_warnings import table_warnings
+from app.core.plan.table_warnings import table_warnings
+from app.core.table.history import Table
 from app.services import tables as service
 from app.services.databases import PageRequest
 from app.storage.layout import Warehouse, table_folder

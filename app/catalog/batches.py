@@ -11,7 +11,7 @@ from app.catalog.models import batches, tables
 from app.catalog.part import AnyRow
 from app.catalog.tables import Tables
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import Batch, BatchState, NewBatch
+from app.core.table.history import Batch, BatchState, NewBatch
 
 _LARGEST_NUMBER = 2**63 - 1
 

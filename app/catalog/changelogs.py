@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from app.catalog.models import snapshots, tables
 from app.catalog.tables import Tables
-from app.core.table import SnapshotKind
+from app.core.table.history import SnapshotKind
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from app.catalog.failures import refusing
 from app.catalog.models import databases, tables
 from app.catalog.part import AnyRow, CatalogPart
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
-from app.core.table import Database
+from app.core.table.history import Database
 
 
 def _database(row: AnyRow) -> Database:

@@ -19,7 +19,18 @@ from app.catalog.merges import Merges, merge_of
 from app.catalog.models import batches, merges, tables
 from app.catalog.part import AnyRow
 from app.core.errors import Conflict, NotFound
-from app.core.table import Batch, BatchState, ChangelogFile, Job, Merge, MergeState, Run, Snapshot, SnapshotKind, Table
+from app.core.table.history import (
+    Batch,
+    BatchState,
+    ChangelogFile,
+    Job,
+    Merge,
+    MergeState,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+)
 
 _CANDIDATES = 100  # more tables than that wait for the next call
 # A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller

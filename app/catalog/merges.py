@@ -15,7 +15,7 @@ from app.catalog.part import AnyRow
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import TABLES, table_of
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
+from app.core.table.history import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
 
 _MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
 

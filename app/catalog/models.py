@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
-from app.core.table import BatchState, Job, MergeState, MergeTrigger, SnapshotKind
+from app.core.table.history import BatchState, Job, MergeState, MergeTrigger, SnapshotKind
 
 metadata = sa.MetaData(
     naming_convention={

@@ -1,7 +1,7 @@
 """The repository: every read and write of the catalog, inside one transaction.
 
 It never commits: ``CatalogDatabase.transaction()`` does, when its block ends without an exception. It takes and returns
-the values of ``app.core.table`` and raises the failures of ``app.core.errors``.
+the values of ``app.core.table.history`` and raises the failures of ``app.core.errors``.
 
 Who changes a table's batches, merges or snapshots locks the table's row first. That order is what makes batch numbers
 gapless in commit order, claims exclusive and commits compare-and-swap.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from app.core.table import Snapshot
+from app.core.table.history import Snapshot
 
 MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB
 

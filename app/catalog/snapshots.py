@@ -13,7 +13,7 @@ from app.catalog.models import changelog_files, data_files, runs, snapshot_runs,
 from app.catalog.part import LARGEST_NUMBER, AnyRow
 from app.catalog.tables import Tables
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
+from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 
 def _file(row: AnyRow) -> DataFile:

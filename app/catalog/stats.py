@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.catalog.merges import Merges, merge_of
 from app.catalog.models import batches, data_files, merges, snapshots, tags
-from app.core.table import BatchState, Job, Merge, MergeState
+from app.core.table.history import BatchState, Job, Merge, MergeState
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
 from app.catalog.part import AnyRow
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, NotFound
-from app.core.schema import TableSchema
-from app.core.table import Table, Written
+from app.core.table.history import Table, Written
+from app.core.table.schema import TableSchema
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from app.catalog.models import tags
 from app.catalog.part import AnyRow
 from app.catalog.snapshots import Snapshots
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
-from app.core.table import Tag
+from app.core.table.history import Tag
 
 _COLUMNS = (tags.c.name, tags.c.snapshot_id, tags.c.created_at, tags.c.expires_at)
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)

@@ -7,7 +7,7 @@ import re
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Invalid
-from app.core.table import Batch, Merge, MergeTrigger, Table
+from app.core.table.history import Batch, Merge, MergeTrigger, Table
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
 

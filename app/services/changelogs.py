@@ -10,12 +10,12 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit, Repository
 from app.core.errors import Conflict, ErrorCode, NotFound, Unavailable, Violation
-from app.core.fold import shown_row
-from app.core.merge_plan import compile_plan
-from app.core.options import ChangelogProducer, MergeEngine, parse_options
-from app.core.records import KIND_COLUMN, RowKind
-from app.core.schema import TableSchema
-from app.core.table import SnapshotKind, Table
+from app.core.plan.fold import shown_row
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import SnapshotKind, Table
+from app.core.table.options import ChangelogProducer, MergeEngine, parse_options
+from app.core.table.records import KIND_COLUMN, RowKind
+from app.core.table.schema import TableSchema
 from app.storage.changelogs import ChangeFile, changes_in, files_of_changelog, files_of_runs
 from app.storage.layout import Warehouse
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
-from app.core.compaction import CompactionPolicy
-from app.core.epochs import same_fold
 from app.core.errors import Conflict
-from app.core.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
-from app.core.table import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
+from app.core.plan.evolution import same_fold
+from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.compaction import CompactionPolicy
+from app.core.table.history import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
+from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
 from app.storage.changelogs import read_changelog

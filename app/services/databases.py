@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, Violation
-from app.core.table import Database, Table
+from app.core.table.history import Database, Table
 
 LONGEST_NAME = 255
 

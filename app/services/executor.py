@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.catalog.database import CatalogDatabase
-from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.merge_plan import MergePlan
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
+from app.core.plan.merge_plan import MergePlan
 from app.storage.layout import Warehouse
 
 Progress = Callable[[float, Mapping[str, int]], None]

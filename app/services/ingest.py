@@ -21,10 +21,10 @@ from app.core.errors import (
     UnsupportedMediaType,
     Violation,
 )
-from app.core.merge_plan import compile_plan
-from app.core.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
-from app.core.schema import escape_pointer
-from app.core.table import Batch, NewBatch, Table
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.table.history import Batch, NewBatch, Table
+from app.core.table.schema import escape_pointer
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch, has_batch, write_batch
 

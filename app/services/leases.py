@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from app.catalog.leases import ClaimedMerge
 from app.core.errors import Cancelled, Conflict, KeyfoldError
-from app.core.table import Job
+from app.core.table.history import Job
 from app.services.executor import MergeSite
 
 logger = logging.getLogger(__name__)

@@ -9,15 +9,15 @@ from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.epochs import entered, renamed
 from app.core.errors import ErrorCode, Invalid, NotFound, Unavailable, Violation
-from app.core.fold import combine_all, finish, lift
-from app.core.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.records import Record
-from app.core.schema import TableSchema
-from app.core.table import Batch, Snapshot, Table
-from app.core.values import encoder
+from app.core.plan.evolution import entered, renamed
+from app.core.plan.fold import combine_all, finish, lift
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.history import Batch, Snapshot, Table
+from app.core.table.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
+from app.core.table.records import Record
+from app.core.table.schema import TableSchema
+from app.core.types.values import encoder
 from app.services.snapshots import find_snapshot
 from app.storage.images import Images
 from app.storage.staging import read_key_records

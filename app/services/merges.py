@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
-from app.core.accumulators import overflow
 from app.core.errors import Conflict, ErrorCode, Unavailable
-from app.core.jobs import ChangesJob, FileLayout, MergeJob
-from app.core.keys import key_to_json
-from app.core.merge_plan import compile_plan
-from app.core.options import ChangelogProducer, parse_options
-from app.core.table import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob
+from app.core.plan.merge_plan import compile_plan
+from app.core.rules.accumulators import overflow
+from app.core.table.history import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.core.table.keys import key_to_json
+from app.core.table.options import ChangelogProducer, parse_options
 from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased

@@ -11,12 +11,12 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, Violation
-from app.core.options import parse_options
-from app.core.partition_expiry import expired
-from app.core.scalars import ValueFault
-from app.core.schema import TableSchema, escape_pointer
-from app.core.table import Run, Snapshot, SnapshotKind, Table
-from app.core.values import decoder, encoder, text_decoder
+from app.core.table.history import Run, Snapshot, SnapshotKind, Table
+from app.core.table.options import parse_options
+from app.core.table.partition_expiry import expired
+from app.core.table.schema import TableSchema, escape_pointer
+from app.core.types.scalars import ValueFault
+from app.core.types.values import decoder, encoder, text_decoder
 
 COMMIT_TRIES = 20
 

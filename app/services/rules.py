@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.core.errors import Violation
-from app.core.explanations import column_rules, column_words, depends_on_arrival, order_words, row_words
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.options import parse_options
-from app.core.records import RowKind
-from app.core.schema import Column, TableSchema
-from app.core.table_warnings import table_warnings
+from app.core.plan.explanations import column_rules, column_words, depends_on_arrival, order_words, row_words
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.table_warnings import table_warnings
+from app.core.table.options import parse_options
+from app.core.table.records import RowKind
+from app.core.table.schema import Column, TableSchema
 
 
 @dataclass(frozen=True)

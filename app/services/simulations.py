@@ -8,15 +8,15 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, TooLarge, Violation
-from app.core.explanations import reasons
-from app.core.fold import combine, finish, lift
-from app.core.keys import Key, key_from_json, key_to_json
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.record_decoder import DecodedRecords, RecordDecoder
-from app.core.records import Record, RowKind, arrival
-from app.core.rules import State
-from app.core.table import Table
-from app.core.values import encoder
+from app.core.plan.explanations import reasons
+from app.core.plan.fold import combine, finish, lift
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.rules.rule import State
+from app.core.table.history import Table
+from app.core.table.keys import Key, key_from_json, key_to_json
+from app.core.table.records import Record, RowKind, arrival
+from app.core.types.values import encoder
 from app.services.ingest import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table

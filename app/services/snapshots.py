@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, NotFound
-from app.core.table import Snapshot, Table
+from app.core.table.history import Snapshot, Table
 
 EARLIEST, LATEST = "EARLIEST", "LATEST"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table import Job, Merge, Run, Snapshot, Table, Written
+from app.core.table.history import Job, Merge, Run, Snapshot, Table, Written
 
 __all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "table_stats"]
 

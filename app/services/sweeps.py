@@ -15,9 +15,9 @@ from pyarrow import fs
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
-from app.core.options import parse_options
-from app.core.records import PARTITION_COLUMN
-from app.core.table import Database, Table
+from app.core.table.history import Database, Table
+from app.core.table.options import parse_options
+from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.epochs import same_fold, same_types
+from app.core.alter.changes import alter_schema
+from app.core.alter.draft import type_depth
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
-from app.core.merge_plan import compile_plan
-from app.core.options import misspelt_options, parse_options
-from app.core.schema import Column, TableSchema, escape_pointer
-from app.core.schema_changes import alter_schema
-from app.core.schema_draft import type_depth
-from app.core.table import BatchState, Table
-from app.core.types import DataType
+from app.core.plan.evolution import same_fold, same_types
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import BatchState, Table
+from app.core.table.options import misspelt_options, parse_options
+from app.core.table.schema import Column, TableSchema, escape_pointer
+from app.core.types.kinds import DataType
 from app.services.databases import Page, PageRequest, name_violations, page_of
 from app.storage.layout import Warehouse, table_folder
 

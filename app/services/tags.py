@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from app.catalog.repository import Repository
 from app.core.errors import AlreadyExists, Invalid, Violation
-from app.core.options import TABLE_OPTIONS, parse_options
-from app.core.table import Table, Tag
+from app.core.table.history import Table, Tag
+from app.core.table.options import TABLE_OPTIONS, parse_options
 from app.services.databases import name_violations
 from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, describe, is_number
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from app.core.records import KIND_COLUMN, POSITION_COLUMN
-from app.core.schema import Column, TableSchema
-from app.core.types import DataType
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN
+from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import DataType
 
 _FIELD_ID = b"PARQUET:field_id"
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.merge_plan import LIVE_COLUMN
-from app.core.records import KIND_COLUMN, RowKind
-from app.core.schema import Column, TableSchema
-from app.core.table import ChangelogFile, Run
-from app.core.types import DataType
-from app.core.widening import same_type, widened
+from app.core.plan.merge_plan import LIVE_COLUMN
+from app.core.rules.widening import same_type, widened
+from app.core.table.history import ChangelogFile, Run
+from app.core.table.records import KIND_COLUMN, RowKind
+from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import DataType
 from app.storage.arrow import arrow_field, field_id
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
 from app.storage.runs import durable_files, read_data_file

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.keys import Key, same_key
-from app.core.records import TOKEN_COLUMN
-from app.core.table import DataFile, Run
+from app.core.table.history import DataFile, Run
+from app.core.table.keys import Key, same_key
+from app.core.table.records import TOKEN_COLUMN
 from app.storage.layout import Warehouse, data_file
 
 logger = logging.getLogger(__name__)

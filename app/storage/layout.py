@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from app.core.records import PARTITION_COLUMN
+from app.core.table.records import PARTITION_COLUMN
 
 
 @dataclass(frozen=True)

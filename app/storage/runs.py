@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.jobs import StoredFile
-from app.core.keys import partition_text
-from app.core.merge_plan import LIVE_COLUMN
-from app.core.records import PARTITION_COLUMN, TOKEN_COLUMN
-from app.core.rules import TotalBounds
-from app.core.schema import TableSchema
-from app.core.table import DataFile, Run
+from app.core.plan.jobs import StoredFile
+from app.core.plan.merge_plan import LIVE_COLUMN
+from app.core.rules.rule import TotalBounds
+from app.core.table.history import DataFile, Run
+from app.core.table.keys import partition_text
+from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
+from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
 
 

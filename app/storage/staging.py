@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.keys import same_key
-from app.core.record_decoder import DecodedRecords
-from app.core.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
-from app.core.schema import TableSchema
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.keys import same_key
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
+from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.layout import Warehouse, staging_file, sync_folder
 

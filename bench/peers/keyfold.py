@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.keys import Key
+from app.core.table.keys import Key
 from app.services.lookups import Consistency, get_rows
 from app.storage.images import Images
 from bench.figures import seconds

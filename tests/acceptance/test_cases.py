@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.core.type_parser import parse_type
+from app.core.types.parser import parse_type
 from tests.case_values import from_json, same, to_json
 from tests.service import Client, TableClient
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
-from app.core.table import MergeState, Table
+from app.core.table.history import MergeState, Table
 from app.services.batches import request_merge
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Images

@@ -15,10 +15,10 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.core.alter.changes import ACTIONS
 from app.core.errors import Conflict
-from app.core.schema import TableSchema
-from app.core.schema_changes import ACTIONS
-from app.core.table import NewBatch, Table
+from app.core.table.history import NewBatch, Table
+from app.core.table.schema import TableSchema
 from app.services.executor import MergeSite
 from app.services.merges import run_next_merge
 from app.services.tables import alter_table

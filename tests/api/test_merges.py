@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.jobs import ChangesJob, CompactionJob, MergeJob
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite, Progress
 from app.services.merges import run_next_merge

@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.options import OWN_FAMILIES, PAIMONS_OWN, TABLE_OPTIONS
-from app.core.schema import TableSchema
+from app.core.table.options import OWN_FAMILIES, PAIMONS_OWN, TABLE_OPTIONS
+from app.core.table.schema import TableSchema
 from tests.api.conftest import TABLES, new_table
 
 Create = Callable[..., dict[str, Any]]

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.api.snapshots import COMMIT_KINDS
-from app.core.table import SnapshotKind
+from app.core.table.history import SnapshotKind
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
 

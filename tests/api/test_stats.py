@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.table import Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.core.table.history import Job, MergeTrigger, Run, Snapshot, SnapshotKind
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from tests.api.conftest import TABLES

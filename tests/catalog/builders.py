@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge
-from app.core.schema import TableSchema
-from app.core.table import Batch, DataFile, MergeTrigger, NewBatch, Run, Snapshot, Table
+from app.core.table.history import Batch, DataFile, MergeTrigger, NewBatch, Run, Snapshot, Table
+from app.core.table.schema import TableSchema
 
 
 def schema(*values: str, options: Mapping[str, str] | None = None) -> TableSchema:

@@ -8,7 +8,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import BatchState
+from app.core.table.history import BatchState
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit
-from app.core.table import SnapshotKind
+from app.core.table.history import SnapshotKind
 from tests.catalog.builders import create_table
 from tests.catalog.test_snapshots import grow
 

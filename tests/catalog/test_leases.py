@@ -12,7 +12,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge
 from app.core.errors import Conflict, ErrorCode
-from app.core.table import BatchState, Job, MergeState, MergeTrigger, SnapshotKind, Written
+from app.core.table.history import BatchState, Job, MergeState, MergeTrigger, SnapshotKind, Written
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table import MergeState, MergeTrigger
+from app.core.table.history import MergeState, MergeTrigger
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
 from app.core.errors import NotFound
-from app.core.table import Snapshot, SnapshotKind
+from app.core.table.history import Snapshot, SnapshotKind
 from tests.catalog.builders import commit, create_table, request_and_claim, run
 
 

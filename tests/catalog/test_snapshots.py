@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import data_files, runs
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table import Snapshot, SnapshotKind, Table
+from app.core.table.history import Snapshot, SnapshotKind, Table
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 

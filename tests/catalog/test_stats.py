@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table import Job, MergeTrigger, SnapshotKind
+from app.core.table.history import Job, MergeTrigger, SnapshotKind
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
-from app.core.table import ChangelogFile, SnapshotKind
+from app.core.table.history import ChangelogFile, SnapshotKind
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
 

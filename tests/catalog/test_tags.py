@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
-from app.core.table import Snapshot, Table
+from app.core.table.history import Snapshot, Table
 from tests.catalog.builders import commit, create_table, request_and_claim, run
 
 HOUR = timedelta(hours=1)

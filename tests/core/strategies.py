@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.core.types import DataType, Field
-from app.core.values import one_zero
+from app.core.types.kinds import DataType, Field
+from app.core.types.values import one_zero
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from app.core.errors import ErrorCode, Invalid, Violation
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.schema import TableSchema
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.schema import TableSchema
 from tests.builders import schema_of
 from tests.oracle import TableCase
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
-from app.core.schema import TableSchema
-from app.core.table import Batch, Merge, Snapshot, Table
+from app.core.table.history import Batch, Merge, Snapshot, Table
+from app.core.table.schema import TableSchema
 from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite

@@ -1,4 +1,4 @@
-"""Merges without Spark: folded by ``app.core.fold``, written as Parquet the way Spark's jobs write it."""
+"""Merges without Spark: folded by ``app.core.plan.fold``, written as Parquet the way Spark's jobs write it."""
 # ruff: noqa: ARG002  # a double takes whatever the protocol passes
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.epochs import entered
-from app.core.fold import combine_all, compacted, fold, visible_row
-from app.core.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.keys import token_of
-from app.core.merge_plan import MergePlan
-from app.core.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
-from app.core.schema import TableSchema
+from app.core.plan.evolution import entered
+from app.core.plan.fold import combine_all, compacted, fold, visible_row
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.keys import token_of
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
+from app.core.table.schema import TableSchema
 from app.services.executor import Progress
 from app.services.leases import MergeCancelled
 from app.storage.arrow import arrow_field, arrow_type, field_id, staging_schema

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app.core.schema import TableSchema
-from app.core.table import Merge, MergeState, Table
+from app.core.table.history import Merge, MergeState, Table
+from app.core.table.schema import TableSchema
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from app.core.table import BatchState, Merge, MergeState, Table
+from app.core.table.history import BatchState, Merge, MergeState, Table
 from app.services.batches import request_merge, withdraw_batch
 from app.services.executor import MergeSite
 from app.services.lookups import Images

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.schema import TableSchema
-from app.core.table import MergeState, SnapshotKind, Table
+from app.core.table.history import MergeState, SnapshotKind, Table
+from app.core.table.schema import TableSchema
 from app.services.batches import request_merge
 from app.services.changelogs import Changes, Page, Position, follow_from, read_page
 from app.services.compactions import aligned_runs

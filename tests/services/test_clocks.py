@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table import Job, MergeState, Table
+from app.core.table.history import Job, MergeState, Table
 from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite

@@ -10,8 +10,8 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.options import parse_options
-from app.core.table import DataFile, Job, Merge, MergeState, MergeTrigger, Run, Snapshot, Table
+from app.core.table.history import DataFile, Job, Merge, MergeState, MergeTrigger, Run, Snapshot, Table
+from app.core.table.options import parse_options
 from app.services.batches import request_merge
 from app.services.compactions import pick_runs, replaced, request_compaction, run_next_compaction
 from app.services.executor import MergeSite

@@ -12,7 +12,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import NotFound
-from app.core.table import BatchState, Table
+from app.core.table.history import BatchState, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images

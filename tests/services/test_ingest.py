@@ -12,7 +12,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType
-from app.core.table import Table
+from app.core.table.history import Table
 from app.services.batches import list_batches
 from app.services.ingest import JSON, Upload, accept_batch, parse_json, parse_records
 from app.storage.layout import Warehouse

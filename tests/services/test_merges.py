@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.jobs import MergeJob
-from app.core.table import BatchState, Merge, MergeState, MergeTrigger, Table
+from app.core.plan.jobs import MergeJob
+from app.core.table.history import BatchState, Merge, MergeState, MergeTrigger, Table
 from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite, Progress

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table import MergeState, Table
+from app.core.table.history import MergeState, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.table import MergeState, SnapshotKind, Table
+from app.core.table.history import MergeState, SnapshotKind, Table
 from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite

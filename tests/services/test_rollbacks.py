@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.core.errors import ErrorCode, NotFound
-from app.core.table import MergeState, Table
+from app.core.table.history import MergeState, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images, get_row

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.leases import ClaimedMerge
-from app.core.table import ChangelogFile, DataFile, Job, MergeTrigger, Run, Table
+from app.core.table.history import ChangelogFile, DataFile, Job, MergeTrigger, Run, Table
 from app.services.merges import MergeSite
 from app.services.sweeps import GRACE, sweep
 from tests.services.builders import SUM, create_table

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.errors import NotFound
-from app.core.table import MergeState, Table
+from app.core.table.history import MergeState, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.core.table import Job, MergeState, Table
+from app.core.table.history import Job, MergeState, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.core.epochs import entered
-from app.core.fold import combine_all, finish, shown_row
-from app.core.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
-from app.core.merge_plan import MergePlan
-from app.core.record_decoder import DecodedRecords
-from app.core.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
-from app.core.table import Run
+from app.core.plan.evolution import entered
+from app.core.plan.fold import combine_all, finish, shown_row
+from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.plan.merge_plan import MergePlan
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.history import Run
+from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.storage.changelogs import read_changelog
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
 from app.storage.runs import read_run, stored_files

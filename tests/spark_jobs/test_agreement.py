@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.keys import token_of
-from app.core.merge_plan import compile_plan
-from app.core.records import TOKEN_COLUMN
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.keys import token_of
+from app.core.table.records import TOKEN_COLUMN
 from app.storage.layout import data_file
 from spark_jobs.session import SparkConnection
 from tests import oracle

@@ -12,11 +12,11 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from app.core.epochs import same_fold
-from app.core.fold import is_live, shown_row
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.roaring64 import write_roaring32
-from app.core.schema import TableSchema
+from app.core.functions.roaring import write_roaring32
+from app.core.plan.evolution import same_fold
+from app.core.plan.fold import is_live, shown_row
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.schema import TableSchema
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of

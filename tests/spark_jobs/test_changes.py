@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.records import KINDS_BY_TEXT, RowKind
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.records import KINDS_BY_TEXT, RowKind
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of

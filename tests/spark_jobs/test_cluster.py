@@ -17,10 +17,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from app.catalog.database import CatalogDatabase
-from app.core.jobs import FileLayout, MergeJob
-from app.core.merge_plan import compile_plan
-from app.core.record_decoder import DecodedRecords
-from app.core.table import BatchState, MergeState, Run, Table
+from app.core.plan.jobs import FileLayout, MergeJob
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.history import BatchState, MergeState, Run, Table
 from app.services.batches import request_merge
 from app.services.executor import MergeSite, Progress
 from app.services.ingest import JSON, Upload, accept_batch

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.core.epochs import same_fold
-from app.core.fold import is_live, shown_row
-from app.core.merge_plan import compile_plan
-from app.core.schema import TableSchema
-from app.core.schema_changes import alter_schema
+from app.core.alter.changes import alter_schema
+from app.core.plan.evolution import same_fold
+from app.core.plan.fold import is_live, shown_row
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.schema import TableSchema
 from spark_jobs.session import SparkConnection
 from tests.api.test_nested_alters import CHANGES, ENGINES, FIELDS
 from tests.oracle import Change

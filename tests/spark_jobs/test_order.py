@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from app.core.accumulators import Sum
-from app.core.order import Floor, Order, OrderField, struct_sql
-from app.core.record_decoder import DecodedRecords
-from app.core.records import POSITION_COLUMN, Record, RowKind
-from app.core.schema import TableSchema
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.rules.accumulators import Sum
+from app.core.rules.order import Floor, Order, OrderField
+from app.core.rules.spark_sql import struct_sql
+from app.core.table.records import POSITION_COLUMN, Record, RowKind
+from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse, staging_file
 from app.storage.staging import write_batch
 from spark_jobs.expressions import record_schema
 from spark_jobs.session import SparkConnection
+from tests.core.rules.test_order import SORTED
 from tests.core.tables import table
-from tests.core.test_order import SORTED
 
 EXACT_NEIGHBOURS = [Decimal("-" + "9" * 38), Decimal("-" + "9" * 37 + "8"), Decimal("9" * 37 + "8"), Decimal("9" * 38)]
 ORDERED: dict[str, list[Any]] = SORTED | {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.core.fold import combine_all
-from app.core.merge_plan import compile_plan
+from app.core.plan.fold import combine_all
+from app.core.plan.merge_plan import compile_plan
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of

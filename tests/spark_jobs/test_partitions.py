@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.core.jobs import CompactionJob, FileLayout, MergeJob, StoredRun
-from app.core.keys import partition_of
-from app.core.merge_plan import compile_plan
-from app.core.record_decoder import DecodedRecords
-from app.core.schema import TableSchema
-from app.core.table import Run
+from app.core.plan.jobs import CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.history import Run
+from app.core.table.keys import partition_of
+from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
 from app.storage.runs import read_runs, stored_files
 from app.storage.staging import write_batch

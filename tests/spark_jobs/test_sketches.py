@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.functions import expr
 from pyspark.sql.connect.session import SparkSession
 
-from app.core import roaring64, sketches
+from app.core.functions import roaring, sketches
 from spark_jobs.bitmaps import _sent_by_value, _union, register_bitmaps
 from spark_jobs.session import SparkConnection
 
@@ -36,17 +36,17 @@ HLL_JOIN = "hll_union(hll_union(a, b, true), hll_union(a, b, true), true)"
 Functions = dict[str, tuple[list[bytes], str, str, Callable[[bytes, bytes], bytes], Callable[[bytes], bytes]]]
 FUNCTIONS: Functions = {
     "rbm32": (
-        [roaring64.write_roaring32(BitMap(range(a, a + n))) for a in (1, 5, 70_000) for n in (0, 1, 9, 5000)],
+        [roaring.write_roaring32(BitMap(range(a, a + n))) for a in (1, 5, 70_000) for n in (0, 1, 9, 5000)],
         "kf_rbm32_union({vs})",
         "kf_rbm32_union(array(a, b))",
-        sketches.rbm32_union,
+        roaring.rbm32_union,
         bytes,
     ),
     "rbm64": (
-        [roaring64.write_roaring64(BitMap64(range(a, a + n))) for a in (1, 5, 2**63) for n in (0, 1, 9, 5000)],
+        [roaring.write_roaring64(BitMap64(range(a, a + n))) for a in (1, 5, 2**63) for n in (0, 1, 9, 5000)],
         "kf_rbm64_union({vs})",
         "kf_rbm64_union(array(a, b))",
-        roaring64.rbm64_union,
+        roaring.rbm64_union,
         bytes,
     ),
     "hll_sketch": (
@@ -108,7 +108,7 @@ def test_one_value_stays_as_it_was_given_and_none_is_null(session: SparkSession,
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_the_union_of_an_array_skips_nulls(session: SparkSession, bits: int) -> None:
-    one = roaring64.write_roaring32(BitMap([5])) if bits == 32 else roaring64.write_roaring64(BitMap64([5]))
+    one = roaring.write_roaring32(BitMap([5])) if bits == 32 else roaring.write_roaring64(BitMap64([5]))
     arrays = [f"array(NULL, X'{one.hex()}', NULL)", "array()", "array(NULL)", "CAST(NULL AS ARRAY<BINARY>)"]
     union = ", ".join(f"kf_rbm{bits}_union({array})" for array in arrays)
     assert list(session.sql(f"SELECT {union}").collect()[0]) == [one, None, None, None]
@@ -121,9 +121,9 @@ def test_bytes_that_are_no_bitmap_fail_the_query(session: SparkSession) -> None:
 
 def test_a_worker_needs_pyroaring_and_no_module_of_this_project(tmp_path: Path) -> None:
     with _sent_by_value():
-        pickled = cloudpickle.dumps(_union(roaring64.read_roaring64, roaring64.write_roaring64))
+        pickled = cloudpickle.dumps(_union(roaring.read_roaring64, roaring.write_roaring64))
     (tmp_path / "union").write_bytes(pickled)
-    a, b = (roaring64.write_roaring64(BitMap64(values)) for values in ([1, 2**40], range(9)))
+    a, b = (roaring.write_roaring64(BitMap64(values)) for values in ([1, 2**40], range(9)))
     program = (
         "import pathlib, pickle, sys\n"
         "sys.modules.update(dict.fromkeys(['app', 'spark_jobs', 'datasketches']))\n"
@@ -131,4 +131,4 @@ def test_a_worker_needs_pyroaring_and_no_module_of_this_project(tmp_path: Path) 
         f"print(union([bytes.fromhex({a.hex()!r}), None, bytes.fromhex({b.hex()!r})]).hex())\n"
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == roaring64.rbm64_union(a, b).hex()
+    assert run.stdout.strip() == roaring.rbm64_union(a, b).hex()

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from app.core.keys import token_of
-from app.core.merge_plan import compile_plan
-from app.core.record_decoder import DecodedRecords
-from app.core.records import POSITION_COLUMN, TOKEN_COLUMN
-from app.core.schema import TableSchema
-from app.core.type_parser import parse_type
-from app.core.types import KINDS, quote
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.rules.spark_sql import quote
+from app.core.table.keys import token_of
+from app.core.table.records import POSITION_COLUMN, TOKEN_COLUMN
+from app.core.table.schema import TableSchema
+from app.core.types.kinds import KINDS
+from app.core.types.parser import parse_type
 from app.storage.layout import Warehouse, staging_file
 from app.storage.staging import write_batch
 from spark_jobs.expressions import record_schema, records

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.core.fold import compacted
-from app.core.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
+from app.core.plan.fold import compacted
+from app.core.plan.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of
-from tests.core.test_tombstones import REMOVED, RETAINED, SEQUENCE, SUMMED
+from tests.core.plan.test_tombstones import REMOVED, RETAINED, SEQUENCE, SUMMED
 from tests.spark_jobs.site import Site
 
 COLUMNS = (("id", "INT"), ("g", "INT"), ("n", "INT"))

@@ -7,8 +7,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from app.core.merge_plan import compile_plan
-from app.core.types import KINDS
+from app.core.plan.merge_plan import compile_plan
+from app.core.types.kinds import KINDS
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase

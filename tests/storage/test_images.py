@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.core.fold import lift
-from app.core.keys import Key, token_of
-from app.core.merge_plan import compile_plan
-from app.core.records import Record, RowKind
-from app.core.table import Run
+from app.core.plan.fold import lift
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import Run
+from app.core.table.keys import Key, token_of
+from app.core.table.records import Record, RowKind
 from app.storage.images import Images
 from app.storage.layout import Warehouse, data_file, run_folder
 from app.storage.runs import read_run

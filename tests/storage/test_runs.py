@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.core.accumulators import EXACT
-from app.core.fold import lift
-from app.core.keys import token_of
-from app.core.merge_plan import MergePlan, compile_plan
-from app.core.records import Record, RowKind
-from app.core.table import Run
+from app.core.plan.fold import lift
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.history import Run
+from app.core.table.keys import token_of
+from app.core.table.records import Record, RowKind
+from app.core.types.numbers import EXACT
 from app.storage.layout import Warehouse, run_folder
 from app.storage.runs import delete_run, read_run, stored_files, totals_fit
 from tests.services.builders import SUM, schema

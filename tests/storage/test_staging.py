@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.merge_plan import compile_plan
-from app.core.record_decoder import DecodedRecords, RecordDecoder
-from app.core.records import KIND_COLUMN, POSITION_COLUMN, RowKind, arrival
-from app.core.schema import TableSchema
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, RowKind, arrival
+from app.core.table.schema import TableSchema
 from app.storage.arrow import field_id
 from app.storage.layout import Warehouse, staging_file
 from app.storage.staging import delete_batch, read_key_records, write_batch

@@ -1,0 +1,1 @@
+"""How a table's schema and options change."""

@@ -1,0 +1,316 @@
+"""Single changes of a table's schema: frozen values that know how they apply to a draft (merge-semantics §6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from app.core.alter.draft import Draft, Move, Place, type_depth
+from app.core.alter.nested_fields import Path, PathFault, added_field, described_field, dotted
+from app.core.types.kinds import DataType, Field
+
+ADD_ANOTHER = "add a new column of that type and post its values"
+
+
+def _always(_old: DataType, _new: DataType) -> bool:
+    return True
+
+
+def _longer(old: DataType, new: DataType) -> bool:
+    return (new.length or 0) >= (old.length or 0)
+
+
+def _more_precise(old: DataType, new: DataType) -> bool:
+    return (new.precision or 0) >= (old.precision or 0)
+
+
+def _integer_digits(data_type: DataType) -> int:
+    return (data_type.precision or 0) - (data_type.scale or 0)
+
+
+def _room_for(digits: int) -> Callable[[DataType, DataType], bool]:
+    return lambda _, new: _integer_digits(new) >= digits
+
+
+def _more_digits(old: DataType, new: DataType) -> bool:
+    return (new.scale or 0) >= (old.scale or 0) and _integer_digits(new) >= _integer_digits(old)
+
+
+# Old and new kind of type, and which lengths, precisions and scales go. Runs keep the type that they were written
+# with, so these are the pairs that Spark (its vectorized and its row reader) and pyarrow read as the new type with
+# every value intact, also after several changes. The smaller integers are 32 bits wide in Parquet, so Spark wants room
+# for ten digits whatever their range is.
+WIDENINGS: Mapping[tuple[str, str], Callable[[DataType, DataType], bool]] = {
+    **{("TINYINT", kind): _always for kind in ("SMALLINT", "INT", "BIGINT", "DOUBLE")},
+    **{("SMALLINT", kind): _always for kind in ("INT", "BIGINT", "DOUBLE")},
+    **{("INT", kind): _always for kind in ("BIGINT", "DOUBLE")},
+    **{(kind, "DECIMAL"): _room_for(10) for kind in ("TINYINT", "SMALLINT", "INT")},
+    ("BIGINT", "DECIMAL"): _room_for(20),
+    ("FLOAT", "DOUBLE"): _always,
+    ("DECIMAL", "DECIMAL"): _more_digits,
+    **{(kind, kind): _longer for kind in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")},
+    ("CHAR", "VARCHAR"): _longer,
+    ("BINARY", "VARBINARY"): _longer,
+    **{(kind, "STRING"): _always for kind in ("CHAR", "VARCHAR")},
+    **{(kind, "BYTES"): _always for kind in ("BINARY", "VARBINARY")},
+    **{(kind, kind): _more_precise for kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")},
+}
+# Only their length may grow where the column is a key: a key's token is the hash of its stored form.
+KEY_WIDENINGS = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
+
+
+class Change(Protocol):
+    """One change of a schema."""
+
+    def apply(self, draft: Draft) -> None:
+        """Changes ``draft``, or notes there why it cannot be changed so."""
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """Sets a table option."""
+
+    key: str
+    value: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if self.key == "path":
+            message = "Keyfold chooses the path of its tables"
+            draft.refuse("/key", "path_not_allowed", message, "leave out the option path")
+        else:
+            draft.set_option(self.key, self.value)
+
+
+@dataclass(frozen=True)
+class RemoveOption:
+    """Removes a table option; one that is not set stays so."""
+
+    key: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        draft.set_option(self.key, None)
+
+
+@dataclass(frozen=True)
+class UpdateComment:
+    """Sets the table's comment; None removes it."""
+
+    comment: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        draft.comment = self.comment
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """Adds a nullable column, or a field inside one: old rows hold null in it."""
+
+    path: Path
+    data_type: DataType
+    comment: str | None
+    move: Move | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        name = self.path[-1]
+        if self.move is not None and self.move.column not in (None, name):
+            message = f"the move is of {self.move.column!r}, the new column is {name!r}"
+            draft.refuse("/move/fieldName", "illegal_move", message, f"send {name!r} here")
+        if not self.data_type.nullable:
+            message = f"the new column {name!r} is NOT NULL, and the table's rows have no value for it"
+            draft.refuse("/dataType", "not_null_column", message, f"write {self.data_type.base_sql}")
+        # A column at fault is there for the changes that follow, which are not to blame.
+        if len(self.path) > 1:
+            self._add_inside(draft)
+            return
+        if type_depth(self.data_type) > draft.deepest_type:
+            message = f"the type of column {name!r} is nested more than {draft.deepest_type} levels deep"
+            draft.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+        if draft.is_new_name(name, "/fieldNames/0"):
+            draft.add(name, self.data_type, self.comment, self.move)
+
+    def _add_inside(self, draft: Draft) -> None:
+        new = draft.numbered(self.data_type)
+        if new is None:
+            return
+        move = self.move or Move(Place.LAST)
+        field = Field(new[0], self.path[-1], new[1], self.comment)
+        edit = added_field(self.path, field, lambda names: draft.target(names, field.name, move))
+        draft.edit_inside(self.path[:-1], edit)
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """Renames a column or a field inside one, and the options that name it along with it."""
+
+    path: Path
+    name: str
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if len(self.path) > 1:
+            draft.rename_inside(self.path, self.name)
+            return
+        column = self.path[0]
+        place = draft.find(column)
+        if place is None or self.name == column:
+            return
+        if column in draft.partition_keys:
+            message = f"partition key column {column!r} cannot be renamed"
+            draft.refuse("/fieldNames/0", "partition_column", message, "keep its name, or create a new table")
+        elif draft.is_new_name(self.name, "/newName"):
+            draft.rename(place, self.name)
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """Drops a column, or a field inside one, that no key and no option names; its id never comes again."""
+
+    path: Path
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if len(self.path) > 1:
+            draft.drop_inside(self.path)
+            return
+        column = self.path[0]
+        place = draft.find(column)
+        if place is None:
+            return
+        if column in (*draft.primary_key, *draft.partition_keys):
+            message = f"key column {column!r} cannot be dropped"
+            draft.refuse("/fieldNames/0", "key_column", message, "create a new table with another key")
+        else:
+            draft.drop(place)
+
+
+@dataclass(frozen=True)
+class UpdateColumnType:
+    """Gives a column, or a type inside one, a type that holds every value of the old one (``WIDENINGS``)."""
+
+    path: Path
+    data_type: DataType
+    keep_nullability: bool
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        key = self.path == self.path[:1] and self.path[0] in draft.primary_key
+        draft.edit_inside(self.path, lambda old: self._changed(old, key), "/newDataType")
+
+    def _changed(self, old: DataType, key: bool) -> DataType:
+        same = self.data_type.base_sql == old.base_sql
+        if not same and not _holds(old, self.data_type, key):
+            raise self._refused(old, key)
+        # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
+        kept = old if same else self.data_type
+        # What a key may hold is said by the key (§6.1.2), not by the type.
+        nullable = old.nullable if key or self.keep_nullability else self.data_type.nullable
+        return _with_nullability(kept, old, nullable, self.path, False, "/newDataType")
+
+    def _refused(self, old: DataType, key: bool) -> PathFault:
+        limit = "only the length of a key column's text or bytes may grow" if key else "it would not hold every value"
+        fix = ADD_ANOTHER
+        if old.kind == self.data_type.kind and old.nested:
+            limit, fix = "its parts change one by one", f"send the path of what changes, {[*self.path, '…']}"
+        message = f"column {dotted(self.path)!r} cannot go from {old.base_sql} to {self.data_type.base_sql}: {limit}"
+        return PathFault("/newDataType", "illegal_type_change", message, fix)
+
+
+@dataclass(frozen=True)
+class UpdateColumnNullability:
+    """Lets a column, or a type inside one, hold null."""
+
+    path: Path
+    nullable: bool
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        key = len(self.path) == 1 and self.path[0] in draft.primary_key
+        member = "/newNullability"
+        draft.edit_inside(
+            self.path, lambda old: _with_nullability(old, old, self.nullable, self.path, key, member), member
+        )
+
+
+@dataclass(frozen=True)
+class UpdateColumnComment:
+    """Sets the description of a column or a field; None removes it."""
+
+    path: Path
+    comment: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if len(self.path) > 1:
+            draft.edit_inside(self.path[:-1], described_field(self.path, self.comment))
+            return
+        place = draft.find(self.path[0])
+        if place is not None:
+            draft.columns[place] = replace(draft.columns[place], description=self.comment)
+
+
+@dataclass(frozen=True)
+class UpdateColumnDefaultValue:
+    """Sets a column's default; None removes it."""
+
+    path: Path
+    default: str | None
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if len(self.path) > 1:
+            message = f"{dotted(self.path)!r} is inside a column, and only columns have defaults"
+            draft.refuse("/fieldNames", "nested_column", message, f"send {[self.path[0]]}, or no default")
+            return
+        place = draft.find(self.path[0])
+        if place is not None:
+            draft.put(place, replace(draft.columns[place], default=self.default), "/newDefaultValue")
+
+
+@dataclass(frozen=True)
+class UpdateColumnPosition:
+    """Moves a column."""
+
+    move: Move
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        if self.move.column is None:
+            draft.refuse("/move/fieldName", "missing", "the move names no column", 'add "fieldName"')
+            return
+        place = draft.find(self.move.column, "/move/fieldName")
+        if place is not None:
+            draft.move(place, self.move)
+
+
+@dataclass(frozen=True)
+class DropPrimaryKey:
+    """Refused: a table is looked up by its key."""
+
+    def apply(self, draft: Draft) -> None:
+        """See the class."""
+        message = "the primary key cannot be dropped: Keyfold's rows are assembled and served by it"
+        draft.refuse("/action", "primary_key_needed", message, "keep the key, or drop the table")
+
+
+def _holds(old: DataType, new: DataType, key: bool) -> bool:
+    """Whether the new type holds every value of the old one, as files of either type are read."""
+    fits = WIDENINGS.get((old.kind, new.kind))
+    return fits is not None and (old.kind in KEY_WIDENINGS or not key) and fits(old, new)
+
+
+def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, key: bool, member: str) -> DataType:
+    """``new`` as nullable as asked for. Raises ``PathFault`` where what ``path`` leads to, of type ``old``, cannot be
+    so.
+    """
+    if nullable == old.nullable or (nullable and not key):
+        return new.with_nullable(nullable)
+    if not nullable:
+        message = f"column {dotted(path)!r} cannot become NOT NULL: rows may hold null in it"
+        raise PathFault(member, "null_to_not_null", message, "keep it nullable, or add a default for what is shown")
+    message = f"key column {path[0]!r} cannot become nullable"
+    raise PathFault(member, "key_column", message, "create a new table with primary-key.nullable = true")

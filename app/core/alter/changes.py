@@ -1,0 +1,201 @@
+"""Changes of a table's schema: Paimon's change actions, applied in order, all or nothing (merge-semantics §6.7).
+
+A change is read from JSON to a frozen value that knows how it applies to a draft; an action is one entry of
+``ACTIONS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.alter.actions import (
+    AddColumn,
+    Change,
+    DropColumn,
+    DropPrimaryKey,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnDefaultValue,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+    UpdateComment,
+)
+from app.core.alter.draft import Draft, Move, Place
+from app.core.alter.nested_fields import Path
+from app.core.table.schema import TableSchema
+from app.core.types.kinds import DataType
+from app.core.types.parser import TypeSyntaxError, parse_type
+
+MOST_CHANGES = 1000  # of one request: each may rewrite every option
+
+
+class _Refused(Exception):
+    """A member that cannot be read; ``at`` is where in it."""
+
+    def __init__(self, code: str, message: str, fix: str, at: str = "") -> None:
+        super().__init__(message)
+        self.code, self.fix, self.at = code, fix, at
+
+
+_MISSING = object()
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise _Refused("not_text", "a text is expected", "send a string that is not empty")
+    return value
+
+
+def _text_or_null(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _Refused("not_text", "a text is expected", "send a string, or null to remove it")
+    return value
+
+
+def _option_value(value: object) -> str:
+    """As at creation: JSON's numbers and booleans are written as Paimon spells them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise _Refused("not_text", "the value of an option is text", "send a string")
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _Refused("not_boolean", "true or false is expected", "send true or false")
+    return value
+
+
+def _path(value: object) -> Path:
+    """The path of a column, or of what is inside it."""
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+        raise _Refused("not_a_list", "a list with the column's name is expected", 'send ["column"], or ["column", …]')
+    return tuple(value)
+
+
+def _type(value: object) -> DataType:
+    try:
+        return parse_type(value)
+    except TypeSyntaxError as error:
+        raise _Refused(error.code, str(error), error.fix) from error
+
+
+def _move(value: object) -> Move:
+    if not isinstance(value, Mapping):
+        raise _Refused("not_an_object", "a move is an object", 'send {"type": "FIRST"}, for instance')
+    place = value.get("type")
+    if not isinstance(place, str) or place.upper() not in Place.__members__:
+        raise _Refused("unknown_move", f"unknown move {place!r}", f"write one of: {', '.join(Place)}", "/type")
+    names = {}
+    for member in ("fieldName", "referenceFieldName"):
+        try:
+            names[member] = _text_or_null(value.get(member))
+        except _Refused as refused:
+            raise _Refused(refused.code, str(refused), refused.fix, f"/{member}") from refused
+    return Move(Place(place.upper()), names["fieldName"], names["referenceFieldName"])
+
+
+def _move_or_null(value: object) -> Move | None:
+    return None if value is None else _move(value)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a change: how its JSON is read, what it is if absent, and what to go on with if it is wrong."""
+
+    name: str
+    read: Callable[[object], Any]
+    absent: object = _MISSING
+    instead: object = _MISSING
+
+    @property
+    def needed(self) -> bool:
+        """Whether the change must have it."""
+        return self.absent is _MISSING
+
+
+_COLUMN = Member("fieldNames", _path)
+_KEEPS_NULLS = Member("keepNullability", _truth, absent=False, instead=False)
+# What makes each action's change, and its members in the order of the change's fields (Paimon's REST catalog).
+ACTIONS: Mapping[str, tuple[Callable[..., Change], tuple[Member, ...]]] = {
+    "setOption": (SetOption, (Member("key", _text), Member("value", _option_value))),
+    "removeOption": (RemoveOption, (Member("key", _text),)),
+    "updateComment": (UpdateComment, (Member("comment", _text_or_null, absent=None),)),
+    "addColumn": (
+        AddColumn,
+        (
+            _COLUMN,
+            Member("dataType", _type, instead=DataType("STRING")),
+            Member("comment", _text_or_null, absent=None, instead=None),
+            Member("move", _move_or_null, absent=None, instead=None),
+        ),
+    ),
+    "renameColumn": (RenameColumn, (_COLUMN, Member("newName", _text))),
+    "dropColumn": (DropColumn, (_COLUMN,)),
+    "updateColumnType": (UpdateColumnType, (_COLUMN, Member("newDataType", _type), _KEEPS_NULLS)),
+    "updateColumnNullability": (UpdateColumnNullability, (_COLUMN, Member("newNullability", _truth))),
+    "updateColumnComment": (UpdateColumnComment, (_COLUMN, Member("newComment", _text_or_null, absent=None))),
+    "updateColumnDefaultValue": (
+        UpdateColumnDefaultValue,
+        (_COLUMN, Member("newDefaultValue", _text_or_null, absent=None)),
+    ),
+    "updateColumnPosition": (UpdateColumnPosition, (Member("move", _move),)),
+    "dropPrimaryKey": (DropPrimaryKey, ()),
+}
+
+
+def _read(raw: object, draft: Draft) -> Change | None:
+    """The change that ``raw`` asks for; None if it cannot even be guessed. Faults are noted in ``draft``."""
+    if not isinstance(raw, Mapping):
+        draft.refuse("", "not_an_object", "a change is an object", 'send {"action": "setOption", …}')
+        return None
+    action = raw.get("action")
+    if not isinstance(action, str) or action not in ACTIONS:
+        draft.refuse("/action", "unknown_action", f"unknown action {action!r}", f"write one of: {', '.join(ACTIONS)}")
+        return None
+    make, members = ACTIONS[action]
+    values = [_read_member(raw, member, action, draft) for member in members]
+    return None if any(value is _MISSING for value in values) else make(*values)
+
+
+def _read_member(raw: Mapping[str, Any], member: Member, action: str, draft: Draft) -> object:
+    if member.name not in raw:
+        if member.needed:
+            draft.refuse(f"/{member.name}", "missing", f"{action} needs {member.name}", f'add "{member.name}"')
+            return member.instead
+        return member.absent
+    try:
+        return member.read(raw[member.name])
+    except _Refused as refused:
+        message = f"{action}: {refused}"
+        draft.refuse(f"/{member.name}{refused.at}", refused.code, message, refused.fix)
+        return member.instead
+
+
+def alter_schema(
+    schema: TableSchema, changes: Sequence[object], *, highest_id: int, has_rows: bool, deepest_type: int
+) -> TableSchema:
+    """``schema`` after all ``changes`` (Paimon's JSON), in their order.
+
+    ``highest_id`` is the largest id of any column or field that the table ever had; ``has_rows`` whether a record was
+    ever posted; ``deepest_type`` how many types of a new column may stand inside each other. Raises ``Invalid`` with
+    every fault of the request; ``NotFound`` or ``AlreadyExists`` of a COLUMN where nothing else is wrong.
+    """
+    draft = Draft(schema, highest_id, deepest_type)
+    if len(changes) > MOST_CHANGES:
+        message = f"{len(changes)} changes are too many"
+        draft.at = "/changes"
+        draft.refuse("", "too_many_changes", message, f"send at most {MOST_CHANGES} in a request")
+        changes = ()
+    for number, raw in enumerate(changes):
+        draft.at = f"/changes/{number}"
+        change = _read(raw, draft)
+        if change is not None:
+            change.apply(draft)
+    return draft.finish(has_rows)

@@ -1,0 +1,332 @@
+"""A schema while changes are applied to it: what it came to, and which change brought every fault about
+(merge-semantics §6.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from app.core.alter.nested_fields import Edit, Path, PathFault, dotted, dropped_field, edited, renamed_field
+from app.core.alter.option_changes import (
+    immutable_violations,
+    options_naming,
+    options_naming_field,
+    rename_in_key,
+    renamed_options,
+    with_field_renamed,
+)
+from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.option_values import names
+from app.core.table.options import misspelt_options, parse_options
+from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
+from app.core.types.field_ids import with_unique_ids
+from app.core.types.kinds import DataType, highest_field_id
+
+LARGEST_FIELD_ID = 2**31 - 1  # Parquet's field ids are 32 bits wide
+
+
+class Place(StrEnum):
+    """Where a column moves."""
+
+    FIRST = "FIRST"
+    AFTER = "AFTER"
+    BEFORE = "BEFORE"
+    LAST = "LAST"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A column's new place; ``reference`` is the column that AFTER and BEFORE are relative to."""
+
+    place: Place
+    column: str | None = None
+    reference: str | None = None
+
+
+class Draft:
+    """The schema while changes are applied to it, with everything that is wrong with them.
+
+    ``at`` is the pointer of the change that is being applied; ``highest_id`` the largest id that the table ever used.
+    """
+
+    def __init__(self, schema: TableSchema, highest_id: int, deepest_type: int) -> None:
+        self.columns = list(schema.columns)
+        self.primary_key = schema.primary_key
+        self.partition_keys = schema.partition_keys
+        self.options = dict(schema.options)
+        self.comment = schema.comment
+        self.deepest_type = deepest_type
+        self.at = ""
+        self.faults: list[Violation] = []
+        self._before = schema  # with the columns called as they are now
+        self._highest_id = highest_id
+        self._touched: dict[tuple[str, str], str] = {}  # last change of ("option", key) or ("column", name): a pointer
+        self._dangling: dict[str, tuple[str, str]] = {}  # option that names a dropped column: pointer, column
+
+    def refuse(self, member: str, code: str, message: str, fix: str, column: str | None = None) -> None:
+        """Notes a fault of the current change's ``member``."""
+        self.faults.append(Violation(f"{self.at}{member}", code, message, fix, column=column))
+
+    def find(self, name: str, member: str = "/fieldNames/0") -> int | None:
+        """The place of the column; None, and a fault, if there is none."""
+        for place, column in enumerate(self.columns):
+            if column.name == name:
+                return place
+        known = ", ".join(column.name for column in self.columns)
+        self.refuse(member, "unknown_column", f"column {name!r} does not exist", f"columns: {known}", name)
+        return None
+
+    def is_new_name(self, name: str, member: str) -> bool:
+        """Whether a column may get this name; notes the fault if not."""
+        if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
+            self.refuse(member, "reserved_name", f"the column name {name!r} is reserved", "choose another name")
+            return False
+        if any(column.name == name for column in self.columns):
+            message = f"column {name!r} exists already"
+            self.refuse(member, "duplicate_column", message, "choose another name", name)
+            return False
+        return True
+
+    def put(self, place: int, column: Column, member: str) -> None:
+        """Replaces the column at ``place``; ``member`` of the change is to blame for what follows from it."""
+        self.columns[place] = column
+        self._touched["column", column.name] = f"{self.at}{member}"
+
+    def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
+        """The id of a new column or field of that type, and the type, with ids that nothing in the table ever had
+        (§6.7); None, and a fault, where there are no more.
+        """
+        top = self._highest_id + 1
+        # The first pair stands for all ids that were ever used: the new ones begin after it.
+        _, (_, numbered) = with_unique_ids([(self._highest_id, DataType("INT")), (top, _without_ids(data_type))])
+        self._highest_id = max(top, highest_field_id(numbered))
+        if self._highest_id <= LARGEST_FIELD_ID:
+            return top, numbered
+        message = f"the next column id, {self._highest_id}, does not fit into a Parquet file"
+        self.refuse("", "no_free_id", message, "create a new table with smaller column ids")
+        return None
+
+    def add(self, name: str, data_type: DataType, description: str | None, move: Move | None) -> None:
+        """A new column, last or where ``move`` says."""
+        new = self.numbered(data_type)
+        if new is None:
+            return
+        number, numbered = new
+        self.columns.append(Column(number, name, numbered, description))
+        self._touched["column", name] = f"{self.at}/fieldNames/0"
+        if move is not None:
+            self.move(len(self.columns) - 1, move)
+
+    def move(self, place: int, move: Move) -> None:
+        """Moves the column at ``place``."""
+        column = self.columns[place]
+        target = self.target([one.name for one in self.columns], column.name, move)
+        if target is not None:
+            self.columns.pop(place)
+            self.columns.insert(target - (place < target), column)
+
+    def target(self, names: Sequence[str], name: str, move: Move) -> int | None:
+        """The place among ``names`` before which ``move`` puts ``name``; None, and a fault, if the reference does not
+        exist or is ``name`` itself.
+        """
+        member = "/move/referenceFieldName"
+        if move.place in (Place.FIRST, Place.LAST):
+            return 0 if move.place is Place.FIRST else len(names)
+        if move.reference is None:
+            self.refuse(member, "missing", f"{move.place} needs another column", 'add "referenceFieldName"')
+        elif move.reference == name:
+            message = f"column {name!r} cannot move {move.place} itself"
+            self.refuse(member, "illegal_move", message, "name another column")
+        elif move.reference not in names:
+            message = f"column {move.reference!r} does not exist"
+            self.refuse(member, "unknown_column", message, f"columns: {', '.join(names)}", move.reference)
+        else:
+            return names.index(move.reference) + (move.place is Place.AFTER)
+        return None
+
+    def edit_inside(self, path: Path, edit: Edit, member: str = "/fieldNames/0") -> bool:
+        """Changes the type inside a column that ``path`` leads to; whether that went, else the fault is noted."""
+        place = self.find(path[0])
+        if place is None:
+            return False
+        column = self.columns[place]
+        try:
+            changed = replace(column, type=edited(column.type, path, edit))
+        except PathFault as fault:
+            self.refuse(fault.member, fault.code, str(fault), fault.fix, fault.column)
+            return False
+        if type_depth(changed.type) > self.deepest_type:
+            message = f"the type of column {column.name!r} would be nested more than {self.deepest_type} levels deep"
+            self.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+            return False
+        self.put(place, changed, member)
+        return True
+
+    def rename_inside(self, path: Path, new: str) -> None:
+        """Renames a field, and rewrites every option of its column that names it (§10 Q19)."""
+        column, old = path[0], path[-1]
+        naming = options_naming_field(self.options, path)
+        if naming and (new != new.strip() or "," in new):
+            message = f"options name field {dotted(path)!r}, and cannot name {new!r}"
+            self.refuse("/newName", "illegal_name", message, "choose a name without comma and outer blanks")
+        elif self.edit_inside(path[:-1], renamed_field(path, new)) and naming:
+            self.options = with_field_renamed(self.options, column, old, new)
+            options = with_field_renamed(self._before.options, column, old, new)
+            self._before = replace(self._before, options=options)
+
+    def drop_inside(self, path: Path) -> None:
+        """Drops a field; options that name it must be set anew or removed by this request, as for a column."""
+        naming = options_naming_field(self.options, path)
+        if self.edit_inside(path[:-1], dropped_field(path)):
+            self._dangling |= dict.fromkeys(naming, (self.at, dotted(path)))
+
+    def rename(self, place: int, new: str) -> None:
+        """Renames a column, and rewrites every option that names it (§10 Q19)."""
+        old = self.columns[place].name
+        if options_naming(self.options, old) and (new != new.strip() or "," in new or "." in new):
+            message = f"options name column {old!r}, and cannot name {new!r}"
+            self.refuse("/newName", "illegal_name", message, "choose a name without comma, dot and outer blanks")
+            return
+        self._touched = {
+            (what, (new if name == old else name) if what == "column" else rename_in_key(name, old, new)): pointer
+            for (what, name), pointer in self._touched.items()
+        }
+        self._dangling = {rename_in_key(key, old, new): drop for key, drop in self._dangling.items()}
+        self.options = renamed_options(self.options, old, new)
+        self.primary_key = _renamed(self.primary_key, old, new)
+        before = self._before
+        options = renamed_options(before.options, old, new)
+        self._before = replace(before, primary_key=_renamed(before.primary_key, old, new), options=options)
+        self.columns[place] = replace(self.columns[place], name=new)
+
+    def drop(self, place: int) -> None:
+        """Drops a column; options that name it must be set anew or removed by this request (§6.7)."""
+        name = self.columns.pop(place).name
+        self._dangling |= dict.fromkeys(options_naming(self.options, name), (self.at, name))
+
+    def set_option(self, key: str, text: str | None) -> None:
+        """Sets the option, or removes it."""
+        self._dangling.pop(key, None)
+        self._touched["option", key] = f"{self.at}/key" if text is None else f"{self.at}/value"
+        if key == "primary-key" and text is not None:
+            self.primary_key = names(text)  # the schema says it, as at creation (§6.1.2)
+        elif text is None:
+            self.options.pop(key, None)
+        else:
+            self.options[key] = text
+
+    def finish(self, has_rows: bool) -> TableSchema:
+        """The schema that the changes came to.
+
+        Raises ``Invalid``, ``NotFound`` or ``AlreadyExists`` with every fault.
+        """
+        own = [*self.faults]
+        for key, (pointer, column) in self._dangling.items():
+            message = f"column {column!r} cannot be dropped: option {key} names it"
+            own.append(Violation(pointer, "column_in_use", message, f"remove or change the option {key} as well"))
+        options = MappingProxyType(self.options)
+        after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
+        after, found = (after, parse_options(after)[1]) if own else _checked(after)
+        touched = [name for what, name in self._touched if what == "option" and name in self.options]
+        found += misspelt_options(touched)
+        faults = [fault for fault in found if _option_of(fault) not in self._dangling]
+        if has_rows:
+            faults += immutable_violations(replace(self._before, columns=after.columns), after)
+        if own or faults:
+            raise _refusal(own, [self._located(fault, after) for fault in faults])
+        return after
+
+    def _located(self, fault: Violation, after: TableSchema) -> Violation:
+        """``fault``, found in the schema, as a fault of the change that brought it about."""
+        return replace(fault, pointer=self._culprit(fault, after))
+
+    def _culprit(self, fault: Violation, after: TableSchema) -> str:
+        segments = fault.pointer.split("/")
+        key = _option_of(fault)
+        named: list[tuple[str, str]] = []
+        if segments[1] == "fields":
+            named = [("column", after.columns[int(segments[2])].name)]
+        elif key is None:
+            named = [("option", "primary-key")]
+        elif ("option", key) in self._touched:
+            named = [("option", key)]
+        else:
+            # Its message quotes the column that an option, such as the default function, cannot go with.
+            named = [(what, name) for what, name in self._touched if what == "column" and repr(name) in fault.message]
+        # Otherwise it contradicts another option: the last change of an option stands for it.
+        candidates = [self._touched[one] for one in named if one in self._touched]
+        candidates = candidates or [pointer for (what, _), pointer in self._touched.items() if what == "option"]
+        return max(candidates, key=_change_number, default=self.at)
+
+
+def type_depth(data_type: DataType) -> int:
+    """How many types stand inside each other."""
+    return 1 + max((type_depth(inner) for inner in data_type.nested), default=0)
+
+
+def _renamed(key: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
+    return tuple(new if name == old else name for name in key)
+
+
+def _change_number(pointer: str) -> int:
+    return int(pointer.split("/")[2])
+
+
+def _option_of(fault: Violation) -> str | None:
+    """The option that a fault of a schema is about."""
+    _, member, *rest = fault.pointer.split("/")
+    return rest[0].replace("~1", "/").replace("~0", "~") if member == "options" else None
+
+
+def _without_ids(data_type: DataType) -> DataType:
+    """The type with no id in it: clients number the fields of a new ROW by themselves."""
+    return replace(
+        data_type,
+        key=None if data_type.key is None else _without_ids(data_type.key),
+        element=None if data_type.element is None else _without_ids(data_type.element),
+        fields=tuple(replace(field, id=-1, type=_without_ids(field.type)) for field in data_type.fields),
+    )
+
+
+def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
+    """``schema`` as the catalog will read it again, and what is wrong with its keys and options (§6)."""
+    try:
+        read = TableSchema.from_json(schema.to_json())
+        compile_plan(read)
+    except Invalid as invalid:
+        return schema, list(invalid.violations)
+    return read, []
+
+
+def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
+    """One error for all faults.
+
+    Paimon's clients expect 404 or 409 for a column that is missing or exists already; if anything else is wrong, too,
+    the request is plainly invalid.
+    """
+    faults = [*own, *of_schema]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    message = f"the table cannot be altered: {faults[0].message}{more}"
+    codes = {fault.code for fault in own} if not of_schema else set()
+    of_column = _COLUMN_ERRORS.get(codes.pop()) if len(codes) == 1 else None
+    if of_column is None:
+        code = ErrorCode.INVALID_SCHEMA if own else ErrorCode.INVALID_OPTIONS
+        return Invalid(message, code=code, violations=faults)
+    kind, code = of_column
+    return kind(
+        message,
+        code=code,
+        violations=faults,
+        resource_type="COLUMN",
+        resource_name=faults[0].column,
+    )
+
+
+_COLUMN_ERRORS: Mapping[str, tuple[type[KeyfoldError], ErrorCode]] = {
+    "unknown_column": (NotFound, ErrorCode.COLUMN_NOT_FOUND),
+    "duplicate_column": (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
+}

@@ -1,0 +1,375 @@
+"""The aggregate functions: one entry each, with legal types, retract rule and both meanings (merge-semantics §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.functions import roaring, sketches
+from app.core.functions.collections import (
+    NestedKey,
+    collect,
+    listagg,
+    merge_map,
+    merge_map_with_keytime,
+    nested_partial_update,
+    nested_update,
+    nested_update_unkeyed,
+)
+from app.core.functions.product import product, rounding
+from app.core.functions.roaring import rbm32_union, rbm64_fault, rbm64_union
+from app.core.rules.accumulators import Sum, Union
+from app.core.rules.order import Order, OrderField
+from app.core.rules.register import OnRetract, Pick, Register
+from app.core.rules.rule import Rule
+from app.core.rules.stepwise import StepFunction, Stepwise
+from app.core.table.schema import Column
+from app.core.types.kinds import DataType
+
+NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """One use of a function: its column, the order of the records it sees, the group that lets them in.
+
+    ``options`` are the function's own options of the column, parsed, by suffix (``list-agg-delimiter``).
+    ``retracts``: the table takes -U or -D records that reach the function; ``table_retracts``: it takes any at all.
+    """
+
+    column: Column
+    order: Order
+    group: tuple[str, ...] = ()
+    retracts: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    table_retracts: bool = True
+
+    @property
+    def cleared_by_retract(self) -> OnRetract:
+        """What a retract does to a function that it sets to null."""
+        return OnRetract.CLEAR if self.retracts else OnRetract.IGNORE
+
+    @property
+    def by_value(self) -> Order:
+        """The order of the column's own values."""
+        return Order((OrderField(self.column),))
+
+
+@dataclass(frozen=True)
+class OptionFault:
+    """What is wrong with a function's own option (its suffix) on a column."""
+
+    suffix: str
+    code: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class AggregateFunction:
+    """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
+
+    ``faults`` checks its own options on a column (merge-semantics §6.2.8); ``rounds`` is what of a column's type
+    decides the value of a step, beyond its range.
+    """
+
+    name: str
+    types: Callable[[DataType], bool]
+    takes: str
+    rule: Callable[[FunctionUse], Rule]
+    retracts: bool
+    meaning: str
+    faults: Callable[[Column, Mapping[str, Any]], Iterator[OptionFault]] = lambda _column, _options: iter(())
+    rounds: Callable[[DataType], tuple[Any, ...]] = lambda _type: ()
+
+
+def _any(_: DataType) -> bool:
+    return True
+
+
+def _numeric(data_type: DataType) -> bool:
+    return data_type.kind in NUMERIC
+
+
+def _comparable(data_type: DataType) -> bool:
+    return data_type.comparable
+
+
+def _boolean(data_type: DataType) -> bool:
+    return data_type.kind == "BOOLEAN"
+
+
+def _array(data_type: DataType) -> bool:
+    return data_type.kind == "ARRAY"
+
+
+def _array_of_rows(data_type: DataType) -> bool:
+    return data_type.kind == "ARRAY" and data_type.element_type.kind == "ROW"
+
+
+def _map(data_type: DataType) -> bool:
+    return data_type.kind == "MAP"
+
+
+def _map_of_rows(data_type: DataType) -> bool:
+    return _map(data_type) and data_type.element_type.kind == "ROW" and len(data_type.element_type.fields) >= 2
+
+
+def _string(data_type: DataType) -> bool:
+    return data_type.kind == "STRING"
+
+
+def _bytes(data_type: DataType) -> bool:
+    return data_type.kind in ("VARBINARY", "BYTES")
+
+
+def _sketch(
+    join: Callable[[bytes, bytes], bytes],
+    join_sql: str,
+    unreadable: Callable[[bytes], str | None],
+    shown: Callable[[bytes], bytes] = lambda value: value,
+    folded: str = "aggregate({vs}, CAST(NULL AS BINARY), (x, y) -> IF(x IS NULL, y, JOIN))",
+) -> Callable[[FunctionUse], Rule]:
+    """A union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
+    fold = folded.replace("JOIN", join_sql.format(a="x", b="y"))
+    return lambda use: Union(
+        use.column, join, "collect_list({v})", join_sql, use.group, folded=fold, shown=shown, unreadable=unreadable
+    )
+
+
+# United with itself once more, Spark's result no longer depends on the order of the two.
+_HLL_UNION = "hll_union(hll_union({a}, {b}, true), hll_union({a}, {b}, true), true)"
+_THETA_COMPACT_FLAG = 0x08
+
+
+def _theta_fault(value: bytes) -> str | None:
+    """Spark's unions take compact sketches only."""
+    fault = sketches.theta_fault(value)
+    if fault is None and not value[5] & _THETA_COMPACT_FLAG:
+        return "the Theta sketch is updatable; send it compact"
+    return fault
+
+
+def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
+    def build(use: FunctionUse) -> Rule:
+        return Stepwise(use.column, function(use), use.order, use.group, use.retracts)
+
+    return build
+
+
+def _nested_key(options: Mapping[str, Any]) -> NestedKey:
+    return NestedKey(options["nested-key"], options["nested-key-null-strategy"], options["nested-sequence-field"])
+
+
+def _nested_update(use: FunctionUse) -> StepFunction:
+    limit = use.options["count-limit"]
+    if not use.options["nested-key"]:
+        return nested_update_unkeyed(use.column.type, limit)
+    return nested_update(use.column.type, _nested_key(use.options), limit)
+
+
+def _keytime_field(column: Column, options: Mapping[str, Any]) -> str:
+    """The time of merge_map_with_keytime: ``ts-field``, by default the last field of the row (§5.4)."""
+    return str(options["ts-field"] or column.type.element_type.fields[-1].name)
+
+
+def _nested_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    """Named fields exist; the strategy is known; what needs a nested key has one."""
+    fields = {field.name: field.type for field in column.type.element_type.fields}
+    known = f"fields: {', '.join(fields)}"
+    for suffix in ("nested-key", "nested-sequence-field"):
+        for name in options[suffix]:
+            if name not in fields:
+                yield OptionFault(suffix, "unknown_field", f"the row of {column.name!r} has no field {name!r}", known)
+            elif not fields[name].comparable:
+                message = f"nested field {name!r} is {fields[name].base_sql}, which cannot be compared"
+                yield OptionFault(suffix, "illegal_order_type", message, "use a scalar field")
+    if options["nested-key-null-strategy"] not in ("merge", "ignore", "error"):
+        message = f"unknown strategy {options['nested-key-null-strategy']!r}"
+        yield OptionFault("nested-key-null-strategy", "illegal_option_value", message, "write merge, ignore or error")
+    if not options["nested-key"]:
+        for suffix in ("nested-sequence-field", "nested-key-null-strategy"):
+            if suffix in options["given"]:
+                message = f"{suffix} needs nested-key"
+                yield OptionFault(suffix, "missing_option", message, f"set fields.{column.name}.nested-key")
+
+
+def _nested_partial_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    yield from _nested_faults(column, options)
+    if not options["nested-key"]:
+        fix = f"set fields.{column.name}.nested-key"
+        yield OptionFault("nested-key", "missing_option", "nested_partial_update needs nested-key", fix)
+
+
+def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
+    fields = {field.name: field.type for field in column.type.element_type.fields}
+    name = _keytime_field(column, options)
+    if name not in fields:
+        message = f"the row of {column.name!r} has no field {name!r}"
+        yield OptionFault("ts-field", "unknown_field", message, f"fields: {', '.join(fields)}")
+    elif not fields[name].comparable:
+        message = f"time field {name!r} is {fields[name].base_sql}, which has no order"
+        yield OptionFault("ts-field", "illegal_order_type", message, "use a text, number, date or timestamp field")
+
+
+def _register(pick: Pick, skip_null: bool) -> Callable[[FunctionUse], Rule]:
+    def build(use: FunctionUse) -> Rule:
+        on_retract = use.cleared_by_retract if pick is Pick.LATEST else OnRetract.IGNORE
+        if not use.table_retracts:
+            on_retract = OnRetract.KEEP  # none comes, so every record takes part
+        return Register((use.column,), use.order, pick, on_retract, skip_null, use.group)
+
+    return build
+
+
+def _extreme(pick: Pick) -> Callable[[FunctionUse], Rule]:
+    """Max and min: the register of the column ordered by its own values."""
+    return lambda use: Register((use.column,), use.by_value, pick, skip_null=True, group=use.group)
+
+
+_ENTRIES = (
+    AggregateFunction(
+        "sum",
+        _numeric,
+        "a number",
+        lambda use: Sum(use.column, use.group, not use.retracts),
+        True,
+        "the sum of all values",
+    ),
+    AggregateFunction("max", _comparable, "a type with an order", _extreme(Pick.LATEST), False, "the largest value"),
+    AggregateFunction("min", _comparable, "a type with an order", _extreme(Pick.FIRST), False, "the smallest value"),
+    AggregateFunction(
+        "last_value", _any, "any type", _register(Pick.LATEST, False), True, "the latest value, null included"
+    ),
+    AggregateFunction(
+        "last_non_null_value", _any, "any type", _register(Pick.LATEST, True), True, "the latest value that is not null"
+    ),
+    AggregateFunction(
+        "first_value", _any, "any type", _register(Pick.FIRST, False), False, "the first value, null included"
+    ),
+    AggregateFunction(
+        "first_non_null_value", _any, "any type", _register(Pick.FIRST, True), False, "the first value that is not null"
+    ),
+    AggregateFunction(
+        "bool_and",
+        _boolean,
+        "BOOLEAN",
+        lambda use: Union(use.column, lambda a, b: a and b, "bool_and({v})", "({a} AND {b})", use.group),
+        False,
+        "true while every value is true",
+    ),
+    AggregateFunction(
+        "bool_or",
+        _boolean,
+        "BOOLEAN",
+        lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.group),
+        False,
+        "true once any value is true",
+    ),
+    AggregateFunction(
+        "product",
+        _numeric,
+        "a number",
+        _stepwise(lambda use: product(use.column.type)),
+        True,
+        "the product of all values",
+        rounds=rounding,
+    ),
+    AggregateFunction(
+        "listagg",
+        _string,
+        "STRING",
+        _stepwise(lambda use: listagg(use.options["list-agg-delimiter"], use.options["distinct"])),
+        False,
+        "the texts joined",
+    ),
+    AggregateFunction(
+        "collect",
+        _array,
+        "ARRAY",
+        _stepwise(lambda use: collect(use.column.type, use.options["distinct"])),
+        True,
+        "the elements of all arrays",
+    ),
+    AggregateFunction(
+        "merge_map",
+        _map,
+        "MAP",
+        _stepwise(lambda use: merge_map(use.column.type)),
+        True,
+        "the entries of all maps, the latest value of each key",
+    ),
+    AggregateFunction(
+        "merge_map_with_keytime",
+        _map_of_rows,
+        "MAP of a ROW with at least two fields",
+        _stepwise(lambda use: merge_map_with_keytime(use.column.type, _keytime_field(use.column, use.options))),
+        False,
+        "the entries of all maps, the row with the latest time of each key",
+        _keytime_faults,
+    ),
+    AggregateFunction(
+        "nested_update",
+        _array_of_rows,
+        "ARRAY of ROW",
+        _stepwise(_nested_update),
+        True,
+        "the rows of all arrays, the latest of each nested key",
+        _nested_faults,
+    ),
+    AggregateFunction(
+        "nested_partial_update",
+        _array_of_rows,
+        "ARRAY of ROW",
+        _stepwise(lambda use: nested_partial_update(use.column.type, _nested_key(use.options))),
+        False,
+        "the rows of all arrays, the latest value of each field and nested key that is not null",
+        _nested_partial_faults,
+    ),
+    AggregateFunction(
+        "rbm32",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(
+            rbm32_union,
+            "kf_rbm32_union(array({a}, {b}))",
+            roaring.rbm32_fault,
+            folded="kf_rbm32_union({vs})",
+        ),
+        False,
+        "the union of 32-bit Roaring bitmaps",
+    ),
+    AggregateFunction(
+        "rbm64",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(rbm64_union, "kf_rbm64_union(array({a}, {b}))", rbm64_fault, folded="kf_rbm64_union({vs})"),
+        False,
+        "the union of 64-bit Roaring bitmaps",
+    ),
+    AggregateFunction(
+        "hll_sketch",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(sketches.hll_union, _HLL_UNION, sketches.hll_fault, sketches.hll_shown),
+        False,
+        "the union of DataSketches HLL sketches",
+    ),
+    AggregateFunction(
+        "theta_sketch",
+        _bytes,
+        "VARBINARY or BYTES",
+        _sketch(sketches.theta_union, "theta_union({a}, {b})", _theta_fault, sketches.theta_shown),
+        False,
+        "the union of DataSketches Theta sketches",
+    ),
+)
+
+FUNCTIONS: Mapping[str, AggregateFunction] = {entry.name: entry for entry in _ENTRIES}
+ALIASES: Mapping[str, str] = {"first_not_null_value": "first_non_null_value"}
+
+
+def find_function(name: str) -> AggregateFunction | None:
+    """The function called ``name``, also by an old name; None if there is none."""
+    return FUNCTIONS.get(ALIASES.get(name, name))

@@ -1,0 +1,212 @@
+"""Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan (§6.6,
+§6.7, merge-semantics A.10).
+
+A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
+is found by column id and widened with its column. Where the meaning changed (another function, another group, another
+order), the rows that the old plan shows enter the new plan as its first records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from app.core.plan.fold import combine_all, lift, visible_row
+from app.core.plan.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
+from app.core.rules.accumulators import Sum
+from app.core.rules.order import Order, OrderField
+from app.core.rules.replay import Replay
+from app.core.rules.rule import Rule, Sql, State
+from app.core.rules.spark_sql import ref
+from app.core.rules.stepwise import StepFunction
+from app.core.rules.widening import same_type, widened, widened_sql
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import DataType
+
+# What a rule is called, not what it does.
+_WORDS = ("columns", "column", "meaning")
+
+
+def same_fold(old: TableSchema, new: TableSchema) -> bool:
+    """Whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both have.
+
+    It compares what the options come to (the plans), so no option can be forgotten; types may be wider.
+    """
+    if old is new:
+        return True
+    before, after = compile_plan(old), compile_plan(new)
+    if _row_meaning(before) != _row_meaning(after):
+        return False
+    rules, new_rules = _column_meanings(before), _column_meanings(after)
+    same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
+    return same_columns and _same_state(before, after)
+
+
+def same_types(old: TableSchema, new: TableSchema) -> bool:
+    """Whether the columns that both have are of the same type, so that state needs no conversion."""
+    types = {column.id: column.type for column in old.columns}
+    return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
+
+
+def _same_state(old: MergePlan, new: MergePlan) -> bool:
+    """Whether runs of ``old`` hold what ``new`` must know of the columns that both have.
+
+    A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
+    """
+    known = {column.id for column in old.schema.columns}
+    needed = {
+        hidden.name
+        for rule in new.rules
+        if not isinstance(rule, Replay) and any(column.id in known for column in rule.columns)
+        for hidden in rule.hidden
+    }
+    return needed <= {hidden.name for hidden in old.hidden}
+
+
+def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
+    replays = [rule for rule in plan.rules if isinstance(rule, Replay)]
+    return (
+        _meaning(plan.order),
+        plan.liveness,
+        plan.removes_on_delete,
+        tuple(_meaning(register.order) for rule in replays for register in rule.listed),
+        len(replays),
+        _meaning(plan.schema.key_columns),
+    )
+
+
+def _column_meanings(plan: MergePlan) -> dict[int, Any]:
+    """Per column id: what its rule does."""
+    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
+    named = {name: column.id for name, column in plan.schema.by_name.items()}
+    return {column.id: _rule_meaning(rule, named) for rule in rules for column in rule.columns}
+
+
+def _rule_meaning(rule: Rule, named: Mapping[str, int]) -> tuple[Any, ...]:
+    """The settings of a rule, columns by id; a function is told by ``called``, not by its code."""
+    settings = {
+        field.name: getattr(rule, field.name)
+        for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
+        if field.name not in _WORDS
+    }
+    settings["group"] = tuple(named[name] for name in settings.get("group", ()))
+    return (type(rule), *((name, _meaning(value)) for name, value in settings.items() if not _is_code(value)))
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, StepFunction)
+
+
+def _meaning(value: Any) -> Any:
+    """A setting with columns by id, whatever they are called and however wide they are."""
+    if isinstance(value, Column):
+        return value.id
+    if isinstance(value, OrderField):
+        return (value.column.id, value.descending, value.floor, value.integral)
+    if isinstance(value, Order):
+        return (tuple(_meaning(field) for field in value.fields), value.flag)
+    return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value
+
+
+def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
+    """The columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are null."""
+    before = {column.id: column for column in old.columns}
+    return {
+        column.name: widened(values.get(before[column.id].name), before[column.id].type, column.type)
+        if column.id in before
+        else None
+        for column in new.columns
+    }
+
+
+def entered(states: Sequence[Mapping[str, Any]], old: MergePlan, new: MergePlan) -> list[Mapping[str, Any]]:
+    """States of one key of ``old``, oldest first, as states of ``new``.
+
+    They are the same states where the meaning is the same; else all of them together are one first record.
+    ``spark_jobs.stored_runs`` does so on Spark.
+    """
+    if old.schema is new.schema or not states:
+        return list(states)
+    if same_fold(old.schema, new.schema):
+        return [converted(state, old, new) for state in states]
+    combined = combine_all(old, states)
+    carried = None if combined is None else carried_over(combined, old, new)
+    return [] if carried is None else [carried]
+
+
+def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
+    """A state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
+    sources = _sources(old, new)
+    values = {
+        name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
+        for name, data_type in new.state_columns
+    }
+    for before, after in _retotalled(old, new):
+        total = widened(before.total(state), before.column.type, after.column.type)
+        values.update(after.of_total(total))
+    return values
+
+
+def converted_sql(state: str, old: MergePlan, new: MergePlan) -> Sql:
+    """As ``converted``, over the relation ``state`` of state rows of ``old``."""
+    sources = _sources(old, new)
+    outputs = {
+        name: widened_sql(ref(state, sources[name][0]), sources[name][1], data_type) if name in sources else "NULL"
+        for name, data_type in new.state_columns
+    }
+    for before, after in _retotalled(old, new):
+        outputs |= after.of_total_sql(f"CAST({before.total_sql(state)} AS {after.wide})")
+    return outputs
+
+
+def _sources(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
+    """Per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by id."""
+    before = {column.id: (column.name, column.type) for column in old.schema.columns}
+    hidden = {column.name: (column.name, column.type) for column in old.hidden}
+    names = {column.name: before[column.id] for column in new.schema.columns if column.id in before}
+    return names | {column.name: hidden[column.name] for column in new.hidden if column.name in hidden}
+
+
+def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
+    """The sums of widened columns, before and after: a total that left the old type may be inside the new one."""
+    before = {rule.column.id: rule for rule in old.rules if isinstance(rule, Sum)}
+    pairs = [(before[rule.column.id], rule) for rule in new.rules if isinstance(rule, Sum) and rule.column.id in before]
+    return [(one, other) for one, other in pairs if not same_type(one.column.type, other.column.type)]
+
+
+def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
+    """What a state row of ``old`` is under ``new``: the row it shows as a first record.
+
+    A row that it does not show is its removal, where that hides what sorts before it (``removing``), else None.
+    """
+    row = visible_row(old, state)
+    if row is not None:
+        return lift(new, Record(RowKind.INSERT, renamed(row, old.schema, new.schema), 0))
+    replays = removing(old, new)
+    removal = None if replays is None else replays[0].removal(state)
+    if replays is None or removal is None:
+        return None
+    key = {name: state[source] for name, source in key_names(old, new)}
+    entry = widened(removal, *(replay.entry_type for replay in replays))
+    touched = {TOUCHED_COLUMN: None} if new.dead_rows_retained is not None else {}
+    return {**key, **replays[1].removed(entry), **touched}
+
+
+def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
+    """The replays of both plans if a removal hides the same older records under either: the order of rows, and what
+    removes them, did not change (merge-semantics A.10).
+    """
+    found = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
+    before, after = found
+    if before is None or after is None or _meaning(old.order) != _meaning(new.order):
+        return None
+    listed = [tuple(_meaning(register.order) for register in replay.listed) for replay in (before, after)]
+    return (before, after) if listed[0] == listed[1] else None
+
+
+def key_names(old: MergePlan, new: MergePlan) -> list[tuple[str, str]]:
+    """The key columns' names under ``new`` and ``old``."""
+    before = {column.id: column.name for column in old.schema.columns}
+    return [(column.name, before[column.id]) for column in new.schema.key_columns]

@@ -1,0 +1,238 @@
+"""Rules in words, and why a record changed a column or did not (design §6: ``T/rules`` and ``rows:simulate``).
+
+One entry per kind of rule: what it does to a column, and the reason of one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.functions.entries import FUNCTIONS
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.accumulators import Sum, Union
+from app.core.rules.order import Order
+from app.core.rules.register import OnRetract, Pick, Register
+from app.core.rules.replay import Replay, group_of
+from app.core.rules.rule import Rule
+from app.core.rules.stepwise import Stepwise
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import Column
+from app.core.types.values import encoder
+
+
+@dataclass(frozen=True)
+class Step:
+    """One record about to be folded: the state before it, and the record."""
+
+    plan: MergePlan
+    rules: tuple[Rule, ...]
+    before: Mapping[str, Any] | None
+    record: Record
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one kind of rule speaks: ``words`` of a column's rule, ``reason`` of a step."""
+
+    words: Callable[[Any, Column], str]
+    reason: Callable[[Any, Column, Step], str]
+
+
+def order_words(order: Order) -> str:
+    """An order in words."""
+    fields = [field.column.name + (" descending" if field.descending else "") for field in order.fields]
+    floors = sorted({f"cut to the {field.floor.lower()}" for field in order.fields if field.floor})
+    flag = ["retracts before adds"] if order.flag else []
+    return ", then ".join([*fields, *floors, *flag, "arrival"])
+
+
+def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
+    """Whether arrival decides more than ties; where groups remove rows it does in every column: what arrives before a
+    removal is gone, what arrives after it is not (merge-semantics A.8).
+    """
+    if any(isinstance(one, Replay) and one.listed for one in plan.rules):
+        return True
+    if isinstance(rule, (Sum, Union)):
+        return False
+    if isinstance(rule, Register):
+        return rule.order.by_arrival
+    return isinstance(rule, Stepwise) and rule.order.by_arrival
+
+
+def _group_words(group: tuple[str, ...]) -> str:
+    return f" (records in which {' and '.join(group)} are null do not touch it)" if group else ""
+
+
+def _register_words(rule: Register, column: Column) -> str:
+    own_value = tuple(field.column.name for field in rule.order.fields) == (column.name,) and rule.skip_null
+    if own_value and len(rule.columns) == 1:
+        return f"the {'largest' if rule.pick is Pick.LATEST else 'smallest'} value{_group_words(rule.group)}"
+    which = "latest" if rule.pick is Pick.LATEST else "first"
+    if rule.skip_null:
+        text = f"the {which} value that is not null, by {order_words(rule.order)}"
+    else:
+        text = f"the value of the {which} record, null included, by {order_words(rule.order)}"
+    return text + _group_words(rule.group) + _retract_words(rule, column)
+
+
+def _retract_words(rule: Register, column: Column) -> str:
+    if rule.on_retract is OnRetract.CLEAR and column.name not in rule.group:
+        return "; a retract that is not older sets it to null"
+    return ""
+
+
+def _shown(column: Column, value: Any) -> Any:
+    return encoder(column.type)(value)
+
+
+def _sequence(values: Mapping[str, Any], order: Order) -> str:
+    shown = [str(_shown(field.column, values.get(field.column.name))) for field in order.fields]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+
+
+def _register_reason(rule: Register, column: Column, step: Step) -> str:
+    record = step.record
+    if not rule.takes_part(record):
+        if not record.kind.add and rule.on_retract is OnRetract.IGNORE:
+            return f"{record.kind.text} leaves this column unchanged"
+        if rule.group and all(record.values[name] is None for name in rule.group):
+            return f"{' and '.join(rule.group)} null: the group is not touched"
+        return "null never overwrites"
+    lifted = rule.lift(record)
+    before = step.before if step.before is not None else rule.empty
+    accepted = rule.newer_wins(before, lifted)
+    outcome = _outcome(rule, column, record, accepted=accepted)
+    seen = any(before.get(name) is not None for name in rule.names)
+    if not rule.order.fields or not seen:
+        return outcome
+    return f"sequence {_compared(rule, before, record, accepted=accepted)}: {outcome}"
+
+
+def _compared(rule: Register, before: Mapping[str, Any], record: Record, *, accepted: bool) -> str:
+    stored = rule.order_values(before)
+    later = accepted is (rule.pick is Pick.LATEST)
+    return f"{_sequence(record.values, rule.order)} {'>=' if later else '<'} {_sequence(stored, rule.order)}"
+
+
+def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) -> str:
+    if not accepted:
+        return "ignored"
+    cleared = not record.kind.add and rule.on_retract is OnRetract.CLEAR
+    return "set to null by the retract" if cleared and column.name not in rule.kept_on_clear else "taken"
+
+
+def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
+    """Whether the record is older than what its sequence group holds."""
+    if not rule.group or step.before is None:
+        return False
+    groups = (r for r in step.rules if isinstance(r, Register) and r.group == rule.group and r.kept_on_clear)
+    register = next(groups, None)
+    return register is not None and not register.newer_wins(step.before, register.lift(step.record))
+
+
+def _accumulated(rule: Sum | Union | Stepwise, column: Column, step: Step, verbs: tuple[str, str]) -> str:
+    record = step.record
+    if rule.group and all(record.values[name] is None for name in rule.group):
+        return f"{' and '.join(rule.group)} null: the group is not touched"
+    if record.values[column.name] is None:
+        return "null is skipped"
+    if not record.kind.add and not _takes_retracts(rule):
+        return f"{record.kind.text} leaves this column unchanged (ignore-retract)"
+    verb = verbs[0] if record.kind.add else verbs[1]
+    return f"late but {verb}" if _late(rule, step) else verb
+
+
+def _takes_retracts(rule: Sum | Union | Stepwise) -> bool:
+    if isinstance(rule, Sum):
+        return not rule.ignore_retract
+    return isinstance(rule, Stepwise) and rule.retracts
+
+
+def _stepwise_words(rule: Stepwise, _column: Column) -> str:
+    return f"{rule.meaning or 'folded value by value'}, by {order_words(rule.order)}{_group_words(rule.group)}"
+
+
+EXPLANATIONS: Mapping[type[Rule], Explanation] = {
+    Register: Explanation(_register_words, _register_reason),
+    Sum: Explanation(
+        lambda rule, _: f"{FUNCTIONS['sum'].meaning}{_group_words(rule.group)}; late records count too",
+        lambda rule, column, step: _accumulated(rule, column, step, ("summed", "subtracted")),
+    ),
+    Union: Explanation(
+        lambda rule, _: f"{rule.meaning or 'the union of all values'}{_group_words(rule.group)}",
+        lambda rule, column, step: _accumulated(rule, column, step, ("joined", "taken back")),
+    ),
+    Stepwise: Explanation(
+        _stepwise_words,
+        lambda rule, column, step: _accumulated(rule, column, step, ("folded in its place", "taken back")),
+    ),
+}
+
+
+def column_rules(plan: MergePlan) -> dict[str, Rule]:
+    """The rule of each value column; a replayed row's are those inside the replay."""
+    rules: dict[str, Rule] = {}
+    for rule in plan_rules(plan):
+        rules.update({column.name: rule for column in rule.columns})
+    return rules
+
+
+def plan_rules(plan: MergePlan) -> tuple[Rule, ...]:
+    """The rules that speak for columns."""
+    return tuple(inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,)))
+
+
+def row_words(plan: MergePlan) -> str:
+    """When the row exists."""
+    replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
+    if replay is not None and replay.listed:
+        groups = " or ".join("(" + ", ".join(register.group) + ")" for register in replay.listed)
+        return (
+            f"a -D that the group {groups} accepts removes the row; a later add that is not older brings it back, and "
+            "records of that group that are older than the removal change nothing of it"
+        )
+    if replay is not None or plan.removes_on_delete:
+        return "a -D removes the row with all that came before it; a later add starts a new one"
+    return _LIVENESS_WORDS[plan.liveness.value]
+
+
+_CLOSED = "older than the removal of the row: ignored"
+_LIVENESS_WORDS = {
+    "always": "the row exists from its first record on",
+    "kind": "the row exists while its latest record is an add; -U and -D remove it",
+    "add": "the row exists once an add was folded",
+}
+
+
+def column_words(plan: MergePlan, column: Column) -> str:
+    """The rule of a column in words."""
+    if column.name in plan.schema.primary_key:
+        return "primary key"
+    rule = column_rules(plan)[column.name]
+    return EXPLANATIONS[type(rule)].words(rule, column)
+
+
+def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, str]:
+    """Per value column why the record changes it or not, given the state row before it."""
+    if plan.removes_on_delete and record.kind is RowKind.DELETE:
+        return dict.fromkeys((column.name for column in plan.schema.value_columns), "-D removes the row")
+    replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
+    inner: Mapping[str, Any] | None = before
+    closed: set[tuple[str, ...]] = set()
+    if replay is not None:
+        closed = replay.closed_groups(before, record) if before is not None else closed
+        inner = replay.inner_state(before) if before is not None else None
+        if replay.removes(inner, record):
+            return dict.fromkeys((column.name for column in replay.columns), "-D removes the row")
+    step, by_name = Step(plan, plan_rules(plan), inner, record), plan.schema.by_name
+    return {
+        name: _CLOSED if group_of(rule) in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
+        for name, rule in column_rules(plan).items()
+    }
+
+
+def hidden_columns(plan: MergePlan) -> dict[str, str]:
+    """Names and types of the state columns beside the visible ones."""
+    return {hidden.name: hidden.type.spark for hidden in plan.hidden}

@@ -1,0 +1,83 @@
+"""What the merge executor is asked to do, as frozen values: merges, compactions, changelogs, overflow checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.core.plan.merge_plan import MergePlan
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One data file: its URI and the (inclusive) range of its tokens."""
+
+    uri: str
+    min_token: int
+    max_token: int
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run: the plan under which it was written, and its files."""
+
+    plan: MergePlan
+    files: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """How much a job reads and how large its files shall be: bytes and rows in all, bytes of one file."""
+
+    rows: int
+    size_bytes: int
+    target_file_bytes: int
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    """Which records to fold: the URIs of the staging files with their batch numbers; ``output`` is the URI of the
+    folder of the new runs, ``now`` the time of the merge in epoch seconds.
+
+    With ``input_changelog`` the records themselves are also written, below that URI (merge-semantics §8.2).
+    """
+
+    plan: MergePlan
+    batches: Mapping[str, int]
+    layout: FileLayout
+    output: str
+    now: int
+    input_changelog: str | None = None
+
+
+@dataclass(frozen=True)
+class CompactionJob:
+    """Which neighbouring runs to combine, oldest first, into runs below the URI ``output``.
+
+    ``oldest``: nothing older lies below, so rows that only hide older ones can go where the plan allows it; ``now``
+    (epoch seconds) tells which are old enough.
+    """
+
+    plan: MergePlan
+    runs: tuple[StoredRun, ...]
+    layout: FileLayout
+    output: str
+    now: int
+    oldest: bool
+
+
+@dataclass(frozen=True)
+class ChangesJob:
+    """The changes of rows that ``newer`` runs bring on top of ``older`` ones, written below the URI ``output``.
+
+    Only keys of ``newer`` can change. With ``row_deduplicate`` a row that stays equal, ``ignored_fields`` left out of
+    the comparison, gives no change (merge-semantics §8.3, §8.4).
+    """
+
+    plan: MergePlan
+    older: tuple[StoredRun, ...]
+    newer: tuple[StoredRun, ...]
+    layout: FileLayout
+    output: str
+    row_deduplicate: bool = False
+    ignored_fields: tuple[str, ...] = ()

@@ -1,0 +1,399 @@
+"""The merge plan: what a table's options come to, one rule per column, with the merge engine's name gone (design
+§3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Any
+
+from app.core.errors import ErrorCode, Invalid
+from app.core.functions.entries import AggregateFunction, FunctionUse, find_function
+from app.core.plan.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
+from app.core.rules.accumulators import Union
+from app.core.rules.order import Floor, Order, OrderField
+from app.core.rules.register import OnRetract, Pick, Register
+from app.core.rules.replay import Replay
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, TotalBounds
+from app.core.rules.stepwise import Stepwise
+from app.core.table.options import FIELD_OPTIONS, MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import DataType
+from app.core.types.values import text_decoder
+
+LIVE_COLUMN = "_kf_live"
+RESET_COLUMN = "_kf_reset"
+TOUCHED_COLUMN = "_kf_touched"
+# Options of a column that its function does not see itself.
+_OF_THE_COLUMN = ("sequence-group", "aggregate-function", "ignore-retract", "default-value")
+RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
+
+
+class Liveness(Enum):
+    """When a state row is a visible row."""
+
+    ALWAYS = "always"  # no record that could hide it is ever accepted
+    KIND = "kind"  # iff the record it holds is an add (deduplicate)
+    ADD = "add"  # iff an add was folded since the row was last removed
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Records that the table can never fold (merge-semantics A.7): those of ``kind``, within ``group`` if it is set."""
+
+    kind: RowKind
+    reason: str
+    fix: str
+    group: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """How the records of one key become a row.
+
+    ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
+    ``read_defaults`` when a row is shown (A.6); ``row_kind_default`` is what ``row_kind_column`` is read as where
+    it is null (§7), and what is merged stays null; ``removes_on_delete``: a -D removes what arrived before it.
+    ``dead_rows_retained`` is how long a hidden row is remembered, None for ever (§10 Q2); only where late records could
+    meet it, and then each state row knows when a merge last touched it (``_kf_touched``, epoch seconds).
+    """
+
+    schema: TableSchema
+    rules: tuple[Rule, ...]
+    order: Order
+    liveness: Liveness
+    removes_on_delete: bool = False
+    dropped: frozenset[RowKind] = frozenset()
+    refusals: tuple[Refusal, ...] = ()
+    row_kind_column: str | None = None
+    required_columns: tuple[str, ...] = ()
+    write_defaults: Mapping[str, Any] = field(default_factory=dict)
+    read_defaults: Mapping[str, Any] = field(default_factory=dict)
+    row_kind_default: str | None = None
+    dead_rows_retained: timedelta | None = None
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        """Every state column beside the visible ones."""
+        own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
+        own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
+        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.dead_rows_retained is not None else []
+        return (*(hidden for rule in self.rules for hidden in rule.hidden), *own)
+
+    @cached_property
+    def state_columns(self) -> tuple[tuple[str, DataType], ...]:
+        """(name, type) of every column of a run after the token: keys, values, hidden."""
+        visible = [(column.name, column.type) for column in (*self.schema.key_columns, *self.schema.value_columns)]
+        return (*visible, *((hidden.name, hidden.type) for hidden in self.hidden))
+
+    @cached_property
+    def totals(self) -> tuple[TotalBounds, ...]:
+        """The accumulating columns whose total can leave the column's type."""
+        return tuple(bounds for rule in self.rules for bounds in rule.bounds)
+
+    @property
+    def forgets_dead_rows(self) -> bool:
+        """Whether a hidden row of the oldest run can be dropped: only where no late record can sort before it (§10
+        Q2).
+        """
+        by_latest = all(isinstance(rule, Register) for rule in self.rules)
+        return self.liveness is Liveness.KIND and by_latest and self.order.by_arrival
+
+    @property
+    def remembers_dead_rows(self) -> bool:
+        """Whether a hidden row of the oldest run must be kept, because a late record could sort before what hid it."""
+        return self.liveness is not Liveness.ALWAYS and not self.forgets_dead_rows
+
+    def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
+        """Why a record can never be folded, None if it can."""
+        for refusal in self.refusals:
+            if refusal.kind is kind and (not refusal.group or any(values[name] is not None for name in refusal.group)):
+                return refusal
+        record = Record(kind, values)
+        for rule in self.faulting:
+            fault = rule.fault(record)
+            if fault is not None:
+                return Refusal(kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
+        return None
+
+    @cached_property
+    def needs_bitmaps(self) -> bool:
+        """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
+        return any(rule.runs_python for rule in self.unions)
+
+    @cached_property
+    def unions(self) -> tuple[Union, ...]:
+        """The rules that show something else than their state column, those of replayed rows included."""
+        inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
+        return tuple(rule for rule in inner if isinstance(rule, Union))
+
+    @cached_property
+    def faulting(self) -> tuple[Rule, ...]:
+        """The rules that look at single values (A.7)."""
+        return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(schema: _ByIdentity) -> MergePlan:
+    return _compile(schema.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class _ByIdentity:
+    """A schema as a cache key; schemas hold a mapping and so have no hash of their own."""
+
+    schema: TableSchema
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.schema is self.schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+
+def compile_plan(schema: TableSchema) -> MergePlan:
+    """The merge plan of a valid schema.
+
+    Raises ``Invalid`` with every fault of the options at once (merge-semantics §6).
+    """
+    return _compiled(_ByIdentity(schema))
+
+
+def _compile(schema: TableSchema) -> MergePlan:
+    options, faults = parse_options(schema)
+    faults = [*faults, *check_options(schema, options)]
+    if faults:
+        raise Invalid("the table options are not valid", code=ErrorCode.INVALID_OPTIONS, violations=faults)
+    order = _row_order(schema, options)
+    dropped = _dropped(options)
+    accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
+    plan = _ENGINES[options.engine](schema, options, order, accepts_retracts)
+    refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
+    never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
+    # A log may hold removals of before ignore-delete was set (A.10).
+    removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
+    defaults = _defaults(schema, options)
+    at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+    compiled = MergePlan(
+        schema,
+        plan.rules,
+        order,
+        Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness,
+        plan.removes_on_delete,
+        dropped,
+        tuple(refusal for refusal in plan.refusals if refusal.kind not in dropped),
+        options["rowkind.field"],
+        _required(options),
+        defaults if at_write else {},
+        {} if at_write else defaults,
+        None if at_write else _row_kind_default(schema, options),
+        options["tombstone.time-retained"],
+    )
+    return compiled if compiled.remembers_dead_rows else replace(compiled, dead_rows_retained=None)
+
+
+@dataclass(frozen=True)
+class _EnginePlan:
+    rules: tuple[Rule, ...]
+    liveness: Liveness
+    refusals: tuple[Refusal, ...] = ()
+    removes_on_delete: bool = False
+
+
+def _dropped(options: TableOptions) -> frozenset[RowKind]:
+    if options["ignore-delete"]:
+        return RETRACTS
+    return frozenset({RowKind.UPDATE_BEFORE}) if options["ignore-update-before"] else frozenset()
+
+
+def _row_order(schema: TableSchema, options: TableOptions) -> Order:
+    """Sequence fields with their direction and padding (§3); a key column never differs and is left out."""
+    padding = options["sequence.auto-padding"]
+    floors = [floor for step, floor in PADDING_FLOORS.items() if step in padding]
+    floor = floors[0] if floors else None
+    descending = options["sequence.field.sort-order"] is SortOrder.DESCENDING
+    fields = tuple(
+        OrderField(schema.by_name[name], descending, Floor(floor) if floor else None, integral=bool(padding))
+        for name in options["sequence.field"]
+        if name not in schema.primary_key
+    )
+    # With a floor, arrival decides between equal times before the flag could (§3.4, last row of the table).
+    return Order(fields, flag=PADDING_FLAG in padding and floor is None)
+
+
+def _required(options: TableOptions) -> tuple[str, ...]:
+    """Columns that no record may leave null although they are nullable (§3.4: padding cannot pad a null)."""
+    return tuple(options["sequence.field"]) if options["sequence.auto-padding"] else ()
+
+
+def _defaults(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
+    texts = {column.name: column.default for column in schema.columns if column.default is not None}
+    texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
+    return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}
+
+
+def _row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
+    """The DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point 2)."""
+    name = options["rowkind.field"]
+    column = None if name is None else schema.by_name[name]
+    return None if column is None or column.default is None else default_value(column, column.default)
+
+
+def default_value(column: Column, text: str) -> Any:
+    """The value of a default's text: optional single quotes stripped, then read as the column's type (§1.4 point 2)."""
+    stripped = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
+    return text_decoder(column.type)(stripped)
+
+
+def _deduplicate(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+    row = Register(schema.value_columns, order, on_retract=OnRetract.KEEP, keeps_kind=accepts_retracts)
+    return _EnginePlan((row,), Liveness.KIND)
+
+
+def _first_row(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+    row = Register(schema.value_columns, Order(), Pick.FIRST, OnRetract.KEEP)
+    refusals = _refuse_retracts("first-row keeps the first record and cannot take it back", "set ignore-delete = true")
+    return _EnginePlan((row,), Liveness.ALWAYS, refusals)
+
+
+def _refuse_retracts(reason: str, fix: str, group: tuple[str, ...] = ()) -> tuple[Refusal, ...]:
+    return tuple(Refusal(kind, f"{kind.text} record: {reason}", fix, group) for kind in sorted(RETRACTS))
+
+
+def _function_name(column: Column, options: TableOptions) -> str | None:
+    """The effective aggregate function of a column (§2.5, §4.5)."""
+    return options.of_field(column.name, "aggregate-function") or options.default_function
+
+
+def _function_rule(
+    column: Column, name: str, options: TableOptions, order: Order, group: tuple[str, ...]
+) -> tuple[Rule, bool]:
+    """The rule of a function used on a column, and whether it takes retracts."""
+    function = find_function(name)
+    assert function is not None, "check_options refuses unknown functions"
+    ignore_retract = options.of_field(column.name, "ignore-retract")
+    reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
+    comes = _dropped(options) != RETRACTS
+    use = FunctionUse(column, order, group, reached, options.of_function(column.name), comes)
+    rule = function.rule(use)
+    if isinstance(rule, (Stepwise, Union)):
+        rule = replace(rule, meaning=function.meaning, called=_called(function, column, options))
+    return rule, function.retracts or ignore_retract
+
+
+def _called(function: AggregateFunction, column: Column, options: TableOptions) -> tuple[Any, ...]:
+    """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
+    ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
+    parsed = options.of_function(column.name)
+    if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
+        parsed["ts-field"] = next(reversed(ids))  # of other functions the last field means nothing
+    named = {suffix: parsed[suffix] for suffix in FIELD_OPTIONS if suffix not in _OF_THE_COLUMN}
+    own = [
+        (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))
+        for suffix, value in named.items()
+    ]
+    return (function.name, *own, *function.rounds(column.type))
+
+
+def _partial_update(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+    rules: list[Rule] = []
+    refusals: list[Refusal] = []
+    grouped: set[str] = set()
+    for group in options.groups:
+        group_rules, group_refusals = _group_rules(schema, options, group, order)
+        rules += group_rules
+        refusals += group_refusals
+        grouped |= {*group.ordering, *group.protected}
+    free = [column for column in schema.value_columns if column.name not in grouped]
+    rules += [Register((column,), order, skip_null=True) for column in free]
+    removes = options["partial-update.remove-record-on-delete"]
+    listed = _removal_groups(options, rules)
+    if listed:
+        replay = Replay(schema.value_columns, tuple(rules), order, listed)
+        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
+    if not options.groups and not removes:
+        fix = (
+            "set ignore-delete = true, partial-update.remove-record-on-delete = true, or protect columns by "
+            "fields.<g>.sequence-group"
+        )
+        refusals += _refuse_retracts("partial-update cannot take deletes", fix)
+    return _removing(schema, rules, refusals, order, removes)
+
+
+def _removal_groups(options: TableOptions, rules: list[Rule]) -> tuple[Register, ...]:
+    """The registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering fields
+    (§4.4).
+    """
+    names = set(options["partial-update.remove-record-on-sequence-group"])
+    groups = [
+        rule for rule in rules if isinstance(rule, Register) and set(rule.group) <= {c.name for c in rule.columns}
+    ]
+    return tuple(register for register in groups if names & set(register.group))
+
+
+def _removing(
+    schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool
+) -> _EnginePlan:
+    """The plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in the
+    log.
+    """
+    if removes and not order.by_arrival:
+        replay = Replay(schema.value_columns, tuple(rules), order)
+        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
+    return _EnginePlan(tuple(rules), Liveness.ADD, tuple(refusals), removes)
+
+
+def _group_rules(
+    schema: TableSchema, options: TableOptions, group: SequenceGroup, order: Order
+) -> tuple[list[Rule], list[Refusal]]:
+    """A sequence group: one register for its ordering fields and plain columns, one rule per aggregated column (§4)."""
+    group_order = Order(tuple(OrderField(schema.by_name[name]) for name in group.ordering)).then(order)
+    protected = [schema.by_name[name] for name in group.protected if name not in group.ordering]
+    functions = {column.name: _function_name(column, options) for column in protected}
+    ordering = [schema.by_name[name] for name in group.ordering]
+    plain = [column for column in protected if functions[column.name] is None]
+    register = Register((*ordering, *plain), group_order, on_retract=OnRetract.CLEAR, group=group.ordering)
+    rules: list[Rule] = [register]
+    refusals: list[Refusal] = []
+    for column in protected:
+        name = functions[column.name]
+        if name is not None:
+            rule, retracts = _function_rule(column, name, options, group_order, group.ordering)
+            rules.append(rule)
+            refusals += () if retracts else _no_retraction(column, name, group.ordering)
+    return rules, refusals
+
+
+def _no_retraction(column: Column, function: str, group: tuple[str, ...] = ()) -> tuple[Refusal, ...]:
+    reason = f"function {function} of column {column.name!r} does not support retraction"
+    return _refuse_retracts(reason, f"set fields.{column.name}.ignore-retract = true", group)
+
+
+def _aggregation(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+    sequence = tuple(field.column for field in order.fields)
+    rules: list[Rule] = [Register(sequence, order, on_retract=OnRetract.KEEP)] if sequence else []
+    refusals: list[Refusal] = []
+    for column in schema.value_columns:
+        if column in sequence:
+            continue
+        name = _function_name(column, options) or "last_non_null_value"
+        rule, retracts = _function_rule(column, name, options, order, ())
+        rules.append(rule)
+        refusals += () if retracts else _no_retraction(column, name)
+    removes = options["aggregation.remove-record-on-delete"]
+    if removes:
+        refusals = [refusal for refusal in refusals if refusal.kind is not RowKind.DELETE]
+    return _removing(schema, rules, refusals, order, removes)
+
+
+_ENGINES: Mapping[MergeEngine, Callable[[TableSchema, TableOptions, Order, bool], _EnginePlan]] = {
+    MergeEngine.DEDUPLICATE: _deduplicate,
+    MergeEngine.PARTIAL_UPDATE: _partial_update,
+    MergeEngine.AGGREGATION: _aggregation,
+    MergeEngine.FIRST_ROW: _first_row,
+}

@@ -1,0 +1,166 @@
+"""Records as posted: read strictly against the schema, every fault of the request at once (merge-semantics §1.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.errors import ErrorCode, Invalid, Violation
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.order import FLOATING, TEXT
+from app.core.table.keys import normalised
+from app.core.table.records import KINDS_BY_TEXT, RowKind
+from app.core.table.schema import Column, escape_pointer
+from app.core.types.scalars import ValueFault
+from app.core.types.values import decoder
+
+KIND_MEMBER = "_kind"
+REPORTED_VIOLATIONS = 100
+
+
+@dataclass
+class DecodedRecords:
+    """The records of one request that are to be staged, column by column; ``positions`` are their indexes in the
+    request.
+    """
+
+    columns: dict[str, list[Any]]
+    kinds: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    ignored: int = 0
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+class _Faults:
+    """Counts every violation, keeps the first hundred."""
+
+    def __init__(self) -> None:
+        self.kept: list[Violation] = []
+        self.total = 0
+
+    def add(self, row: int, column: str | None, code: str, message: str, fix: str, path: tuple[str, ...] = ()) -> None:
+        self.total += 1
+        if len(self.kept) < REPORTED_VIOLATIONS:
+            segments = [str(row), *([column] if column is not None else []), *path]
+            pointer = "/records/" + "/".join(escape_pointer(segment) for segment in segments)
+            self.kept.append(Violation(pointer, code, message, fix, row, column))
+
+
+class RecordDecoder:
+    """Reads the records of one table; made once for its plan."""
+
+    def __init__(self, plan: MergePlan) -> None:
+        self.plan = plan
+        self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
+        self.names = {column.name for column in plan.schema.columns} | {KIND_MEMBER}
+
+    def decode(self, records: Iterable[object]) -> DecodedRecords:
+        """The records to stage. Raises ``Invalid`` naming row, column and reason of the first hundred faults, and
+        their number.
+        """
+        decoded = DecodedRecords({column.name: [] for column in self.plan.schema.columns})
+        faults = _Faults()
+        for row, raw in enumerate(records):
+            if not isinstance(raw, dict):
+                faults.add(row, None, "not_an_object", "a record is a JSON object", 'send {"column": value, …}')
+                continue
+            before = faults.total
+            values = self._values(row, raw, faults)
+            kind = self._kind(row, raw, values, faults)
+            if faults.total == before and kind is not None:
+                self._keep(row, kind, values, decoded, faults)
+        if faults.total:
+            message = f"{faults.total} fault(s) in the records; nothing was stored"
+            code = ErrorCode.INVALID_RECORDS
+            raise Invalid(message, code=code, violations=faults.kept, total_violations=faults.total)
+        return decoded
+
+    def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for column, decode in self.columns:
+            try:
+                values[column.name] = decode(raw.get(column.name))
+            except ValueFault as fault:
+                missing = column.name not in raw and fault.code == "null_in_not_null"
+                code = "missing_column" if missing else fault.code
+                message = (
+                    f"column {column.name!r} is missing and cannot be null"
+                    if missing
+                    else f"column {column.name!r}: {fault}"
+                )
+                faults.add(row, column.name, code, message, fault.fix, fault.path)
+        if not raw.keys() <= self.names:
+            for name in [name for name in raw if name not in self.names]:
+                known = ", ".join(column.name for column, _ in self.columns)
+                faults.add(row, name, "unknown_column", f"the table has no column {name!r}", f"columns: {known}")
+        return values
+
+    def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
+        """The row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is none."""
+        column = self.plan.row_kind_column
+        if column is None:
+            text, where = raw.get(KIND_MEMBER, "+I"), KIND_MEMBER
+            kind = KINDS_BY_TEXT.get(text) if isinstance(text, str) else None
+        else:
+            text, where = values.get(column), column
+            if column not in values:
+                return None  # the value itself is already reported
+            text = self.plan.row_kind_default if text is None else text
+            kind = KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
+        if kind is None:
+            message = "the row kind cannot be null" if text is None else f"{text!r} is not a row kind"
+            faults.add(row, where, "bad_row_kind", message, "send +I, -U, +U or -D")
+        return kind
+
+    def _keep(self, row: int, kind: RowKind, values: dict[str, Any], decoded: DecodedRecords, faults: _Faults) -> None:
+        if kind in self.plan.dropped:
+            decoded.ignored += 1
+            return
+        refusal = self.plan.refusal_of(kind, values)
+        if refusal is not None:
+            where = self.plan.row_kind_column or KIND_MEMBER
+            faults.add(row, where, "refused_row_kind", refusal.reason, refusal.fix)
+            return
+        for name, column in decoded.columns.items():
+            column.append(values[name])
+        decoded.kinds.append(int(kind))
+        decoded.positions.append(row)
+
+
+def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
+    """Reads one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
+    form.
+    """
+    decode = decoder(column.type)
+    if column.name in plan.write_defaults:
+        decode = _with_default(decode, plan.write_defaults[column.name])
+    if column.name in plan.required_columns:
+        decode = _then(decode, lambda value: _padded(column, value))
+    if column.name in plan.schema.primary_key and column.type.kind in FLOATING:
+        decode = _then(decode, lambda value: normalised(column, value))
+    return decode
+
+
+def _with_default(decode: Callable[[Any], Any], default: Any) -> Callable[[Any], Any]:
+    return lambda raw: default if raw is None else decode(raw)
+
+
+def _then(decode: Callable[[Any], Any], step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda raw: step(decode(raw))
+
+
+def _padded(column: Column, value: Any) -> Any:
+    if value is None:
+        message = "null cannot be padded (sequence.auto-padding)"
+        raise ValueFault("null_in_padded_sequence", message, "send a sequence value")
+    if column.type.kind in TEXT and not re.fullmatch(r"[+-]?[0-9]{1,37}", value):
+        message = f"{value!r} cannot be padded (sequence.auto-padding)"
+        raise ValueFault("not_a_number", message, "send a whole number of at most 37 digits as text")
+    if column.type.kind in FLOATING and not -(2.0**63) <= value < 2.0**63:
+        message = f"{value!r} is out of the range of a padded sequence"
+        raise ValueFault("out_of_range", message, "send a number that BIGINT holds")
+    return value

@@ -1,0 +1,139 @@
+"""Legal but surprising tables: what an owner should know before posting records (merge-semantics §9, §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from app.core.errors import Violation
+from app.core.functions.entries import ALIASES
+from app.core.table.options import (
+    ChangelogProducer,
+    MergeEngine,
+    TableOptions,
+    has_effect,
+    option_violation,
+    parse_options,
+)
+from app.core.table.schema import TableSchema
+
+Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
+COUNTING = ("sum", "product", "collect", "listagg", "nested_update")
+
+
+def table_warnings(schema: TableSchema) -> list[Violation]:
+    """Everything surprising about a valid table; ``fix`` says how to change it, if that is not wanted."""
+    options, _ = parse_options(schema)
+    return [warning for check in CHECKS for warning in check(schema, options)]
+
+
+def _function(options: TableOptions, column: str) -> str | None:
+    name: str | None = options.of_field(column, "aggregate-function") or options.default_function
+    return ALIASES.get(name or "", name)
+
+
+def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """A function in a group sees late records too; a record delivered twice counts twice (Q26)."""
+    if options.engine is not MergeEngine.PARTIAL_UPDATE:
+        return
+    for group in options.groups:
+        for name in group.protected:
+            function = _function(options, name)
+            if function in COUNTING and name not in group.ordering:
+                message = f"{function} of {name!r} counts late records and repeated deliveries too"
+                fix = "post each record once: send an Idempotency-Key with every batch"
+                yield option_violation(group.key, "late_records_count", message, fix)
+
+
+def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """A column in no group of a table with groups takes whatever arrives last."""
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or not options.groups:
+        return
+    grouped = {name for group in options.groups for name in (*group.ordering, *group.protected)}
+    for column in schema.value_columns:
+        if column.name not in grouped and not options["sequence.field"]:
+            message = f"column {column.name!r} is in no sequence group: a late record overwrites it"
+            key = f"fields.{column.name}.sequence-group"
+            yield option_violation(key, "column_in_no_group", message, "protect it by a group's ordering field")
+
+
+def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Outside groups a null never overwrites: once set, a column cannot be emptied."""
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups:
+        return
+    names = ", ".join(column.name for column in schema.value_columns)
+    if names:
+        message = f"null never overwrites: once set, {names} cannot be emptied"
+        fix = "put columns that must be emptied into a sequence group"
+        yield option_violation("merge-engine", "null_never_written", message, fix)
+
+
+def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """A record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
+    if options.engine is not MergeEngine.PARTIAL_UPDATE:
+        return
+    for group in options.groups:
+        plain = [name for name in group.protected if _function(options, name) is None and name not in group.ordering]
+        if len(plain) > 1:
+            message = (
+                f"a record with {', '.join(group.ordering)} replaces all of {', '.join(plain)}, missing ones by null"
+            )
+            fix = "send all columns of the group, or give columns of other producers a group of their own"
+            yield option_violation(group.key, "group_replaced_whole", message, fix)
+
+
+def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    for key in options.values:
+        if not has_effect(key):
+            message = f"{key} is Paimon's own and has no effect here"
+            yield option_violation(key, "option_without_effect", message, "remove it, or keep it for Paimon")
+
+
+def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """What a producer costs, or when its changes come (§8)."""
+    producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
+    found: dict[ChangelogProducer, tuple[str, str, str]] = {
+        ChangelogProducer.LOOKUP: (
+            "merges_read_older_runs",
+            "every merge looks its keys up in the older runs: it costs more as the table grows",
+            "use full-compaction where changes may come later, or input where producers post every change themselves",
+        ),
+        ChangelogProducer.FULL_COMPACTION: (
+            "changes_come_late",
+            f"changes come with full compactions only, after every {commits} merge(s), one for each key",
+            "set full-compaction.delta-commits, or use lookup for changes at every merge",
+        ),
+        ChangelogProducer.INPUT: (
+            "changelog_not_repaired",
+            "the changelog is the posted records, not the changes of rows: parts of rows where records are parts",
+            "use lookup or full-compaction unless producers post whole rows with their row kinds",
+        ),
+    }
+    if producer in found:
+        code, message, fix = found[producer]
+        yield option_violation("changelog-producer", code, message, fix)
+
+
+def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Engines that have no groups or functions ignore their options, as Paimon does (§2.1, §4.1)."""
+    engine = options.engine
+    for group in options.groups:
+        if engine is not MergeEngine.PARTIAL_UPDATE:
+            fix = "set merge-engine = partial-update"
+            yield option_violation(group.key, "option_without_effect", f"{engine} has no sequence groups", fix)
+    if engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
+        for column, suffix in options.fields:
+            if suffix != "default-value":
+                message = f"{engine} has no aggregate functions"
+                fix = "set merge-engine = aggregation"
+                yield option_violation(f"fields.{column}.{suffix}", "option_without_effect", message, fix)
+
+
+CHECKS: tuple[Check, ...] = (
+    _counting_groups,
+    _ungrouped,
+    _never_null,
+    _whole_groups,
+    _without_effect,
+    _changelog,
+    _ignored_fields,
+)

@@ -1,0 +1,230 @@
+"""The register: the rule that keeps the columns of one record, the latest or the first of an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from app.core.rules.order import Order
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
+from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql, takes_part_sql
+from app.core.table.records import Record
+from app.core.table.schema import Column
+from app.core.types.kinds import DataType, Field
+
+
+class Pick(Enum):
+    """Which record of an order a register keeps."""
+
+    LATEST = "latest"
+    FIRST = "first"
+
+
+class OnRetract(Enum):
+    """What a retract (-U, -D) does to a register."""
+
+    IGNORE = "ignore"  # nothing
+    CLEAR = "clear"  # takes part; its values are null, its order fields are kept
+    KEEP = "keep"  # takes part like an add
+
+
+@dataclass(frozen=True)
+class Register(Rule):
+    """Columns that move together: the values of the latest (or first) record in ``order`` that takes part.
+
+    ``skip_null`` (one column only): records with a null there do not take part. ``group``: the ordering fields of a
+    sequence group; a record in which they are all null does not take part (§4.2). ``keeps_kind``: the register is the
+    whole row and also remembers, as ``_kf_live``, whether the kept record is an add (deduplicate, §2.1).
+    """
+
+    columns: tuple[Column, ...]
+    order: Order
+    pick: Pick = Pick.LATEST
+    on_retract: OnRetract = OnRetract.IGNORE
+    skip_null: bool = False
+    group: tuple[str, ...] = ()
+    keeps_kind: bool = False
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
+    def _stored_order(self) -> tuple[tuple[str, str, DataType], ...]:
+        """(member, column, type) of the order fields that the visible columns do not carry."""
+        fields = [field.column for field in self.order.fields if field.column.name not in self._own]
+        return tuple((f"f{i}", column.name, column.type) for i, column in enumerate(fields))
+
+    @cached_property
+    def _stores_flag(self) -> bool:
+        return self.order.flag and not self.keeps_kind
+
+    @cached_property
+    def _order_column(self) -> str | None:
+        return f"_kf_order_{self._id}" if self._stored_order or self._stores_flag else None
+
+    @cached_property
+    def _seen_column(self) -> str | None:
+        every_record = not self.skip_null and not self.group and self.on_retract is not OnRetract.IGNORE
+        value_tells = self.skip_null and self.on_retract is not OnRetract.CLEAR
+        group_tells = bool(self.group) and set(self.group) <= self._own
+        needed = not (self._order_column or every_record or value_tells or group_tells)
+        return f"_kf_seen_{self._id}" if needed else None
+
+    @cached_property
+    def _id(self) -> int:
+        return self.columns[0].id if self.columns else 0
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        hidden = []
+        if self._order_column:
+            members = [(member, data_type.with_nullable(True)) for member, _, data_type in self._stored_order]
+            members += [("add", BOOLEAN)] if self._stores_flag else []
+            fields = tuple(Field(i, member, data_type) for i, (member, data_type) in enumerate(members))
+            hidden.append(HiddenColumn(self._order_column, DataType("ROW", fields=fields)))
+        if self._seen_column:
+            hidden.append(HiddenColumn(self._seen_column, BOOLEAN))
+        if self.keeps_kind:
+            hidden.append(HiddenColumn("_kf_live", BOOLEAN))
+        return tuple(hidden)
+
+    @cached_property
+    def kept_on_clear(self) -> frozenset[str]:
+        """The columns that a clearing retract sets to its own values: those of the order."""
+        return frozenset({*self.group, *(field.column.name for field in self.order.fields)}) & self._own
+
+    def takes_part(self, record: Record) -> bool:
+        """Whether the record can win at all."""
+        if not record.kind.add and self.on_retract is OnRetract.IGNORE:
+            return False
+        if self.skip_null and record.values[self.columns[0].name] is None:
+            return False
+        return not self.group or any(record.values[name] is not None for name in self.group)
+
+    def lift(self, record: Record) -> State:
+        state = self.empty
+        if not self.takes_part(record):
+            return state
+        cleared = self.on_retract is OnRetract.CLEAR and not record.kind.add
+        for name in self.kept_on_clear if cleared else self._own:
+            state[name] = record.values[name]
+        if self._order_column:
+            order = {member: record.values[name] for member, name, _ in self._stored_order}
+            state[self._order_column] = {**order, "add": record.kind.add} if self._stores_flag else order
+        if self._seen_column:
+            state[self._seen_column] = True
+        if self.keeps_kind:
+            state["_kf_live"] = record.kind.add
+        return state
+
+    def _seen(self, state: Mapping[str, Any]) -> bool:
+        if self._order_column:
+            return state[self._order_column] is not None
+        if self._seen_column:
+            return bool(state[self._seen_column])
+        if self.skip_null:
+            return state[self.columns[0].name] is not None
+        return not self.group or any(state[name] is not None for name in self.group)
+
+    def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of the order's columns in the record that ``state`` holds."""
+        stored = (state[self._order_column] if self._order_column else None) or {}
+        return {**state, **{name: stored.get(member) for member, name, _ in self._stored_order}}
+
+    def rank(self, state: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The place in the order of the record that ``state`` holds."""
+        values = self.order_values(state)
+        stored = (state[self._order_column] if self._order_column else None) or {}
+        add = stored["add"] if self._stores_flag else bool(state.get("_kf_live"))
+        return self.order.rank(values, add)
+
+    def newer_wins(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
+        """Whether ``combine`` keeps the newer state; equal order goes to the later arrival (§1.2)."""
+        if not self._seen(newer):
+            return False
+        if not self._seen(older):
+            return True
+        later = self.rank(newer) >= self.rank(older)
+        return later if self.pick is Pick.LATEST else not later
+
+    def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        winner = newer if self.newer_wins(older, newer) else older
+        return {name: winner[name] for name in self.names}
+
+    def _outputs_sql(self) -> Sql:
+        """Every state column, of a record that takes part."""
+        keeps_all = self.on_retract is not OnRetract.CLEAR
+        outputs = {}
+        for column in self.columns:
+            value = ref("r", column.name)
+            kept = keeps_all or column.name in self.kept_on_clear
+            outputs[column.name] = value if kept else f"IF({ADD_SQL}, {value}, NULL)"
+        if self._order_column:
+            members = [f"'{member}', {ref('r', name)}" for member, name, _ in self._stored_order]
+            members += [f"'add', {ADD_SQL}"] if self._stores_flag else []
+            outputs[self._order_column] = f"named_struct({', '.join(members)})"
+        if self._seen_column:
+            outputs[self._seen_column] = "TRUE"
+        if self.keeps_kind:
+            outputs["_kf_live"] = ADD_SQL
+        return outputs
+
+    def _takes_part_sql(self, also: str) -> str:
+        skipped = self.columns[0] if self.skip_null else None
+        return takes_part_sql(skipped, self.group, self.on_retract is OnRetract.IGNORE, also)
+
+    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
+        outputs = self._outputs_sql()
+        if not outputs:
+            return {}, {}
+        function = "max_by" if self.pick is Pick.LATEST else "min_by"
+        key = struct_sql(self.order.record_sql("r"))
+        condition = self._takes_part_sql(also)
+        kept = f"_kf_kept_{self._id}"
+        if len(outputs) == 1:
+            value = next(iter(outputs.values()))
+            return {kept: f"{function}({value}, {key}) FILTER (WHERE {condition})"}, {next(iter(outputs)): kept}
+        members = ", ".join(f"'{i}', {sql}" for i, sql in enumerate(outputs.values()))
+        aggregate = f"{function}(named_struct({members}), {key}) FILTER (WHERE {condition})"
+        return {kept: aggregate}, {name: f"{kept}.`{i}`" for i, name in enumerate(outputs)}
+
+    def lift_sql(self) -> Sql:
+        condition = self._takes_part_sql("TRUE")
+        return {name: f"IF({condition}, {sql}, NULL)" for name, sql in self._outputs_sql().items()}
+
+    def _seen_sql(self, state: str) -> str:
+        if self._order_column:
+            return f"{ref(state, self._order_column)} IS NOT NULL"
+        if self._seen_column:
+            return f"{ref(state, self._seen_column)} IS NOT NULL"
+        if self.skip_null:
+            return f"{ref(state, self.columns[0].name)} IS NOT NULL"
+        return any_not_null(state, self.group) if self.group else "TRUE"
+
+    def _rank_sql(self, state: str) -> list[str]:
+        reference = {field.column.name: ref(state, field.column.name) for field in self.order.fields}
+        for member, name, _ in self._stored_order:
+            reference[name] = f"{state}.{self._order_column}.{member}"
+        add = f"{state}.{self._order_column}.add" if self._stores_flag else f"{state}._kf_live"
+        return self.order.sql(reference, add)
+
+    def newer_wins_sql(self, older: str, newer: str) -> str:
+        """As ``newer_wins``."""
+        first = self.pick is Pick.FIRST
+        if self.order.by_arrival:
+            seen, older_seen = self._seen_sql(newer), self._seen_sql(older)
+            return f"({seen} AND NOT ({older_seen}))" if first else f"({seen})"
+        # A struct never compares to null, a lone nullable key would.
+        newer_key, older_key = (f"struct({', '.join(self._rank_sql(side))})" for side in (newer, older))
+        comparison = f"{newer_key} {'<' if first else '>='} {older_key}"
+        return f"({self._seen_sql(newer)} AND (NOT ({self._seen_sql(older)}) OR {comparison}))"
+
+    def combine_sql(self, older: str, newer: str) -> Sql:
+        wins = self.newer_wins_sql(older, newer)
+        if wins == "(TRUE)":
+            return {name: ref(newer, name) for name in self.names}
+        return {name: f"IF({wins}, {ref(newer, name)}, {ref(older, name)})" for name in self.names}

@@ -1,0 +1,120 @@
+"""Merge rules: for some columns of a table, what a record contributes and how two states combine (design §3).
+
+A rule has two meanings that must agree: Python (``lift``, ``combine``, ``finish``) and Spark SQL text (``*_sql``). Its
+state is stored in the run: the visible columns, and hidden ones where they alone cannot tell the answer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from app.core.table.records import Record
+from app.core.table.schema import Column
+from app.core.types.kinds import DataType
+
+State = dict[str, Any]
+Sql = dict[str, str]
+
+
+@dataclass(frozen=True)
+class HiddenColumn:
+    """A state column beside the visible ones."""
+
+    name: str
+    type: DataType
+
+
+BOOLEAN = DataType("BOOLEAN")
+
+
+@dataclass(frozen=True)
+class TotalBounds:
+    """The range of a column that accumulates, and the hidden column that holds a total outside it.
+
+    ``additive``: a key's total is the sum of its totals in the runs, so bounds on those bound it. ``endless``: what is
+    held there of a quotient without end; None where none can come.
+    """
+
+    column: Column
+    carry: str
+    low: Decimal
+    high: Decimal
+    additive: bool = True
+    endless: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """State columns to be stored (``outputs``), in terms of the state and of named intermediate values (``steps``)."""
+
+    steps: Sql = field(default_factory=dict)
+    outputs: Sql = field(default_factory=dict)
+
+
+class Rule(ABC):
+    """How some columns fold."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    @abstractmethod
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        """State columns that this rule needs beside its visible columns."""
+
+    @property
+    def bounds(self) -> tuple[TotalBounds, ...]:
+        """The ranges in which accumulated values must end; none where every value is legal."""
+        return ()
+
+    def carried(self, state: Mapping[str, Any]) -> State:
+        """What a run stores in the carry column of each of ``bounds``: the total if it is outside, else null."""
+        return {bounds.carry: state[bounds.carry] for bounds in self.bounds}
+
+    def fault(self, record: Record) -> str | None:
+        """Why a record can never be folded, None if it can (merge-semantics A.7)."""
+        return None
+
+    @abstractmethod
+    def lift(self, record: Record) -> State:
+        """The state that one record contributes."""
+
+    @abstractmethod
+    def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        """The state of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
+
+    def finish(self, state: Mapping[str, Any]) -> State:
+        """The visible values of a state."""
+        return {column.name: state[column.name] for column in self.columns}
+
+    @abstractmethod
+    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
+        """Aggregates over the records ``r`` of one key, and from them the state columns.
+
+        ``also`` is a further condition on the records that take part (``TRUE`` for none).
+        """
+
+    @abstractmethod
+    def lift_sql(self) -> Sql:
+        """As ``lift``, over the record struct ``r``."""
+
+    @abstractmethod
+    def combine_sql(self, older: str, newer: str) -> Sql:
+        """As ``combine``, over two structs or relations that have the state columns."""
+
+    def settle_sql(self, state: str, oldest: bool) -> Settled:
+        """What a run stores in place of what the fold or a combine gave; ``oldest``: nothing older lies below."""
+        return Settled()
+
+    @property
+    def empty(self) -> State:
+        """The state to which no record has contributed."""
+        return {**{c.name: None for c in self.columns}, **{h.name: None for h in self.hidden}}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all state columns, visible ones first."""
+        return (*(c.name for c in self.columns), *(h.name for h in self.hidden))

@@ -1,0 +1,80 @@
+"""The vocabulary of Spark SQL text: names, members, literals, and what the rules say of a record ``r``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.table.schema import Column
+from app.core.types.kinds import DataType, walk_types
+from app.core.types.kinds import quote as quote  # noqa: PLC0414  # Paimon quotes names as Spark does; one vocabulary for both
+
+
+def literal(text: str) -> str:
+    """``text`` as a string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def member(value: str, name: str) -> str:
+    """Field ``name`` of the struct ``value``."""
+    return f"{value}.{quote(name)}"
+
+
+def members(value: str, names: Sequence[str]) -> str:
+    """The fields ``names`` of the struct ``value`` as one comparable value."""
+    return f"struct({', '.join(member(value, name) for name in names)})"
+
+
+def comparable(data_type: DataType, value: str, depth: int = 0) -> str:
+    """``value`` in a form that ``<=>`` compares: Spark has no equality of maps, so they become sorted entries."""
+    if not any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(data_type)):
+        return value
+    variable = f"c{depth}"
+    if data_type.kind == "ARRAY":
+        return f"transform({value}, {variable} -> {comparable(data_type.element_type, variable, depth + 1)})"
+    if data_type.kind == "ROW":
+        fields = (comparable(field.type, member(value, field.name), depth + 1) for field in data_type.fields)
+        return f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
+    element = data_type.element_type if data_type.kind == "MAP" else DataType("INT")
+    entry = f"struct({variable}.key, {comparable(element, f'{variable}.value', depth + 1)})"
+    return f"array_sort(transform(map_entries({value}), {variable} -> {entry}))"
+
+
+ADD_SQL = "(r._kf_kind IN (0, 2))"
+
+
+def ref(relation: str, name: str) -> str:
+    """The SQL of column ``name`` of ``relation``."""
+    return f"{relation}.{quote(name)}"
+
+
+def any_not_null(relation: str, names: tuple[str, ...]) -> str:
+    """SQL: whether one of the columns is not null."""
+    return "(" + " OR ".join(f"{ref(relation, name)} IS NOT NULL" for name in names) + ")"
+
+
+def takes_part_sql(column: Column | None, group: tuple[str, ...], adds_only: bool, also: str) -> str:
+    """SQL: whether record ``r`` contributes; ``column`` is one whose nulls are skipped, ``group`` ordering fields
+    (§4.2).
+    """
+    conditions = [ADD_SQL] if adds_only else []
+    if column is not None:
+        conditions.append(f"{ref('r', column.name)} IS NOT NULL")
+    if group:
+        conditions.append(any_not_null("r", group))
+    if also != "TRUE":
+        conditions.append(also)
+    return " AND ".join(conditions) or "TRUE"
+
+
+def struct_sql(expressions: list[str]) -> str:
+    """One comparable Spark value of several expressions."""
+    return expressions[0] if len(expressions) == 1 else f"struct({', '.join(expressions)})"
+
+
+def sorted_sql(entries: str, keys: list[str]) -> str:
+    """``entries`` sorted by ``keys``, each a template over the entry ``{e}``."""
+    left, right = (f"struct({', '.join(key.replace('{e}', side) for key in keys)})" for side in ("l", "r"))
+    return (
+        f"array_sort({entries}, (l, r) -> CASE WHEN {left} < {right} THEN -1 WHEN {left} > {right} THEN 1 ELSE 0 END)"
+    )

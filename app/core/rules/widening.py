@@ -1,0 +1,113 @@
+"""Values of a column whose type was changed, as values of the new type (merge-semantics A.10): in Python and in Spark.
+
+A type changes to one that holds every value of the old one in the same order (``app.core.alter.actions``), so every
+conversion is exact. Fields of a ROW are found by id: what was added is null, what was dropped is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from app.core.rules.spark_sql import literal, member
+from app.core.types.kinds import DataType, Field
+from app.core.types.numbers import EXACT
+
+
+@lru_cache(maxsize=4096)
+def same_type(old: DataType, new: DataType) -> bool:
+    """Whether values of ``old`` are values of ``new`` as they are stored: comments and NOT NULL are not."""
+    return _stored(old) == _stored(new)
+
+
+def _stored(data_type: DataType) -> DataType:
+    return replace(
+        data_type,
+        nullable=True,
+        key=None if data_type.key is None else _stored(data_type.key),
+        element=None if data_type.element is None else _stored(data_type.element),
+        fields=tuple(Field(field.id, field.name, _stored(field.type)) for field in data_type.fields),
+    )
+
+
+def widened(value: Any, old: DataType, new: DataType) -> Any:
+    """A value of ``old`` as one of ``new``; maps are lists of pairs."""
+    if value is None or same_type(old, new):
+        return value
+    convert = _NESTED.get(new.kind)
+    if convert is not None:
+        return convert(value, old, new)
+    if new.kind == "DECIMAL":
+        return EXACT.quantize(Decimal(value), Decimal(1).scaleb(-(new.scale or 0)))
+    return float(value) if new.kind in ("FLOAT", "DOUBLE") else value
+
+
+def _row(value: Mapping[str, Any], old: DataType, new: DataType) -> dict[str, Any]:
+    before = {field.id: field for field in old.fields}
+    return {
+        field.name: widened(value.get(before[field.id].name), before[field.id].type, field.type)
+        if field.id in before
+        else None
+        for field in new.fields
+    }
+
+
+def _map(value: Any, old: DataType, new: DataType) -> list[tuple[Any, Any]]:
+    return [(widened(k, old.key_type, new.key_type), widened(v, old.element_type, new.element_type)) for k, v in value]
+
+
+_NESTED: Mapping[str, Callable[[Any, DataType, DataType], Any]] = {
+    "ROW": _row,
+    "ARRAY": lambda value, old, new: [widened(one, old.element_type, new.element_type) for one in value],
+    "MAP": _map,
+    "MULTISET": lambda value, old, new: [(widened(k, old.element_type, new.element_type), n) for k, n in value],
+}
+
+
+def widened_sql(value: str, old: DataType, new: DataType, depth: int = 0) -> str:
+    """As ``widened``, over the Spark SQL text ``value``."""
+    if same_type(old, new):
+        return value
+    convert = _NESTED_SQL.get(new.kind)
+    return f"CAST({value} AS {new.spark})" if convert is None else convert(value, old, new, depth)
+
+
+def _row_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
+    before = {field.id: field for field in old.fields}
+    members = []
+    for field in new.fields:
+        found = before.get(field.id)
+        text = "NULL" if found is None else widened_sql(member(value, found.name), found.type, field.type, depth)
+        members.append(f"{literal(field.name)}, CAST({text} AS {field.type.spark})")
+    return f"IF({value} IS NULL, NULL, named_struct({', '.join(members)}))"
+
+
+def _array_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
+    element = f"w{depth}"
+    return f"transform({value}, {element} -> {widened_sql(element, old.element_type, new.element_type, depth + 1)})"
+
+
+def _map_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
+    entry = f"w{depth}"
+    pair = (
+        widened_sql(f"{entry}.key", old.key_type, new.key_type, depth + 1),
+        widened_sql(f"{entry}.value", old.element_type, new.element_type, depth + 1),
+    )
+    return f"map_from_entries(transform(map_entries({value}), {entry} -> struct({', '.join(pair)})))"
+
+
+def _multiset_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
+    entry = f"w{depth}"
+    element = widened_sql(f"{entry}.key", old.element_type, new.element_type, depth + 1)
+    return f"map_from_entries(transform(map_entries({value}), {entry} -> struct({element}, {entry}.value)))"
+
+
+_NESTED_SQL: Mapping[str, Callable[[str, DataType, DataType, int], str]] = {
+    "ROW": _row_sql,
+    "ARRAY": _array_sql,
+    "MAP": _map_sql,
+    "MULTISET": _multiset_sql,
+}

@@ -1,0 +1,1 @@
+"""What a table is: schema, keys, options, records, and what it holds."""

@@ -1,0 +1,56 @@
+"""The universal compaction policy: which neighbouring runs are combined when (design §5; Paimon's option names).
+
+It bounds three costs against each other: runs that a lookup touches, bytes written over and over, and bytes that newer
+runs make obsolete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.core.table.options import TableOptions
+
+
+@dataclass(frozen=True)
+class CompactionPolicy:
+    """When runs are combined: ``trigger`` of them, or newer ones that together are ``size_amplification_percent`` of
+    the oldest; ``size_ratio_percent`` is how much larger the next older run may be and still be taken along.
+    """
+
+    trigger: int
+    size_amplification_percent: int
+    size_ratio_percent: int
+
+    @classmethod
+    def of(cls, options: TableOptions) -> CompactionPolicy:
+        """The policy that a table's options state."""
+        return cls(
+            options["num-sorted-run.compaction-trigger"],
+            options["compaction.max-size-amplification-percent"],
+            options["compaction.size-ratio"],
+        )
+
+    def pick(self, sizes: Sequence[int]) -> int:
+        """How many of the newest runs to combine now; ``sizes`` are their bytes, oldest first. 0 means none."""
+        if len(sizes) < max(self.trigger, 2):
+            return 0
+        if sum(sizes[1:]) * 100 > self.size_amplification_percent * sizes[0]:
+            return len(sizes)
+        similar = self._extended(sizes, 1)
+        if similar > 1:
+            return similar
+        if len(sizes) > self.trigger:
+            return self._extended(sizes, len(sizes) - self.trigger + 1)
+        return 0
+
+    def _extended(self, sizes: Sequence[int], count: int) -> int:
+        """``count`` newest runs, and each next older one that is not much larger than those already taken."""
+        taken = sum(sizes[len(sizes) - count :])
+        while count < len(sizes):
+            older = sizes[len(sizes) - count - 1]
+            if taken * (100 + self.size_ratio_percent) < older * 100:
+                break
+            taken += older
+            count += 1
+        return count

@@ -1,0 +1,277 @@
+"""The values that describe a table and its history: databases, tables, batches, merges, runs, snapshots (design §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from app.core.table.schema import TableSchema
+
+
+class BatchState(StrEnum):
+    """Where an accepted POST stands."""
+
+    STAGED = "staged"  # durable, not yet in a snapshot
+    MERGED = "merged"  # folded into the snapshot that its merge committed
+    DELETED = "deleted"  # withdrawn by its owner while it was staged
+
+
+class MergeState(StrEnum):
+    """Where one run of the merge job stands."""
+
+    PENDING = "pending"  # asked for, no worker has it
+    RUNNING = "running"  # a worker holds its lease
+    SUCCEEDED = "succeeded"  # its snapshot is committed (or there was nothing to merge)
+    FAILED = "failed"  # it changed nothing; its batches are still staged
+    CANCELLED = "cancelled"  # stopped on request; its batches are still staged
+
+
+class Job(StrEnum):
+    """What a worker does under a lease: at most one of a kind runs for a table."""
+
+    MERGE = "merge"  # folds staged batches into a run
+    COMPACTION = "compaction"  # combines runs
+
+
+class MergeTrigger(StrEnum):
+    """Why a merge or compaction was asked for."""
+
+    REQUEST = "request"  # POST …/merges, POST …/compact
+    STALENESS = "staleness"  # staged batches reached merge.max-staleness
+    ROWS = "rows"  # staged records reached merge.max-staged-rows
+    RUNS = "runs"  # the runs of the table reached what its compaction options allow
+
+
+class SnapshotKind(StrEnum):
+    """What made a snapshot out of the one before it."""
+
+    MERGE = "merge"
+    COMPACTION = "compaction"
+    ROLLBACK = "rollback"
+    PARTITION_DROP = "partition-drop"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A namespace of tables. Times are UTC."""
+
+    id: str
+    name: str
+    options: Mapping[str, str]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as the catalog keeps it; ``snapshot_id`` is the current snapshot's number, None before the first
+    merge.
+    """
+
+    id: str
+    database: str
+    name: str
+    schema_id: int
+    schema: TableSchema
+    snapshot_id: int | None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``, for messages."""
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a run: its path below the run's folder, its size and the (inclusive) range of its tokens."""
+
+    name: str
+    rows: int
+    size_bytes: int
+    min_token: int
+    max_token: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one merge or compaction in one partition, with disjoint token ranges in ascending order.
+
+    ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
+    partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
+    made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
+    where it is None. ``live_rows`` are those that would be seen if there were no other run; None where nobody counted
+    them.
+    """
+
+    id: str
+    schema_id: int
+    files: tuple[DataFile, ...]
+    partition: str | None = None
+    full: bool = False
+    changed_at: datetime | None = field(default=None, compare=False)  # says when, not what
+    live_rows: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """State rows in the run, deleted keys that must be remembered included."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files of the run."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An ordered list of runs, oldest first: the whole of a table at one commit. Numbers start at 1 and never come
+    again.
+
+    ``schema_id`` is the table's schema at the commit.
+    """
+
+    id: int
+    table_id: str
+    runs: tuple[Run, ...]
+    merge_id: str | None
+    committed_at: datetime
+    kind: SnapshotKind = SnapshotKind.MERGE
+    schema_id: int = 0
+
+    @property
+    def files(self) -> int:
+        """Data files of all runs."""
+        return sum(len(run.files) for run in self.runs)
+
+    @property
+    def stored_rows(self) -> int:
+        """State rows of all runs: a key counts once per run that has it."""
+        return sum(run.rows for run in self.runs)
+
+    @property
+    def rows(self) -> int | None:
+        """The rows that a reader sees; None where several runs of a partition may have the same key, or a run's rows
+        were not counted.
+        """
+        counts = [run.live_rows for run in self.runs if run.live_rows is not None]
+        partitions = {run.partition for run in self.runs}
+        return sum(counts) if len(counts) == len(partitions) == len(self.runs) else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all runs."""
+        return sum(run.size_bytes for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A name that keeps a snapshot, until ``expires_at`` if that is set."""
+
+    name: str
+    snapshot_id: int
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ChangelogFile:
+    """One Parquet file of the changes that a snapshot brought: its path below the table's changelog folder."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """Bytes that the commits of a table have written since it was created."""
+
+    merged: int = 0
+    compacted: int = 0
+    changelog: int = 0
+
+
+@dataclass(frozen=True)
+class NewBatch:
+    """A staged file that is about to become a batch.
+
+    ``records`` are in the file; ``ignored`` were posted but dropped by ``ignore-delete`` or ``ignore-update-before``
+    (merge-semantics §1.4 point 4). ``fingerprint`` is a digest of the request, so that an Idempotency-Key that comes
+    again with another body is refused.
+    """
+
+    id: str
+    schema_id: int
+    file: str
+    records: int
+    ignored: int
+    size_bytes: int
+    fingerprint: str
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One accepted POST. ``number`` is its place in the table's arrival order, from 1."""
+
+    id: str
+    table_id: str
+    number: int
+    state: BatchState
+    schema_id: int
+    file: str
+    records: int
+    ignored: int
+    size_bytes: int
+    fingerprint: str
+    idempotency_key: str | None
+    accepted_at: datetime
+    merge_id: str | None
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One run of the merge job, or of the compaction job (``job``; ``full``: of all runs, not what the policy picks).
+
+    ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
+    why it failed and what to do next.
+    """
+
+    id: str
+    table_id: str
+    state: MergeState
+    trigger: MergeTrigger
+    requested_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    progress: float = 0.0
+    progress_detail: Mapping[str, int] = field(default_factory=dict)
+    snapshot_id: int | None = None
+    batches: int = 0
+    records: int = 0
+    rows: int = 0
+    error: str | None = None
+    cancel_requested: bool = False
+    job: Job = Job.MERGE
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits in a table's staging area; ``failures`` counts the merges that failed since the last success, and
+    ``pending`` says whether a merge waits already.
+    """
+
+    table: Table
+    batches: int
+    records: int
+    oldest_accepted_at: datetime | None
+    newest_accepted_at: datetime | None
+    failures: int
+    last_failed_at: datetime | None
+    pending: bool

@@ -1,0 +1,279 @@
+"""A table's schema: columns with ids, keys and options, read from and written as Paimon's REST catalog's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from app.core.errors import ErrorCode, Invalid, Violation
+from app.core.types.field_ids import with_unique_ids
+from app.core.types.kinds import DataType, highest_field_id
+from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
+
+RESERVED_NAMES = frozenset(
+    {
+        *("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind", "_kind"),
+        "_tmp_metadata_row_index",  # Spark's reader of Parquet fills a column of this name with numbers of its own
+    }
+)
+RESERVED_PREFIXES = ("_KEY_", "_kf_")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; ``id`` never changes and is its Parquet field id (design §5). ``default`` is the text of its
+    DEFAULT.
+    """
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default: str | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the column may hold null."""
+        return self.type.nullable
+
+    def to_json(self) -> dict[str, Any]:
+        """The column as a Paimon data field."""
+        field: dict[str, Any] = {"id": self.id, "name": self.name, "type": type_to_json(self.type)}
+        if self.description is not None:
+            field["description"] = self.description
+        if self.default is not None:
+            field["defaultValue"] = self.default
+        return field
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text)."""
+
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    partition_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    comment: str | None = None
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        """Columns by name."""
+        return MappingProxyType({column.name: column for column in self.columns})
+
+    @cached_property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The primary-key columns in primary-key order."""
+        return tuple(self.by_name[name] for name in self.primary_key)
+
+    @cached_property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns that are not in the primary key, in declared order."""
+        return tuple(column for column in self.columns if column.name not in self.primary_key)
+
+    @cached_property
+    def highest_field_id(self) -> int:
+        """The largest id of any column or nested field; a new column gets the next one."""
+        return max((max(column.id, highest_field_id(column.type)) for column in self.columns), default=-1)
+
+    def to_json(self) -> dict[str, Any]:
+        """The schema as Paimon's REST catalog writes it."""
+        return {
+            "fields": [column.to_json() for column in self.columns],
+            "partitionKeys": list(self.partition_keys),
+            "primaryKeys": list(self.primary_key),
+            "options": dict(self.options),
+            "comment": self.comment,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> TableSchema:
+        """The schema that ``body`` (Paimon's JSON) declares.
+
+        Raises ``Invalid`` with every fault of the columns and keys (merge-semantics §6.1) at once. What options mean is
+        checked by ``app.core.plan.merge_plan.compile_plan``.
+        """
+        faults: list[Violation] = []
+        options = _options(body.get("options"), faults)
+        columns = _columns(body.get("fields"), faults)
+        primary_key = _primary_key(body, options, faults)
+        partition_keys = _names(body.get("partitionKeys"), "/partitionKeys", faults)
+        columns = _with_key_nullability(columns, primary_key, options)
+        faults += _key_violations(columns, primary_key, "/primaryKeys", "primary key")
+        faults += _key_violations(columns, partition_keys, "/partitionKeys", "partition key")
+        faults += _key_scope_violations(primary_key, partition_keys)
+        faults += _text_faults(body, "", ("comment",))
+        if faults:
+            raise Invalid("the schema is not valid", code=ErrorCode.INVALID_SCHEMA, violations=faults)
+        return cls(columns, primary_key, partition_keys, MappingProxyType(options), body.get("comment"))
+
+
+def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
+    """Options as text; JSON numbers and booleans are written as Paimon spells them."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        faults.append(Violation("/options", "not_an_object", "options must be an object", 'send {"key": "text"}'))
+        return {}
+    options: dict[str, str] = {}
+    for key, value in raw.items():
+        if isinstance(value, bool):
+            options[str(key)] = "true" if value else "false"
+        elif isinstance(value, (int, float, Decimal)) or is_text(value):
+            options[str(key)] = str(value)
+        else:
+            pointer = f"/options/{escape_pointer(str(key))}"
+            faults.append(
+                Violation(pointer, "not_text", f"the value of option {key!r} is not text", "send it as a string")
+            )
+    return options
+
+
+def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
+        faults.append(
+            Violation("/fields", "missing", "a table needs columns", 'send "fields": [{"name": …, "type": …}]')
+        )
+        return ()
+    columns: list[Column] = []
+    seen: set[str] = set()
+    taken = {item["id"] for item in raw if isinstance(item, Mapping) and _is_id(item.get("id"))}
+    for index, item in enumerate(raw):
+        column = _column(item, index, taken, faults)
+        if column is None:
+            continue
+        if column.name in seen:
+            message = f"column {column.name!r} is declared twice"
+            faults.append(
+                Violation(f"/fields/{index}/name", "duplicate_column", message, "rename or remove one of them")
+            )
+            continue
+        seen.add(column.name)
+        columns.append(column)
+    unique = with_unique_ids([(column.id, column.type) for column in columns])
+    return tuple(replace(column, id=i, type=t) for column, (i, t) in zip(columns, unique, strict=True))
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**30
+
+
+def _column(item: object, index: int, taken: set[int], faults: list[Violation]) -> Column | None:
+    pointer = f"/fields/{index}"
+    if not isinstance(item, Mapping):
+        faults.append(Violation(pointer, "not_an_object", "a column is an object", 'send {"name": …, "type": …}'))
+        return None
+    name = item.get("name")
+    if not is_text(name) or not name:
+        faults.append(Violation(f"{pointer}/name", "missing", "the column has no name", 'add "name"'))
+        return None
+    faults += _text_faults(item, pointer, ("description", "defaultValue"))
+    if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
+        faults.append(
+            Violation(
+                f"{pointer}/name", "reserved_name", f"the column name {name!r} is reserved", "choose another name"
+            )
+        )
+    try:
+        data_type = parse_type(item.get("type"))
+    except TypeSyntaxError as error:
+        faults.append(Violation(f"{pointer}/type", error.code, f"column {name!r}: {error}", error.fix))
+        return None
+    raw_id = item.get("id")
+    column_id: int = raw_id if isinstance(raw_id, int) and _is_id(raw_id) else _next_id(taken)
+    taken.add(column_id)
+    default = item.get("defaultValue")
+    return Column(column_id, name, data_type, item.get("description"), None if default is None else str(default))
+
+
+def _text_faults(body: Mapping[str, Any], pointer: str, members: tuple[str, ...]) -> list[Violation]:
+    """Members that must be text where they are given."""
+    return [
+        Violation(f"{pointer}/{member}", "not_text", f"{member} is not text", "send a string of valid Unicode")
+        for member in members
+        if body.get(member) is not None and not is_text(body[member])
+    ]
+
+
+def _next_id(taken: set[int]) -> int:
+    return max(taken, default=-1) + 1
+
+
+def _names(raw: object, pointer: str, faults: list[Violation]) -> tuple[str, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not all(isinstance(name, str) for name in raw):
+        faults.append(Violation(pointer, "not_a_list", "a list of column names is expected", 'send ["column", …]'))
+        return ()
+    return tuple(raw)
+
+
+def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[Violation]) -> tuple[str, ...]:
+    """The primary key, declared as ``primaryKeys`` or by the option ``primary-key`` but not both (merge-semantics
+    §6.1.2).
+    """
+    declared = _names(body.get("primaryKeys"), "/primaryKeys", faults)
+    option = options.pop("primary-key", None)  # the schema says it from here on
+    if option is None:
+        if not declared:
+            fix = "declare primaryKeys: Keyfold serves rows by primary key"
+            faults.append(Violation("/primaryKeys", "missing_primary_key", "the table has no primary key", fix))
+        return declared
+    if declared:
+        message = "the primary key is given both in primaryKeys and in the option primary-key"
+        faults.append(Violation("/options/primary-key", "primary_key_twice", message, "remove the option primary-key"))
+        return declared
+    return tuple(name.strip() for name in option.split(",") if name.strip())
+
+
+def _with_key_nullability(
+    columns: tuple[Column, ...], primary_key: tuple[str, ...], options: Mapping[str, str]
+) -> tuple[Column, ...]:
+    """Key columns become NOT NULL unless ``primary-key.nullable`` (merge-semantics §6.1.2)."""
+    if options.get("primary-key.nullable", "false").strip().lower() == "true":
+        return columns
+    return tuple(
+        Column(c.id, c.name, c.type.with_nullable(False), c.description, c.default) if c.name in primary_key else c
+        for c in columns
+    )
+
+
+def _key_violations(columns: tuple[Column, ...], names: tuple[str, ...], pointer: str, what: str) -> list[Violation]:
+    faults: list[Violation] = []
+    by_name = {column.name: column for column in columns}
+    for index, name in enumerate(names):
+        where = f"{pointer}/{index}"
+        if name not in by_name:
+            faults.append(
+                Violation(where, "unknown_column", f"{what} column {name!r} does not exist", "name a declared column")
+            )
+        elif not by_name[name].type.legal_key:
+            message = f"{what} column {name!r} has type {by_name[name].type.sql}, which cannot be a key"
+            faults.append(Violation(where, "illegal_key_type", message, "use a scalar column"))
+        if name in names[:index]:
+            faults.append(
+                Violation(where, "duplicate_column", f"{what} column {name!r} is named twice", "name it once")
+            )
+    return faults
+
+
+def _key_scope_violations(primary_key: tuple[str, ...], partition_keys: tuple[str, ...]) -> list[Violation]:
+    return [
+        Violation(
+            f"/partitionKeys/{index}",
+            "partition_key_outside_primary_key",
+            f"partition key column {name!r} is not in the primary key",
+            f"add {name!r} to primaryKeys or drop it from partitionKeys",
+        )
+        for index, name in enumerate(partition_keys)
+        if primary_key and name not in primary_key
+    ]
+
+
+def escape_pointer(segment: str) -> str:
+    """``segment`` as one reference token of a JSON pointer (RFC 6901 §3)."""
+    return segment.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,1 @@
+"""What a column can hold: the types, their text, their values."""

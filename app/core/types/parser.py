@@ -1,0 +1,340 @@
+"""Data types read and written: Paimon's SQL text and the JSON of its REST catalog."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
+
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
+
+from app.core.types.kinds import KINDS, DataType, Field, walk_types
+
+MAX_LENGTH = 2_147_483_647
+
+
+class TypeSyntaxError(ValueError):
+    """A type that cannot be read or held; ``fix`` says what to write instead."""
+
+    def __init__(self, message: str, fix: str, code: str = "unknown_type") -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.code = code
+
+
+REFUSED: Mapping[str, str] = {
+    "VARIANT": "store the document as STRING",
+    "BLOB": "use BYTES",
+    "VECTOR": "use ARRAY<FLOAT>",
+    "GEOMETRY": "store well-known binary as BYTES",
+    "GEOGRAPHY": "store well-known binary as BYTES",
+    "INTERVAL": "use BIGINT with a unit of your choice",
+}
+
+# LALR(1) with a contextual lexer. What decides between a constructed type and a word lies in the lexer: ROW, MAP, … are
+# read as such only where a type may stand and their bracket follows, so they remain good names of fields.
+_GRAMMAR = r"""
+start: type
+type: base nullability?
+nullability: "NOT"i "NULL"i -> not_null | "NULL"i -> null
+base: _ARRAY "<" type ">"                                                -> array
+    | _MULTISET "<" type ">"                                             -> multiset
+    | _MAP "<" type "," type ">"                                         -> map
+    | _ROW "<" (field ("," field)*)? ">"                                 -> row
+    | _ROW "(" (field ("," field)*)? ")"                                 -> row
+    | _DOUBLE_PRECISION                                                  -> double_precision
+    | _TIMESTAMP parameters? "WITH"i "LOCAL"i "TIME"i "ZONE"i            -> timestamp_ltz
+    | _TIMESTAMP parameters? ("WITHOUT"i "TIME"i "ZONE"i)?               -> timestamp
+    | _TIMESTAMP parameters? "WITH"i "TIME"i "ZONE"i                     -> timestamp_tz
+    | WORD parameters?                                                   -> scalar
+parameters: "(" NUMBER ("," NUMBER)* ")"
+field: name type COMMENT?
+name: WORD -> plain_name | (BACKQUOTED | DOUBLE_QUOTED) -> quoted_name
+_ARRAY.2: /ARRAY(?=\s*<)/i
+_MULTISET.2: /MULTISET(?=\s*<)/i
+_MAP.2: /MAP(?=\s*<)/i
+_ROW.2: /ROW(?=\s*[<(])/i
+_DOUBLE_PRECISION.2: /DOUBLE\s*PRECISION/i
+_TIMESTAMP.2: /TIMESTAMP(?![A-Za-z_0-9])/i
+BACKQUOTED: /`([^`]|``)+`/
+DOUBLE_QUOTED: /"([^"]|"")+"/
+COMMENT: /'([^']|'')*'/
+WORD: /[A-Za-z_][A-Za-z_0-9]*/
+NUMBER: /[0-9]{1,10}/
+%ignore /\s+/
+"""
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'")
+
+_ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "BOOL": "BOOLEAN"}
+
+
+def _bounded(kind: str, value: int | None, low: int, high: int) -> int:
+    if value is None or not low <= value <= high:
+        raise TypeSyntaxError(
+            f"{kind}({value}) is out of range", f"write {kind}({low}) to {kind}({high})", "out_of_range"
+        )
+    return value
+
+
+def _fractional(kind: str, precision: int) -> DataType:
+    _bounded(kind, precision, 0, 9)
+    if precision > 6 and kind != "TIME":
+        message = f"{kind}({precision}) needs nanoseconds, and Spark holds microseconds"
+        raise TypeSyntaxError(message, f"use {kind}(6)", "unsupported_type")
+    return DataType(kind, precision=precision)
+
+
+def _decimal(precision: int, scale: int) -> DataType:
+    _bounded("DECIMAL", precision, 1, 38)
+    if not 0 <= scale <= precision:
+        raise TypeSyntaxError(
+            f"DECIMAL({precision}, {scale}): the scale exceeds the precision", "use a scale from 0 to the precision"
+        )
+    return DataType("DECIMAL", precision=precision, scale=scale)
+
+
+def _sized(kind: str, length: int, unbounded: str | None) -> DataType:
+    if length == MAX_LENGTH and unbounded:
+        return DataType(unbounded)
+    return DataType(kind, length=_bounded(kind, length, 1, MAX_LENGTH))
+
+
+_PARAMETRIC: Mapping[str, Callable[[list[int]], DataType]] = {
+    "DECIMAL": lambda p: _decimal(p[0] if p else 10, p[1] if len(p) > 1 else 0),
+    "CHAR": lambda p: _sized("CHAR", p[0] if p else 1, None),
+    "VARCHAR": lambda p: _sized("VARCHAR", p[0] if p else 1, "STRING"),
+    "BINARY": lambda p: _sized("BINARY", p[0] if p else 1, None),
+    "VARBINARY": lambda p: _sized("VARBINARY", p[0] if p else 1, "BYTES"),
+    "TIME": lambda p: _fractional("TIME", p[0] if p else 0),
+    "TIMESTAMP": lambda p: _fractional("TIMESTAMP", p[0] if p else 6),
+    "TIMESTAMP_LTZ": lambda p: _fractional("TIMESTAMP_LTZ", p[0] if p else 6),
+}
+
+
+def _scalar(name: str, parameters: list[int]) -> DataType:
+    kind = _ALIASES.get(name.upper(), name.upper())
+    if kind in REFUSED:
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+    if kind in _PARAMETRIC:
+        if len(parameters) > (2 if kind == "DECIMAL" else 1):
+            raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
+        return _PARAMETRIC[kind](parameters)
+    if kind not in KINDS or KINDS[kind].nested:
+        if kind in _CONSTRUCTED:
+            raise TypeSyntaxError(f"{kind} needs the types inside it", f"write {kind}<…>")
+        known = [*KINDS, *_ALIASES]
+        close = difflib.get_close_matches(kind, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(KINDS)}"
+        raise TypeSyntaxError(f"unknown type {name!r}", hint)
+    if parameters:
+        raise TypeSyntaxError(f"type {kind} takes no parameters", f"write {kind}")
+    return DataType(kind)
+
+
+@v_args(inline=True)
+class _TypeBuilder(Transformer[Token, DataType]):
+    """Turns the parse tree into a ``DataType``; nested ROW fields are numbered by ``renumber`` afterwards."""
+
+    def start(self, data_type: DataType) -> DataType:
+        return data_type
+
+    def type(self, base: DataType, nullable: bool = True) -> DataType:
+        return base.with_nullable(nullable)
+
+    def not_null(self) -> bool:
+        return False
+
+    def null(self) -> bool:
+        return True
+
+    def array(self, element: DataType) -> DataType:
+        return DataType("ARRAY", element=element)
+
+    def multiset(self, element: DataType) -> DataType:
+        return DataType("MULTISET", element=element)
+
+    def map(self, key: DataType, element: DataType) -> DataType:
+        return DataType("MAP", key=key, element=element)
+
+    def row(self, *fields: Field) -> DataType:
+        return DataType("ROW", fields=tuple(replace(f, id=i) for i, f in enumerate(fields)))
+
+    def field(self, name: str, data_type: DataType, comment: Token | None = None) -> Field:
+        text = None if comment is None else str(comment)[1:-1].replace("''", "'")
+        return Field(0, name, data_type, text)
+
+    def plain_name(self, token: Token) -> str:
+        return str(token)
+
+    def quoted_name(self, token: Token) -> str:
+        quote_character = token[0]
+        return str(token)[1:-1].replace(quote_character * 2, quote_character)
+
+    def double_precision(self) -> DataType:
+        return DataType("DOUBLE")
+
+    def timestamp(self, parameters: list[int] | None = None) -> DataType:
+        return _scalar("TIMESTAMP", parameters or [])
+
+    def timestamp_ltz(self, parameters: list[int] | None = None) -> DataType:
+        return _scalar("TIMESTAMP_LTZ", parameters or [])
+
+    def timestamp_tz(self, *_parameters: list[int]) -> DataType:
+        message = "TIMESTAMP WITH TIME ZONE cannot be held in a Spark table"
+        raise TypeSyntaxError(message, "use TIMESTAMP(6) WITH LOCAL TIME ZONE", "unsupported_type")
+
+    def scalar(self, word: Token, parameters: list[int] | None = None) -> DataType:
+        return _scalar(str(word), parameters or [])
+
+    def parameters(self, *numbers: Token) -> list[int]:
+        return [int(n) for n in numbers]
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    # With the builder given here a type is made as it is read: no tree, no recursion.
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False, transformer=_TypeBuilder())
+
+
+MAX_DEPTH = 50
+
+
+def _too_deep() -> TypeSyntaxError:
+    return TypeSyntaxError("the type is nested too deeply", f"nest at most {MAX_DEPTH} levels")
+
+
+def _check_text(text: str) -> None:
+    """Refuses by name what the grammar has no rule for, and what it would nest too deeply in."""
+    first = re.match(r"\s*([A-Za-z]+)", text)
+    kind = first[1].upper() if first else ""
+    if kind in REFUSED:
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+    depth = 0
+    for character in _QUOTED.sub("", text):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+
+
+def _parse_text(text: str) -> DataType:
+    _check_text(text)
+    try:
+        return cast("DataType", _parser().parse(text))
+    except UnexpectedInput as error:
+        raise TypeSyntaxError(
+            f"cannot read the type {text!r}{_place(text, error)}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
+        ) from error
+
+
+def _place(text: str, error: UnexpectedInput) -> str:
+    """Where reading stopped, for a message."""
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return ": it ends too early" if text.strip() else ""
+    at = error.pos_in_stream or 0
+    return f" from character {at + 1} on: {text[at : at + 20]!r}"
+
+
+def parse_type(raw: object, depth: int = 0) -> DataType:
+    """The type that ``raw`` declares: SQL text (``"INT NOT NULL"``, ``"ARRAY<INT>"``) or Paimon's JSON for nested
+    types.
+
+    Unknown members of a JSON type are ignored. Raises ``TypeSyntaxError``.
+    """
+    if depth > MAX_DEPTH:
+        raise _too_deep()
+    if isinstance(raw, str):
+        data_type = _parse_text(raw)
+    elif isinstance(raw, Mapping):
+        data_type = _parse_object(raw, depth + 1)
+    else:
+        raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', "missing")
+    _check_nested(data_type)
+    return data_type
+
+
+def _parse_object(raw: Mapping[str, Any], depth: int) -> DataType:
+    text = raw.get("type")
+    words = text.upper().split() if isinstance(text, str) else []
+    if words[:1] and words[0] in _CONSTRUCTED and words[1:] not in ([], ["NULL"], ["NOT", "NULL"]):
+        raise TypeSyntaxError(f"cannot read the type {text!r}", f"write {words[0]} or {words[0]} NOT NULL")
+    nullable = words[1:] != ["NOT", "NULL"]
+    kind = words[0] if words else ""
+    if kind in ("ARRAY", "MULTISET"):
+        return DataType(kind, nullable, element=parse_type(raw.get("element"), depth))
+    if kind == "MAP":
+        return DataType(
+            "MAP", nullable, key=parse_type(raw.get("key"), depth), element=parse_type(raw.get("value"), depth)
+        )
+    if kind == "ROW":
+        fields = raw.get("fields")
+        if not isinstance(fields, list):
+            raise TypeSyntaxError("a ROW type needs fields", 'add "fields": [{"name": …, "type": …}]')
+        return DataType("ROW", nullable, fields=tuple(_parse_field(f, depth) for f in fields))
+    return parse_type(text, depth)
+
+
+_CONSTRUCTED = ("ARRAY", "MULTISET", "MAP", "ROW")
+
+
+def _described(raw: Mapping[str, Any]) -> str | None:
+    text = raw.get("description")
+    if text is not None and not is_text(text):
+        raise TypeSyntaxError("the description of a ROW field is not text", "send a string", "not_text")
+    return text
+
+
+def is_text(value: object) -> bool:
+    """Whether a JSON value is text that UTF-8 can write: no half of a surrogate pair."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parse_field(raw: object, depth: int) -> Field:
+    if not isinstance(raw, Mapping) or not is_text(raw.get("name")) or not raw["name"]:
+        raise TypeSyntaxError("a ROW field needs a name", 'write {"name": …, "type": …}')
+    number = raw.get("id")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**30:
+        number = -1  # given later, when all ids of the schema are known
+    return Field(number, raw["name"], parse_type(raw.get("type"), depth), _described(raw))
+
+
+def _check_nested(data_type: DataType) -> None:
+    names = [field.name for field in data_type.fields]
+    if len(set(names)) != len(names):
+        raise TypeSyntaxError("a ROW type names a field twice", "rename one of them", "duplicate_column")
+    if data_type.kind == "ROW" and not names:
+        raise TypeSyntaxError("a ROW type needs at least one field", "add a field")
+    keyed = data_type.key if data_type.kind == "MAP" else data_type.element if data_type.kind == "MULTISET" else None
+    if keyed is not None and any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(keyed)):
+        raise TypeSyntaxError(
+            f"{keyed.base_sql} cannot be a map key in Spark", "use a scalar, ARRAY or ROW key", "unsupported_type"
+        )
+    for inner in data_type.nested:
+        _check_nested(inner)
+
+
+def type_to_json(data_type: DataType) -> str | dict[str, Any]:
+    """Paimon's JSON of the type: text for scalars, an object for ARRAY, MULTISET, MAP and ROW."""
+    kind = data_type.kind if data_type.nullable else f"{data_type.kind} NOT NULL"
+    if data_type.kind in ("ARRAY", "MULTISET"):
+        return {"type": kind, "element": type_to_json(data_type.element_type)}
+    if data_type.kind == "MAP":
+        return {"type": kind, "key": type_to_json(data_type.key_type), "value": type_to_json(data_type.element_type)}
+    if data_type.kind == "ROW":
+        return {"type": kind, "fields": [_field_to_json(f) for f in data_type.fields]}
+    return data_type.sql
+
+
+def _field_to_json(field: Field) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        body["description"] = field.description
+    return body

@@ -1,0 +1,136 @@
+"""Which options may change on a table with rows, which changes touch the fold, and what a rename rewrites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.core.alter.option_changes import (
+    IMMUTABLE,
+    ONLY_TURNED_ON,
+    immutable_violations,
+    options_naming,
+    renamed_options,
+)
+from app.core.table.options import FIELD_OPTIONS
+from tests.core.tables import COLUMNS, table
+
+# Two values of each option that never changes, the first one set at creation.
+VALUES = {
+    "merge-engine": ("partial-update", "aggregation"),
+    "rowkind.field": ("p", "c"),
+    "aggregation.remove-record-on-delete": ("true", "false"),
+    "partial-update.remove-record-on-delete": ("false", "true"),
+    "partial-update.remove-record-on-sequence-group": ("g", "h"),
+    "sequence.snapshot-ordering": ("true", "false"),
+    "primary-key.nullable": ("true", "false"),
+    "bucket-key": ("k", "a"),
+    "partition": ("a", "b"),
+    "force-lookup": ("true", "false"),
+}
+
+
+def _refused(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    found = immutable_violations(table(before), table(after))
+    assert all(fault.code == "immutable_option" and fault.fix for fault in found)
+    return [fault.pointer for fault in found]
+
+
+def test_every_immutable_option_is_tried_here() -> None:
+    assert VALUES.keys() | {"primary-key"} == IMMUTABLE.keys()
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_an_immutable_option_is_neither_changed_nor_removed_nor_added(key: str) -> None:
+    first, second = VALUES[key]
+    other = "true" if first == "false" else first  # another value than the default
+    assert _refused({key: first}, {key: second}) == [f"/options/{key}"]
+    assert _refused({key: other}, {}) == [f"/options/{key}"]
+    assert _refused({}, {key: other}) == [f"/options/{key}"]
+    assert _refused({key: first}, {key: first}) == []
+
+
+def test_the_primary_key_does_not_change() -> None:
+    assert [fault.pointer for fault in immutable_violations(table(), replace(table(), primary_key=("a",)))] == [
+        "/options/primary-key"
+    ]
+
+
+def test_an_option_set_to_what_it_means_anyway_is_no_change() -> None:
+    assert _refused({}, {"merge-engine": "deduplicate", "primary-key.nullable": "false"}) == []
+    assert _refused({"merge-engine": "partial-update"}, {"merge-engine": " Partial-Update "}) == []
+
+
+@pytest.mark.parametrize("key", [*ONLY_TURNED_ON, "first-row.ignore-delete", "partial-update.ignore-delete"])
+def test_what_drops_records_is_turned_on_but_never_off(key: str) -> None:
+    assert _refused({}, {key: "true"}) == []
+    assert _refused({key: "false"}, {key: "true"}) == []
+    assert _refused({key: "true"}, {key: "false"}) == [f"/options/{key}"]
+    assert _refused({key: "true"}, {}) == [f"/options/{key}"]
+    assert _refused({key: "false"}, {}) == []
+
+
+def test_ignore_delete_may_move_to_its_own_key() -> None:
+    assert _refused({"deduplicate.ignore-delete": "true"}, {"ignore-delete": "true"}) == []
+
+
+def test_all_other_options_may_change() -> None:
+    before = {"sequence.field": "a", "fields.a.aggregate-function": "sum", "merge.max-staleness": "1 s"}
+    after = {"sequence.field": "b", "sequence.field.sort-order": "descending", "fields.g.sequence-group": "a"}
+    assert _refused(before, {**after, "changelog-producer": "lookup", "fields.a.default-value": "1"}) == []
+
+
+# Options of a table with the columns a and b, and what they are once a is called z.
+RENAMED = [
+    ({"sequence.field": "b, a ,c"}, {"sequence.field": "b,z,c"}),
+    ({"rowkind.field": " a "}, {"rowkind.field": "z"}),
+    ({"bucket-key": "a,b"}, {"bucket-key": "z,b"}),
+    ({"primary-key": "k,a"}, {"primary-key": "k,z"}),
+    (
+        {"partial-update.remove-record-on-sequence-group": "a,h"},
+        {"partial-update.remove-record-on-sequence-group": "z,h"},
+    ),
+    (
+        {"changelog-producer.row-deduplicate-ignore-fields": "b,a"},
+        {"changelog-producer.row-deduplicate-ignore-fields": "b,z"},
+    ),
+    ({"fields.a.sequence-group": "b"}, {"fields.z.sequence-group": "b"}),
+    ({"fields.g,a.sequence-group": "b,c"}, {"fields.g,z.sequence-group": "b,c"}),
+    ({"fields.g.sequence-group": "b,a"}, {"fields.g.sequence-group": "b,z"}),
+    *[
+        ({f"fields.a.{suffix}": "a"}, {f"fields.z.{suffix}": "a"})
+        for suffix in FIELD_OPTIONS
+        if suffix != "sequence-group"
+    ],
+]
+
+
+@pytest.mark.parametrize(("before", "after"), RENAMED, ids=[next(iter(before)) for before, _ in RENAMED])
+def test_a_rename_rewrites_every_option_that_names_the_column(before: dict[str, str], after: dict[str, str]) -> None:
+    assert renamed_options(before, "a", "z") == after
+    assert options_naming(before, "a") == [*before]
+    assert options_naming(after, "a") == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fields.b.nested-key": "a"},
+        {"fields.b.ts-field": "a"},
+        {"fields.b.nested-sequence-field": "a"},
+        {"fields.b.default-value": "a"},
+        {"fields.b.list-agg-delimiter": "a"},
+        {"fields.default-aggregate-function": "a"},
+        {"fields.ab.ignore-retract": "true"},
+        {"sequence.field": "ab,b.a"},
+        {"file.format": "a"},
+    ],
+)
+def test_a_rename_leaves_what_only_looks_like_the_column(options: dict[str, str]) -> None:
+    assert renamed_options(options, "a", "z") == options
+    assert options_naming(options, "a") == []
+
+
+def test_the_columns_of_these_tests_exist() -> None:
+    assert {"a", "b", "c", "g", "h", "p", "k"} <= COLUMNS.keys()

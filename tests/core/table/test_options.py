@@ -1,0 +1,278 @@
+"""Options are read into typed values; what cannot be read is named with the fix (merge-semantics §6.2)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.table.option_values import names
+from app.core.table.options import (
+    FALLBACK_KEYS,
+    FIELD_OPTIONS,
+    TABLE_OPTIONS,
+    WITHOUT_EFFECT,
+    ChangelogProducer,
+    ExpirationStrategy,
+    MergeEngine,
+    SequenceGroup,
+    SortOrder,
+    parse_options,
+)
+from tests.core.tables import faults, table, violations
+
+# (option, its text, its value)
+READ = [
+    ("merge-engine", "partial-update", MergeEngine.PARTIAL_UPDATE),
+    ("merge-engine", " Aggregation ", MergeEngine.AGGREGATION),
+    ("sequence.field", " a , b,", ("a", "b")),
+    ("sequence.field.sort-order", "DESCENDING", SortOrder.DESCENDING),
+    ("sequence.auto-padding", "second-to-micro, row-kind-flag", ("second-to-micro", "row-kind-flag")),
+    ("sequence.snapshot-ordering", "true", True),
+    ("rowkind.field", " p ", "p"),
+    ("ignore-delete", "TRUE", True),
+    ("ignore-update-before", "False", False),
+    ("partial-update.remove-record-on-delete", "true", True),
+    ("partial-update.remove-record-on-sequence-group", "g,h", ("g", "h")),
+    ("aggregation.remove-record-on-delete", " true ", True),
+    ("changelog-producer", "full-compaction", ChangelogProducer.FULL_COMPACTION),
+    ("primary-key", "k,p", ("k", "p")),
+    ("primary-key.nullable", "true", True),
+    ("merge.max-staleness", "500 ms", timedelta(milliseconds=500)),
+    ("merge.max-staleness", "250", timedelta(milliseconds=250)),
+    ("merge.max-staleness", "1.5h", timedelta(minutes=90)),
+    ("merge.max-staleness", "2 Days", timedelta(days=2)),
+    ("merge.max-staleness", "10 s", timedelta(seconds=10)),
+    ("merge.max-staleness", "10s", timedelta(seconds=10)),
+    ("merge.max-staleness", "1 h", timedelta(hours=1)),
+    ("merge.max-staleness", "1 d", timedelta(days=1)),
+    ("merge.max-staleness", "10 seconds", timedelta(seconds=10)),
+    ("merge.max-staleness", "5 min", timedelta(minutes=5)),
+    ("merge.max-staged-rows", "1", 1),
+    ("num-sorted-run.compaction-trigger", "+3", 3),
+    ("snapshot.num-retained.min", "2", 2),
+    ("snapshot.num-retained.max", "20", 20),
+    ("snapshot.time-retained", "2 h", timedelta(hours=2)),
+    ("tombstone.time-retained", "7 d", timedelta(days=7)),
+    ("tag.default-time-retained", "7 d", timedelta(days=7)),
+    ("target-file-size", "64 mb", 64 * 1024**2),
+    ("target-file-size", "1 KB", 1024),
+    ("target-file-size", "1000", 1000),
+    ("target-file-size", "2g", 2 * 1024**3),
+    ("compaction.max-size-amplification-percent", "0", 0),
+    ("compaction.size-ratio", "10", 10),
+    ("partition.expiration-time", "7 d", timedelta(days=7)),
+    ("partition.expiration-strategy", "Update-Time", ExpirationStrategy.UPDATE_TIME),
+    ("partition.timestamp-pattern", " $day $hour:00 ", "$day $hour:00"),
+    ("partition.timestamp-formatter", "yyyyMMdd'T'HH:mm:ss '100%'", "%Y%m%dT%H:%M:%S 100%%"),
+    ("bucket", "-1", -1),
+    ("bucket-key", "k", ("k",)),
+    ("file.format", "orc", "orc"),
+    ("file.compression", "lz4", "lz4"),
+    ("write-buffer-size", "64 mb", "64 mb"),
+    ("write-only", "true", True),
+    ("deletion-vectors.enabled", "true", True),
+    ("streaming-read-overwrite", "true", True),
+    ("full-compaction.delta-commits", "3", 3),
+    ("changelog-producer.row-deduplicate", "true", True),
+    ("changelog-producer.row-deduplicate-ignore-fields", "a, b", ("a", "b")),
+    ("pk-clustering-override", "true", True),
+    ("force-lookup", "true", True),
+]
+TEXTS = {key for key, option in TABLE_OPTIONS.items() if key in WITHOUT_EFFECT and option.parse is str.strip}
+
+
+@pytest.mark.parametrize(("key", "text", "value"), READ)
+def test_an_option_is_read_as_its_type(key: str, text: str, value: Any) -> None:
+    options, found = parse_options(table({}) if key == "primary-key" else table({key: text}))
+    assert not found
+    assert key == "primary-key" or (options[key] == value and options.given(key))
+    assert TABLE_OPTIONS[key].parse(text) == value
+
+
+def test_the_list_above_holds_every_option() -> None:
+    assert {key for key, _, _ in READ} | TEXTS == set(TABLE_OPTIONS)
+
+
+@pytest.mark.parametrize("key", TABLE_OPTIONS)
+def test_an_option_that_is_not_given_has_its_default_and_a_meaning(key: str) -> None:
+    options, _ = parse_options(table())
+    assert not options.given(key)
+    assert options[key] == TABLE_OPTIONS[key].default
+    assert TABLE_OPTIONS[key].meaning
+    assert TABLE_OPTIONS[key].key == key
+
+
+UNREADABLE = {
+    "merge-engine": ["", "dedupe", "partial_update"],
+    "sequence.field.sort-order": ["desc"],
+    "changelog-producer": ["all"],
+    **{
+        key: ["", "yes", "1", "truee"]
+        for key in (
+            *("sequence.snapshot-ordering", "ignore-delete", "ignore-update-before", "primary-key.nullable"),
+            *("partial-update.remove-record-on-delete", "aggregation.remove-record-on-delete", "write-only"),
+        )
+    },
+    "merge.max-staleness": ["", "soon", "1 fortnight", "-1 s", "1,5 s", "s"],
+    "merge.max-staged-rows": ["", "0", "-1", "1.5", "many", "1e3"],
+    "num-sorted-run.compaction-trigger": ["0", "x"],
+    "bucket": ["", "x", "1.0"],
+    "target-file-size": ["", "0", "0 mb", "1 pb", "large"],
+    "compaction.size-ratio": ["", "-1", "1%"],
+    "partition.expiration-strategy": ["", "never"],
+    "partition.timestamp-formatter": ["YYYY-MM-dd", "yyyy-MMM"],
+}
+
+
+@pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in UNREADABLE.items() for text in texts])
+def test_a_value_that_cannot_be_read_is_refused_with_what_to_write(key: str, text: str) -> None:
+    found = violations(table({key: text}))
+    assert [(v.pointer, v.code) for v in found if key in v.pointer] == [(f"/options/{key}", "illegal_option_value")]
+    assert any(v.fix.startswith("write ") for v in found)
+
+
+@given(st.sampled_from(sorted(TABLE_OPTIONS)), st.text(max_size=12))
+def test_any_text_is_a_value_or_is_refused_with_what_to_write(key: str, text: str) -> None:
+    try:
+        TABLE_OPTIONS[key].parse(text)
+        advice = "write"
+    except ValueError as error:
+        advice = str(error)
+    assert "write" in advice
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+@pytest.mark.parametrize("key", ["merge.max-staleness", "fields.l.count-limit"])
+def test_numbers_beyond_all_measure_are_refused_like_other_illegal_values(key: str, digits: int) -> None:
+    assert (key, "illegal_option_value") in faults(table({key: "9" * digits}))
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("merge-engin", "did you mean merge-engine?"),
+        ("sequence.fields", "did you mean sequence.field?"),
+        ("ignore-deletes", "did you mean ignore-delete?"),
+        ("partial-update.ignore-deletes", "did you mean partial-update.ignore-delete?"),
+        ("field.default-aggregate-function", "did you mean fields.default-aggregate-function?"),
+        ("MERGE-ENGINE", "remove it"),
+        ("", "remove it"),
+        ("zzz", "remove it"),
+        ("fields.a.aggregate-functions", "did you mean fields.a.aggregate-function?"),
+        ("fields.a.sequence-groups", "did you mean fields.a.sequence-group?"),
+        ("fields.a.zzz", "known: sequence-group, aggregate-function"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(key: str, fix: str) -> None:
+    (found,) = violations(table({key: "x"}))
+    assert (found.code, found.fix.startswith(fix)) == ("unknown_option", True), found.fix
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "fix"),
+    [
+        ("fields.aa.aggregate-function", "unknown_column", "did you mean a?"),
+        ("fields.zzz.ignore-retract", "unknown_column", "remove it"),
+        ("fields.a,zzz.sequence-group", "unknown_column", "remove it"),
+        ("fields", "malformed_option", "write fields.<column>."),
+        ("fields.sequence-group", "malformed_option", "write fields.<column>.sequence-group"),
+        ("fields..aggregate-function", "malformed_option", "fields.<column>"),
+        ("fields. , .aggregate-function", "malformed_option", "fields.<column>"),
+        ("fields.r.y.aggregate-function", "malformed_option", "an option names a top-level column"),
+        ("fields.a,b.aggregate-function", "malformed_option", "write one option a column"),
+    ],
+)
+def test_an_option_of_no_column_or_of_several_is_refused(key: str, code: str, fix: str) -> None:
+    found = violations(table({"merge-engine": "partial-update", key: "last_non_null_value"}))
+    assert (f"/options/{key}", code) in [(v.pointer, v.code) for v in found]
+    assert any(fix in v.fix for v in found if v.code == code)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "value"),
+    [
+        ("aggregate-function", " sum ", "sum"),
+        ("ignore-retract", "TRUE", True),
+        ("default-value", " 5", " 5"),
+        ("distinct", "true", True),
+        ("list-agg-delimiter", " ; ", " ; "),
+        ("nested-key", "x, y", ("x", "y")),
+        ("nested-key-null-strategy", " ignore ", "ignore"),
+        ("nested-sequence-field", "x", ("x",)),
+        ("count-limit", "5", 5),
+        ("ts-field", "x ", "x"),
+    ],
+)
+def test_an_option_of_a_column_is_read_as_its_type(suffix: str, text: str, value: Any) -> None:
+    options, found = parse_options(table({f"fields.a.{suffix}": text}))
+    assert not found
+    assert options.of_field("a", suffix) == value
+    assert options.of_field("b", suffix) == FIELD_OPTIONS[suffix].default
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"), [("ignore-retract", "yes"), ("distinct", ""), ("count-limit", "0"), ("count-limit", "x")]
+)
+def test_a_value_of_a_column_that_cannot_be_read_is_refused(suffix: str, text: str) -> None:
+    assert faults(table({f"fields.a.{suffix}": text})) == {(f"fields.a.{suffix}", "illegal_option_value")}
+
+
+def test_sequence_groups_are_read_with_their_names_trimmed() -> None:
+    options, found = parse_options(table({"fields.g, h.sequence-group": " a, b "}))
+    assert not found
+    assert options.groups == (SequenceGroup(("g", "h"), ("a", "b"), "fields.g, h.sequence-group"),)
+
+
+def test_the_default_function_is_read_apart_from_the_columns() -> None:
+    options, found = parse_options(table({"fields.default-aggregate-function": " sum "}))
+    assert not found
+    assert options.default_function == "sum"
+
+
+@pytest.mark.parametrize("old", FALLBACK_KEYS)
+def test_an_old_key_still_works_and_gives_way_to_the_new_one(old: str) -> None:
+    new = FALLBACK_KEYS[old]
+    assert parse_options(table({old: "true"}))[0][new] is True
+    assert parse_options(table({old: "true", new: "false"}))[0][new] is False
+    assert parse_options(table({new: "false", old: "true"}))[0][new] is False
+    assert faults(table({old: "maybe"})) == {(old, "illegal_option_value")}
+
+
+@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
+def test_options_of_paimons_own_files_are_accepted(key: str) -> None:
+    texts = ("4", "true", "k")
+    assert any(not parse_options(table({key: text}))[1] for text in texts)
+
+
+def test_keys_are_told_with_pointers_that_are_escaped() -> None:
+    (found,) = violations(table({"a/b~c": "x"}))
+    assert found.pointer == "/options/a~1b~0c"
+
+
+def test_every_fault_of_keys_and_values_is_told_together() -> None:
+    options = {
+        "merge-engine": "none",
+        "bucket": "x",
+        "zzz": "",
+        "fields.zzz.distinct": "maybe",
+        "fields.a.b.c": "",
+        "fields.a.zzz": "",
+    }
+    assert faults(table(options)) == {
+        ("merge-engine", "illegal_option_value"),
+        ("bucket", "illegal_option_value"),
+        ("zzz", "unknown_option"),
+        ("fields.zzz.distinct", "unknown_column"),
+        ("fields.zzz.distinct", "illegal_option_value"),
+        ("fields.a.b.c", "malformed_option"),
+        ("fields.a.zzz", "unknown_option"),
+    }
+
+
+def test_names_are_trimmed_and_empty_ones_dropped() -> None:
+    assert names(" a, ,b ,") == ("a", "b")
+    assert names("") == ()
