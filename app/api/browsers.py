@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 
-from app.core.errors import Forbidden, Violation
+from app.core.errors import FaultCode, Forbidden, Violation
 from app.settings import is_loopback
 
 # RFC 3986's authority without userinfo: a name, an IPv4 address or an IPv6 address in brackets, and a port.
@@ -51,7 +51,9 @@ def _foreign_origins(headers: Headers) -> Iterator[Violation]:
     for origin in headers.getlist("origin"):
         if not _same_place(_ORIGIN.fullmatch(origin), host):
             message = f"a page of {origin!r} may not call this service"
-            yield Violation("", "foreign_origin", message, "call it from your own program, which sends no Origin")
+            yield Violation(
+                "", FaultCode.FOREIGN_ORIGIN, message, "call it from your own program, which sends no Origin"
+            )
 
 
 def _same_place(origin: re.Match[str] | None, host: re.Match[str] | None) -> bool:
@@ -69,7 +71,7 @@ def _foreign_sites(headers: Headers) -> Iterator[Violation]:
     for site in headers.getlist("sec-fetch-site"):
         if site.lower() not in _OWN_SITES:
             message = f"a browser sent this for a page of another origin (Sec-Fetch-Site: {site})"
-            yield Violation("", "cross_site", message, "call the service from your own program")
+            yield Violation("", FaultCode.CROSS_SITE, message, "call the service from your own program")
 
 
 def _foreign_hosts(headers: Headers, place: Place) -> list[Violation]:
@@ -80,7 +82,7 @@ def _foreign_hosts(headers: Headers, place: Place) -> list[Violation]:
     port = "" if place.port is None else f":{place.port}"
     message = f"the request names {told}; without tokens this service answers only to the names of this machine"
     fix = f"call it as http://localhost{port}, or make a token and send it: keyfold token create NAME"
-    return [Violation("", "foreign_host", message, fix)]
+    return [Violation("", FaultCode.FOREIGN_HOST, message, fix)]
 
 
 def _is_own(host: str, place: Place) -> bool:

@@ -21,7 +21,7 @@ from app.api.following import Following, events
 from app.api.paging import page_size, size_words
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, sent_path
-from app.core.errors import Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Table
 from app.core.types.values import encoder
 from app.services.changelogs import Changes, Page, Position, check_range, follow_from, read_page
@@ -49,7 +49,9 @@ def _number(name: str, text: str | None, most: int, faults: list[Violation]) -> 
     if text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= most:
         return int(text)
     faults.append(
-        Violation(f"/{name}", "not_a_number", f"{name} {text[:50]!r} is no number from 1 to {most}", "correct it")
+        Violation(
+            f"/{name}", FaultCode.NOT_A_NUMBER, f"{name} {text[:50]!r} is no number from 1 to {most}", "correct it"
+        )
     )
     return None
 
@@ -58,7 +60,7 @@ def _asked(text: str | None, faults: list[Violation]) -> int | None:
     if text is None or re.fullmatch("[+-]?[0-9]{1,1000}", text):
         return None if text is None else int(text)
     message = f"maxResults {text[:50]!r} is no number"
-    faults.append(Violation("/maxResults", "not_a_number", message, "send a number, or leave it out"))
+    faults.append(Violation("/maxResults", FaultCode.NOT_A_NUMBER, message, "send a number, or leave it out"))
     return None
 
 
@@ -66,7 +68,9 @@ def _position(name: str, text: str | None, faults: list[Violation]) -> Position 
     position = Position.parse(text) if text else None
     if text and position is None:
         fix = "send one that an answer of this route gave, or none"
-        faults.append(Violation(f"/{name}", "not_a_position", f"{(text or '')[:50]!r} is no place in a changelog", fix))
+        faults.append(
+            Violation(f"/{name}", FaultCode.NOT_A_POSITION, f"{(text or '')[:50]!r} is no place in a changelog", fix)
+        )
     return position
 
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.auth import OPEN_PATHS
 from app.api.refusals import refuse
 from app.api.table_paths import TABLE_PATH
-from app.core.errors import KeyfoldError, TooLarge, TooSlow, Violation
+from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.settings import Settings
 
 MOST_BYTES: Final = 2**20
@@ -100,7 +100,7 @@ async def _next(receive: Receive) -> Message:
             return await receive()
     except TimeoutError as error:
         message = f"nothing came of the body for {SILENCE_SECONDS:g} seconds; nothing was stored"
-        fault = Violation("", "too_slow", message, "send the request again, its body without a pause")
+        fault = Violation("", FaultCode.TOO_SLOW, message, "send the request again, its body without a pause")
         raise TooSlow(message, violations=[fault]) from error
 
 
@@ -119,4 +119,4 @@ def _too_large(most: int) -> TooLarge:
         message, fix = "this route takes no body", "send the request without one"
     else:
         message, fix = f"the body is larger than {most} bytes; split the request", "split the request"
-    return TooLarge(message, violations=[Violation("", "too_large", message, fix)])
+    return TooLarge(message, violations=[Violation("", FaultCode.TOO_LARGE, message, fix)])

@@ -22,6 +22,7 @@ from app.core.errors import (
     AlreadyExists,
     Conflict,
     ErrorCode,
+    FaultCode,
     Forbidden,
     Invalid,
     KeyfoldError,
@@ -201,11 +202,11 @@ def _read_fault(fault: Mapping[str, Any]) -> Violation:
     source, *path = fault["loc"]
     if fault["type"] == "json_invalid":
         message = f"the body is not JSON: {fault['ctx']['error']} at character {path[0]}"
-        return Violation("", "json_invalid", message, "send a JSON object")
+        return Violation("", FaultCode.JSON_INVALID, message, "send a JSON object")
     name = ".".join(str(segment) for segment in path) or "the body"
     where = name if source == "body" else f"{source} parameter {name}"
     if fault["type"] == "missing":
-        return Violation(_pointer(source, path), "missing", f"{where} is missing", f"send {where}")
+        return Violation(_pointer(source, path), FaultCode.MISSING, f"{where} is missing", f"send {where}")
     wrong = fault["msg"][:1].lower() + fault["msg"][1:]
     fix = (
         f"send a value that is {wrong.removeprefix('input should be ').removesuffix(_NO_NUMBER)}"

@@ -11,7 +11,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import ParamTypes
 from fastapi.routing import APIRoute
 
-from app.core.errors import Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation
 
 
 class DeclaredQuery:
@@ -43,7 +43,7 @@ def _unknown(name: str, declared: frozenset[str]) -> Violation:
     near = difflib.get_close_matches(name, declared, n=1)
     known = ", ".join(sorted(declared)) or "none"
     fix = f"did you mean {near[0]}?" if near else f"remove it; this route's parameters: {known}"
-    return Violation("", "unknown_parameter", f"unknown query parameter {name[:100]!r}: {fix}", fix)
+    return Violation("", FaultCode.UNKNOWN_PARAMETER, f"unknown query parameter {name[:100]!r}: {fix}", fix)
 
 
 OnlyDeclaredQuery = Depends(DeclaredQuery())

@@ -15,7 +15,7 @@ from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable
 from app.api.tables import TableName
-from app.core.errors import Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Snapshot, SnapshotKind
 from app.services import snapshots as service
 from app.services.snapshots import DescribedSnapshot
@@ -158,7 +158,7 @@ class Rollback(Payload):
         if sum(one is not None for one in (self.instant, self.snapshot, self.tag)) != 1:
             message = "the rollback must name one snapshot"
             fix = 'send {"instant": {"type": "snapshot", "snapshotId": 3}}, {"snapshot": 3} or {"tag": "v1"}'
-            raise Invalid(message, violations=[Violation("", "no_instant", message, fix)])
+            raise Invalid(message, violations=[Violation("", FaultCode.NO_INSTANT, message, fix)])
         return {"number": number, "tag": tag}
 
 

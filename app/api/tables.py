@@ -21,7 +21,7 @@ from app.api.payloads import (
     Validated,
 )
 from app.api.problems import PROBLEM_RESPONSES
-from app.core.errors import Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.services import tables as service
@@ -104,7 +104,7 @@ def create_table(
 def _check_same_database(in_path: str, in_body: str) -> None:
     if in_body != in_path:
         message = f"the path names the database {in_path!r}, the identifier {in_body!r}"
-        fault = Violation("/identifier/database", "contradicting_database", message, f"send {in_path!r} here")
+        fault = Violation("/identifier/database", FaultCode.CONTRADICTING_DATABASE, message, f"send {in_path!r} here")
         raise Invalid(message, violations=[fault])
 
 

@@ -11,9 +11,7 @@ from typing import ClassVar
 
 
 class ErrorCode(StrEnum):
-    """Every ``errorCode`` and ``errors[].code`` that the service may answer; a closed set, so clients can switch on
-    it.
-    """
+    """Every ``errorCode`` that the service may answer; a closed set, so clients can switch on it."""
 
     INVALID_REQUEST = "invalid_request"
     INVALID_SCHEMA = "invalid_schema"
@@ -51,6 +49,109 @@ class ErrorCode(StrEnum):
     INTERNAL = "internal"
 
 
+class FaultCode(StrEnum):
+    """Every ``errors[].code`` of a violation; a closed set, so clients can switch on it."""
+
+    BAD_DATE = "bad_date"
+    BAD_HEADER = "bad_header"
+    BAD_ROW_KIND = "bad_row_kind"
+    BAD_TIME = "bad_time"
+    BAD_TIMESTAMP = "bad_timestamp"
+    CHANGELOG_NOT_REPAIRED = "changelog_not_repaired"
+    CHANGES_COME_LATE = "changes_come_late"
+    COLUMN_IN_NO_GROUP = "column_in_no_group"
+    COLUMN_IN_TWO_GROUPS = "column_in_two_groups"
+    COLUMN_IN_USE = "column_in_use"
+    CONTRADICTING_DATABASE = "contradicting_database"
+    CONTRADICTING_OPTIONS = "contradicting_options"
+    CONTRADICTING_PARAMETERS = "contradicting_parameters"
+    CROSS_SITE = "cross_site"
+    DUPLICATE_COLUMN = "duplicate_column"
+    DUPLICATE_KEY = "duplicate_key"
+    EMPTY_NAME = "empty_name"
+    EMPTY_RANGE = "empty_range"
+    FOREIGN_HOST = "foreign_host"
+    FOREIGN_ORIGIN = "foreign_origin"
+    FUNCTION_OUTSIDE_GROUP = "function_outside_group"
+    GROUP_REPLACED_WHOLE = "group_replaced_whole"
+    ILLEGAL_COLUMN_TYPE = "illegal_column_type"
+    ILLEGAL_DEFAULT = "illegal_default"
+    ILLEGAL_DURATION = "illegal_duration"
+    ILLEGAL_FUNCTION_TYPE = "illegal_function_type"
+    ILLEGAL_KEY_TYPE = "illegal_key_type"
+    ILLEGAL_MOVE = "illegal_move"
+    ILLEGAL_NAME = "illegal_name"
+    ILLEGAL_OPTION_VALUE = "illegal_option_value"
+    ILLEGAL_ORDER_TYPE = "illegal_order_type"
+    ILLEGAL_PATH = "illegal_path"
+    ILLEGAL_TEXT = "illegal_text"
+    ILLEGAL_TYPE_CHANGE = "illegal_type_change"
+    IMMUTABLE_OPTION = "immutable_option"
+    JSON_INVALID = "json_invalid"
+    KEY_COLUMN = "key_column"
+    KEY_IN_GROUP = "key_in_group"
+    KEY_WITH_DEFAULT = "key_with_default"
+    LAST_FIELD = "last_field"
+    LATE_RECORDS_COUNT = "late_records_count"
+    LOCATION_NOT_ALLOWED = "location_not_allowed"
+    MALFORMED_OPTION = "malformed_option"
+    MERGES_READ_OLDER_RUNS = "merges_read_older_runs"
+    MISSING = "missing"
+    MISSING_COLUMN = "missing_column"
+    MISSING_OPTION = "missing_option"
+    MISSING_PARTITION_KEYS = "missing_partition_keys"
+    MISSING_PRIMARY_KEY = "missing_primary_key"
+    MISSING_TOKEN = "missing_token"  # noqa: S105  # a code, no secret
+    NAME_TOO_LONG = "name_too_long"
+    NESTED_COLUMN = "nested_column"
+    NESTED_TOO_DEEPLY = "nested_too_deeply"
+    NO_FREE_ID = "no_free_id"
+    NO_INSTANT = "no_instant"
+    NO_TOKEN_LEFT = "no_token_left"  # noqa: S105  # a code, no secret
+    NOT_A_LIST = "not_a_list"
+    NOT_A_NUMBER = "not_a_number"
+    NOT_A_POSITION = "not_a_position"
+    NOT_AN_OBJECT = "not_an_object"
+    NOT_BASE64 = "not_base64"
+    NOT_BOOLEAN = "not_boolean"
+    NOT_JSON = "not_json"
+    NOT_NULL_COLUMN = "not_null_column"
+    NOT_TEXT = "not_text"
+    NOT_UNICODE = "not_unicode"
+    NULL_IN_NOT_NULL = "null_in_not_null"
+    NULL_IN_PADDED_SEQUENCE = "null_in_padded_sequence"
+    NULL_NEVER_WRITTEN = "null_never_written"
+    NULL_TO_NOT_NULL = "null_to_not_null"
+    OPTION_WITHOUT_EFFECT = "option_without_effect"
+    OUT_OF_RANGE = "out_of_range"
+    PARTITION_COLUMN = "partition_column"
+    PARTITION_KEY_OUTSIDE_PRIMARY_KEY = "partition_key_outside_primary_key"
+    PATH_NOT_ALLOWED = "path_not_allowed"
+    PRIMARY_KEY_NEEDED = "primary_key_needed"
+    PRIMARY_KEY_TWICE = "primary_key_twice"
+    REFUSED_ROW_KIND = "refused_row_kind"
+    RESERVED_NAME = "reserved_name"
+    TOO_LARGE = "too_large"
+    TOO_LONG = "too_long"
+    TOO_MANY_CHANGES = "too_many_changes"
+    TOO_MANY_DIGITS = "too_many_digits"
+    TOO_SLOW = "too_slow"
+    UNKNOWN_ACTION = "unknown_action"
+    UNKNOWN_COLUMN = "unknown_column"
+    UNKNOWN_FIELD = "unknown_field"
+    UNKNOWN_FUNCTION = "unknown_function"
+    UNKNOWN_GROUP = "unknown_group"
+    UNKNOWN_MEMBER = "unknown_member"
+    UNKNOWN_MOVE = "unknown_move"
+    UNKNOWN_OPTION = "unknown_option"
+    UNKNOWN_PARAMETER = "unknown_parameter"
+    UNKNOWN_TOKEN = "unknown_token"  # noqa: S105  # a code, no secret
+    UNKNOWN_TYPE = "unknown_type"
+    UNSUPPORTED_TYPE = "unsupported_type"
+    WRONG_KEY_LENGTH = "wrong_key_length"
+    WRONG_TYPE = "wrong_type"
+
+
 @dataclass(frozen=True)
 class Violation:
     """One fault of a request.
@@ -61,7 +162,7 @@ class Violation:
     """
 
     pointer: str
-    code: str
+    code: FaultCode
     message: str
     fix: str = ""
     row: int | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit, Repository
-from app.core.errors import Conflict, ErrorCode, NotFound, Unavailable, Violation
+from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Unavailable, Violation
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
@@ -85,7 +85,7 @@ def check_range(first: int | None, last: int | None) -> list[Violation]:
     if first is None or last is None or first <= last:
         return []
     fix = "send fromSnapshot not above toSnapshot"
-    return [Violation("/toSnapshot", "empty_range", f"toSnapshot {last} is before fromSnapshot {first}", fix)]
+    return [Violation("/toSnapshot", FaultCode.EMPTY_RANGE, f"toSnapshot {last} is before fromSnapshot {first}", fix)]
 
 
 def read_page(

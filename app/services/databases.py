@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.catalog.repository import Repository
-from app.core.errors import Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Database, Table
 
 LONGEST_NAME = 255
@@ -67,19 +67,19 @@ class DatabaseChange:
 def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
     """What keeps ``name`` from naming a new database or table; ``what`` is the noun for messages."""
     if not name:
-        yield Violation(pointer, "empty_name", f"the {what} name is empty", f"name the {what}")
+        yield Violation(pointer, FaultCode.EMPTY_NAME, f"the {what} name is empty", f"name the {what}")
     if len(name) > LONGEST_NAME:
         message = f"the {what} name has {len(name)} characters, {LONGEST_NAME} are possible"
-        yield Violation(pointer, "name_too_long", message, "choose a shorter name")
+        yield Violation(pointer, FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         message = f"the {what} name {name!r} has control characters or half a surrogate pair"
-        yield Violation(pointer, "illegal_name", message, "remove them")
+        yield Violation(pointer, FaultCode.ILLEGAL_NAME, message, "remove them")
     if "/" in name or name in (".", ".."):
         message = f"the {what} name {name!r} cannot be a segment of a URL path"
-        yield Violation(pointer, "illegal_name", message, "choose a name without '/' that is not '.' or '..'")
+        yield Violation(pointer, FaultCode.ILLEGAL_NAME, message, "choose a name without '/' that is not '.' or '..'")
     if "$" in name:
         message = f"the {what} name {name!r} has a '$', which Paimon reserves for branches and system tables"
-        yield Violation(pointer, "reserved_name", message, "choose a name without '$'")
+        yield Violation(pointer, FaultCode.RESERVED_NAME, message, "choose a name without '$'")
 
 
 def list_databases(repository: Repository, request: PageRequest) -> Page[Database]:
@@ -99,7 +99,7 @@ def create_database(repository: Repository, name: str, options: Mapping[str, str
 def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
     if "location" in options:
         message = "Keyfold chooses the location of its databases"
-        yield Violation(f"{pointer}/location", "location_not_allowed", message, "remove the option location")
+        yield Violation(f"{pointer}/location", FaultCode.LOCATION_NOT_ALLOWED, message, "remove the option location")
 
 
 def get_database(repository: Repository, name: str) -> Database:

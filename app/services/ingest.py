@@ -14,6 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import (
     Conflict,
     ErrorCode,
+    FaultCode,
     Invalid,
     NotFound,
     TooLarge,
@@ -88,7 +89,7 @@ def _accept(
 def _check_idempotency_key(key: str | None) -> None:
     if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
         fault = Violation(
-            "/Idempotency-Key", "bad_header", f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"
+            "/Idempotency-Key", FaultCode.BAD_HEADER, f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"
         )
         raise Invalid("the Idempotency-Key is not valid", violations=[fault])
 
@@ -175,12 +176,14 @@ def _json_records(body: bytes) -> Iterable[object]:
     parsed = parse_json(body)
     records = parsed.get("records") if isinstance(parsed, dict) else None
     if not isinstance(parsed, dict) or not isinstance(records, list):
-        fault = Violation("/records", "missing", "the body has no list of records", 'send {"records": [{…}, …]}')
+        fault = Violation(
+            "/records", FaultCode.MISSING, "the body has no list of records", 'send {"records": [{…}, …]}'
+        )
         raise Invalid("the body is not a batch of records", violations=[fault])
     unknown = [name for name in parsed if name != "records"]
     if unknown:
         faults = [
-            Violation(f"/{escape_pointer(name)}", "unknown_member", f"unknown member {name!r}", "remove it")
+            Violation(f"/{escape_pointer(name)}", FaultCode.UNKNOWN_MEMBER, f"unknown member {name!r}", "remove it")
             for name in unknown[:REPORTED_VIOLATIONS]
         ]
         raise Invalid("the body is not a batch of records", violations=faults, total_violations=len(unknown))
@@ -203,7 +206,9 @@ def _ndjson_records(body: bytes) -> Iterable[object]:
             records.append(None)
             if len(faults) < REPORTED_VIOLATIONS:
                 message = f"line {number} is not JSON: {error}"
-                faults.append(Violation(f"/records/{row}", "not_json", message, "send one JSON object a line", row))
+                faults.append(
+                    Violation(f"/records/{row}", FaultCode.NOT_JSON, message, "send one JSON object a line", row)
+                )
     if total:
         code = ErrorCode.INVALID_RECORDS
         raise Invalid(
@@ -214,7 +219,7 @@ def _ndjson_records(body: bytes) -> Iterable[object]:
 
 def _unreadable(pointer: str, error: Exception) -> Invalid:
     message = "the body is nested too deeply" if isinstance(error, RecursionError) else f"the body is not JSON: {error}"
-    return Invalid(message, violations=[Violation(pointer, "not_json", message, "send JSON in UTF-8")])
+    return Invalid(message, violations=[Violation(pointer, FaultCode.NOT_JSON, message, "send JSON in UTF-8")])
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, Invalid, NotFound, Unavailable, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
 from app.core.plan.evolution import entered, renamed
 from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
@@ -126,7 +126,7 @@ def _wanted(table: Table, columns: Sequence[str] | None) -> Sequence[str]:
     """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
     known = ", ".join(table.schema.by_name)
     faults = [
-        Violation("/columns", "unknown_column", f"the table has no column {name!r}", f"columns: {known}")
+        Violation("/columns", FaultCode.UNKNOWN_COLUMN, f"the table has no column {name!r}", f"columns: {known}")
         for name in columns or ()
         if name not in table.schema.by_name
     ]
@@ -156,7 +156,7 @@ def _snapshot(repository: Repository, table: Table, consistency: Consistency, ve
         return repository.snapshot_of(table)
     if consistency is Consistency.LATEST:
         message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
-        fault = Violation("", "contradicting_parameters", message, "leave out snapshot or consistency")
+        fault = Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or consistency")
         raise Invalid(message, violations=[fault])
     return find_snapshot(repository, table, version)
 

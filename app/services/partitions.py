@@ -10,7 +10,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, Violation
+from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.core.table.options import parse_options
 from app.core.table.partition_expiry import expired
@@ -123,7 +123,7 @@ def _decoded_specs(schema: TableSchema, specs: Sequence[Mapping[str, Any]]) -> l
         pointer = f"/specs/{index}"
         if not spec:
             message = "a spec names at least one partition column"
-            faults.append(Violation(pointer, "missing", message, f"partition columns: {_names(schema)}"))
+            faults.append(Violation(pointer, FaultCode.MISSING, message, f"partition columns: {_names(schema)}"))
         decoded.append(
             {
                 name: _decoded(schema, name, value, f"{pointer}/{escape_pointer(name)}", faults)
@@ -138,7 +138,7 @@ def _decoded_specs(schema: TableSchema, specs: Sequence[Mapping[str, Any]]) -> l
 def _decoded(schema: TableSchema, name: str, value: Any, pointer: str, faults: list[Violation]) -> Any:
     if name not in schema.partition_keys:
         message = f"{name!r} is not a partition column"
-        faults.append(Violation(pointer, "unknown_column", message, f"partition columns: {_names(schema)}"))
+        faults.append(Violation(pointer, FaultCode.UNKNOWN_COLUMN, message, f"partition columns: {_names(schema)}"))
         return None
     data_type = schema.by_name[name].type
     try:

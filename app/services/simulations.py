@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.catalog.repository import Repository
-from app.core.errors import Invalid, TooLarge, Violation
+from app.core.errors import FaultCode, Invalid, TooLarge, Violation
 from app.core.plan.explanations import reasons
 from app.core.plan.fold import combine, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
@@ -69,7 +69,9 @@ def simulate_merge(body: bytes) -> list[SimulatedRow]:
     """
     parsed = parse_json(body)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("schema"), dict):
-        fault = Violation("/schema", "missing", "the body has no schema", 'send {"schema": {…}, "records": [{…}]}')
+        fault = Violation(
+            "/schema", FaultCode.MISSING, "the body has no schema", 'send {"schema": {…}, "records": [{…}]}'
+        )
         raise Invalid("the body is not a simulation", violations=[fault])
     schema = validate_table("simulated", parsed["schema"])
     return _simulate(compile_plan(schema), _records(parsed), lambda _: None)
@@ -78,7 +80,9 @@ def simulate_merge(body: bytes) -> list[SimulatedRow]:
 def _records(parsed: object) -> list[Any]:
     records = parsed.get("records") if isinstance(parsed, dict) else None
     if not isinstance(records, list):
-        fault = Violation("/records", "missing", "the body has no list of records", 'send {"records": [{…}, …]}')
+        fault = Violation(
+            "/records", FaultCode.MISSING, "the body has no list of records", 'send {"records": [{…}, …]}'
+        )
         raise Invalid("the body is not a simulation", violations=[fault])
     if len(records) > MAX_RECORDS:
         raise TooLarge(f"a simulation takes at most {MAX_RECORDS} records")

@@ -12,7 +12,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.alter.changes import alter_schema
 from app.core.alter.draft import type_depth
-from app.core.errors import AlreadyExists, Conflict, ErrorCode, Invalid, NotFound, Violation
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
@@ -87,7 +87,7 @@ def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Viola
     faults = []
     if "path" in options:
         message = "Keyfold chooses the path of its tables"
-        faults.append(Violation("/schema/options/path", "path_not_allowed", message, "remove the option path"))
+        faults.append(Violation("/schema/options/path", FaultCode.PATH_NOT_ALLOWED, message, "remove the option path"))
     return {**body, "options": own}, faults
 
 
@@ -143,14 +143,16 @@ def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violatio
             unseen += [(f"{where}/{index}", inner) for index, inner in enumerate(value)]
         if isinstance(value, str) and _UNSTORABLE.search(value):
             message = "the text has U+0000 or half a surrogate pair, which cannot be stored"
-            yield Violation(where, "illegal_text", message, "remove it")
+            yield Violation(where, FaultCode.ILLEGAL_TEXT, message, "remove it")
 
 
 def _comment_violations(value: Mapping[str, Any], where: str) -> Iterator[Violation]:
     """Comments and descriptions, of the table, its columns and their fields, that are not text."""
     for key in ("comment", "description"):
         if where != "/schema/options" and not isinstance(value.get(key), str | None):
-            yield Violation(f"{where}/{key}", "not_text", f"the {key} is not text", "send a string or leave it out")
+            yield Violation(
+                f"{where}/{key}", FaultCode.NOT_TEXT, f"the {key} is not text", "send a string or leave it out"
+            )
 
 
 def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
@@ -158,7 +160,7 @@ def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
     for index, column in enumerate(schema.columns):
         if type_depth(column.type) > DEEPEST_TYPE:
             message = f"the type of column {column.name!r} is nested more than {DEEPEST_TYPE} levels deep"
-            yield Violation(f"/schema/fields/{index}/type", "nested_too_deeply", message, "flatten the type")
+            yield Violation(f"/schema/fields/{index}/type", FaultCode.NESTED_TOO_DEEPLY, message, "flatten the type")
 
 
 def get_table(repository: Repository, database: str, name: str) -> Table:

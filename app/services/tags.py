@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from app.catalog.repository import Repository
-from app.core.errors import AlreadyExists, Invalid, Violation
+from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation
 from app.core.table.history import Table, Tag
 from app.core.table.options import TABLE_OPTIONS, parse_options
 from app.services.databases import name_violations
@@ -64,10 +64,12 @@ def _described(repository: Repository, table: Table, tag: Tag) -> DescribedTag:
 def _name_violations(name: str) -> Iterator[Violation]:
     yield from name_violations(name, "/tagName", "tag")
     if name and not name.strip():
-        yield Violation("/tagName", "illegal_name", "the tag name is blank", "name the tag")
+        yield Violation("/tagName", FaultCode.ILLEGAL_NAME, "the tag name is blank", "name the tag")
     if name in (EARLIEST, LATEST) or is_number(name):
         message = f"the tag name {name!r} means a snapshot already"
-        yield Violation("/tagName", "reserved_name", message, "choose a name with letters, as in v1 or 2024-01-31")
+        yield Violation(
+            "/tagName", FaultCode.RESERVED_NAME, message, "choose a name with letters, as in v1 or 2024-01-31"
+        )
 
 
 def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Violation]]:
@@ -78,9 +80,11 @@ def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Vi
     try:
         asked: timedelta = RETAINED.parse(text)
     except ValueError as error:
-        return None, [Violation("/timeRetained", "illegal_duration", f"{text!r} is not a duration", str(error))]
+        return None, [Violation("/timeRetained", FaultCode.ILLEGAL_DURATION, f"{text!r} is not a duration", str(error))]
     if not asked:
-        return None, [Violation("/timeRetained", "illegal_duration", "the tag would expire at once", "write 1 d")]
+        return None, [
+            Violation("/timeRetained", FaultCode.ILLEGAL_DURATION, "the tag would expire at once", "write 1 d")
+        ]
     return asked, []
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Unauthorized, Violation
+from app.core.errors import FaultCode, Unauthorized, Violation
 
 PREFIX = "kf_"
 _REFRESH_SECONDS: Final = 2.0
@@ -97,8 +97,8 @@ def _digest(authorization: str | None) -> str | None:
 def _refused(access: _Access, digest: str | None) -> Unauthorized:
     if not access.digests:
         message = f"this service asks for a token, and none is left; {_MAKE}"
-        return Unauthorized(message, violations=[Violation("", "no_token_left", message, _MAKE)])
+        return Unauthorized(message, violations=[Violation("", FaultCode.NO_TOKEN_LEFT, message, _MAKE)])
     message = f"send a valid token: Authorization: Bearer kf_… ({_MAKE})"
-    code = "missing_token" if digest is None else "unknown_token"
+    code = FaultCode.MISSING_TOKEN if digest is None else FaultCode.UNKNOWN_TOKEN
     wrong = "the request has no bearer token" if digest is None else "the token is not known, or was revoked"
     return Unauthorized(message, violations=[Violation("", code, wrong, f"send Authorization: Bearer kf_…; {_MAKE}")])

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app.core.alter.draft import Draft, Move, Place, type_depth
 from app.core.alter.nested_fields import Path, PathFault, added_field, described_field, dotted
+from app.core.errors import FaultCode
 from app.core.types.kinds import DataType, Field
 
 ADD_ANOTHER = "add a new column of that type and post its values"
@@ -78,7 +79,7 @@ class SetOption:
         """See the class."""
         if self.key == "path":
             message = "Keyfold chooses the path of its tables"
-            draft.refuse("/key", "path_not_allowed", message, "leave out the option path")
+            draft.refuse("/key", FaultCode.PATH_NOT_ALLOWED, message, "leave out the option path")
         else:
             draft.set_option(self.key, self.value)
 
@@ -119,17 +120,17 @@ class AddColumn:
         name = self.path[-1]
         if self.move is not None and self.move.column not in (None, name):
             message = f"the move is of {self.move.column!r}, the new column is {name!r}"
-            draft.refuse("/move/fieldName", "illegal_move", message, f"send {name!r} here")
+            draft.refuse("/move/fieldName", FaultCode.ILLEGAL_MOVE, message, f"send {name!r} here")
         if not self.data_type.nullable:
             message = f"the new column {name!r} is NOT NULL, and the table's rows have no value for it"
-            draft.refuse("/dataType", "not_null_column", message, f"write {self.data_type.base_sql}")
+            draft.refuse("/dataType", FaultCode.NOT_NULL_COLUMN, message, f"write {self.data_type.base_sql}")
         # A column at fault is there for the changes that follow, which are not to blame.
         if len(self.path) > 1:
             self._add_inside(draft)
             return
         if type_depth(self.data_type) > draft.deepest_type:
             message = f"the type of column {name!r} is nested more than {draft.deepest_type} levels deep"
-            draft.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+            draft.refuse("/dataType", FaultCode.NESTED_TOO_DEEPLY, message, "flatten the type")
         if draft.is_new_name(name, "/fieldNames/0"):
             draft.add(name, self.data_type, self.comment, self.move)
 
@@ -161,7 +162,7 @@ class RenameColumn:
             return
         if column in draft.partition_keys:
             message = f"partition key column {column!r} cannot be renamed"
-            draft.refuse("/fieldNames/0", "partition_column", message, "keep its name, or create a new table")
+            draft.refuse("/fieldNames/0", FaultCode.PARTITION_COLUMN, message, "keep its name, or create a new table")
         elif draft.is_new_name(self.name, "/newName"):
             draft.rename(place, self.name)
 
@@ -183,7 +184,7 @@ class DropColumn:
             return
         if column in (*draft.primary_key, *draft.partition_keys):
             message = f"key column {column!r} cannot be dropped"
-            draft.refuse("/fieldNames/0", "key_column", message, "create a new table with another key")
+            draft.refuse("/fieldNames/0", FaultCode.KEY_COLUMN, message, "create a new table with another key")
         else:
             draft.drop(place)
 
@@ -217,7 +218,7 @@ class UpdateColumnType:
         if old.kind == self.data_type.kind and old.nested:
             limit, fix = "its parts change one by one", f"send the path of what changes, {[*self.path, '…']}"
         message = f"column {dotted(self.path)!r} cannot go from {old.base_sql} to {self.data_type.base_sql}: {limit}"
-        return PathFault("/newDataType", "illegal_type_change", message, fix)
+        return PathFault("/newDataType", FaultCode.ILLEGAL_TYPE_CHANGE, message, fix)
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,7 @@ class UpdateColumnDefaultValue:
         """See the class."""
         if len(self.path) > 1:
             message = f"{dotted(self.path)!r} is inside a column, and only columns have defaults"
-            draft.refuse("/fieldNames", "nested_column", message, f"send {[self.path[0]]}, or no default")
+            draft.refuse("/fieldNames", FaultCode.NESTED_COLUMN, message, f"send {[self.path[0]]}, or no default")
             return
         place = draft.find(self.path[0])
         if place is not None:
@@ -280,7 +281,7 @@ class UpdateColumnPosition:
     def apply(self, draft: Draft) -> None:
         """See the class."""
         if self.move.column is None:
-            draft.refuse("/move/fieldName", "missing", "the move names no column", 'add "fieldName"')
+            draft.refuse("/move/fieldName", FaultCode.MISSING, "the move names no column", 'add "fieldName"')
             return
         place = draft.find(self.move.column, "/move/fieldName")
         if place is not None:
@@ -294,7 +295,7 @@ class DropPrimaryKey:
     def apply(self, draft: Draft) -> None:
         """See the class."""
         message = "the primary key cannot be dropped: Keyfold's rows are assembled and served by it"
-        draft.refuse("/action", "primary_key_needed", message, "keep the key, or drop the table")
+        draft.refuse("/action", FaultCode.PRIMARY_KEY_NEEDED, message, "keep the key, or drop the table")
 
 
 def _holds(old: DataType, new: DataType, key: bool) -> bool:
@@ -311,6 +312,8 @@ def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, 
         return new.with_nullable(nullable)
     if not nullable:
         message = f"column {dotted(path)!r} cannot become NOT NULL: rows may hold null in it"
-        raise PathFault(member, "null_to_not_null", message, "keep it nullable, or add a default for what is shown")
+        raise PathFault(
+            member, FaultCode.NULL_TO_NOT_NULL, message, "keep it nullable, or add a default for what is shown"
+        )
     message = f"key column {path[0]!r} cannot become nullable"
-    raise PathFault(member, "key_column", message, "create a new table with primary-key.nullable = true")
+    raise PathFault(member, FaultCode.KEY_COLUMN, message, "create a new table with primary-key.nullable = true")

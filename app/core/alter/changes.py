@@ -27,6 +27,7 @@ from app.core.alter.actions import (
 )
 from app.core.alter.draft import Draft, Move, Place
 from app.core.alter.nested_fields import Path
+from app.core.errors import FaultCode
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import DataType
 from app.core.types.parser import TypeSyntaxError, parse_type
@@ -37,7 +38,7 @@ MOST_CHANGES = 1000  # of one request: each may rewrite every option
 class _Refused(Exception):
     """A member that cannot be read; ``at`` is where in it."""
 
-    def __init__(self, code: str, message: str, fix: str, at: str = "") -> None:
+    def __init__(self, code: FaultCode, message: str, fix: str, at: str = "") -> None:
         super().__init__(message)
         self.code, self.fix, self.at = code, fix, at
 
@@ -47,13 +48,13 @@ _MISSING = object()
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise _Refused("not_text", "a text is expected", "send a string that is not empty")
+        raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string that is not empty")
     return value
 
 
 def _text_or_null(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _Refused("not_text", "a text is expected", "send a string, or null to remove it")
+        raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string, or null to remove it")
     return value
 
 
@@ -63,19 +64,21 @@ def _option_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise _Refused("not_text", "the value of an option is text", "send a string")
+    raise _Refused(FaultCode.NOT_TEXT, "the value of an option is text", "send a string")
 
 
 def _truth(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _Refused("not_boolean", "true or false is expected", "send true or false")
+        raise _Refused(FaultCode.NOT_BOOLEAN, "true or false is expected", "send true or false")
     return value
 
 
 def _path(value: object) -> Path:
     """The path of a column, or of what is inside it."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
-        raise _Refused("not_a_list", "a list with the column's name is expected", 'send ["column"], or ["column", …]')
+        raise _Refused(
+            FaultCode.NOT_A_LIST, "a list with the column's name is expected", 'send ["column"], or ["column", …]'
+        )
     return tuple(value)
 
 
@@ -88,10 +91,10 @@ def _type(value: object) -> DataType:
 
 def _move(value: object) -> Move:
     if not isinstance(value, Mapping):
-        raise _Refused("not_an_object", "a move is an object", 'send {"type": "FIRST"}, for instance')
+        raise _Refused(FaultCode.NOT_AN_OBJECT, "a move is an object", 'send {"type": "FIRST"}, for instance')
     place = value.get("type")
     if not isinstance(place, str) or place.upper() not in Place.__members__:
-        raise _Refused("unknown_move", f"unknown move {place!r}", f"write one of: {', '.join(Place)}", "/type")
+        raise _Refused(FaultCode.UNKNOWN_MOVE, f"unknown move {place!r}", f"write one of: {', '.join(Place)}", "/type")
     names = {}
     for member in ("fieldName", "referenceFieldName"):
         try:
@@ -153,11 +156,13 @@ ACTIONS: Mapping[str, tuple[Callable[..., Change], tuple[Member, ...]]] = {
 def _read(raw: object, draft: Draft) -> Change | None:
     """The change that ``raw`` asks for; None if it cannot even be guessed. Faults are noted in ``draft``."""
     if not isinstance(raw, Mapping):
-        draft.refuse("", "not_an_object", "a change is an object", 'send {"action": "setOption", …}')
+        draft.refuse("", FaultCode.NOT_AN_OBJECT, "a change is an object", 'send {"action": "setOption", …}')
         return None
     action = raw.get("action")
     if not isinstance(action, str) or action not in ACTIONS:
-        draft.refuse("/action", "unknown_action", f"unknown action {action!r}", f"write one of: {', '.join(ACTIONS)}")
+        draft.refuse(
+            "/action", FaultCode.UNKNOWN_ACTION, f"unknown action {action!r}", f"write one of: {', '.join(ACTIONS)}"
+        )
         return None
     make, members = ACTIONS[action]
     values = [_read_member(raw, member, action, draft) for member in members]
@@ -167,7 +172,7 @@ def _read(raw: object, draft: Draft) -> Change | None:
 def _read_member(raw: Mapping[str, Any], member: Member, action: str, draft: Draft) -> object:
     if member.name not in raw:
         if member.needed:
-            draft.refuse(f"/{member.name}", "missing", f"{action} needs {member.name}", f'add "{member.name}"')
+            draft.refuse(f"/{member.name}", FaultCode.MISSING, f"{action} needs {member.name}", f'add "{member.name}"')
             return member.instead
         return member.absent
     try:
@@ -191,7 +196,7 @@ def alter_schema(
     if len(changes) > MOST_CHANGES:
         message = f"{len(changes)} changes are too many"
         draft.at = "/changes"
-        draft.refuse("", "too_many_changes", message, f"send at most {MOST_CHANGES} in a request")
+        draft.refuse("", FaultCode.TOO_MANY_CHANGES, message, f"send at most {MOST_CHANGES} in a request")
         changes = ()
     for number, raw in enumerate(changes):
         draft.at = f"/changes/{number}"

@@ -18,7 +18,7 @@ from app.core.alter.option_changes import (
     renamed_options,
     with_field_renamed,
 )
-from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.errors import AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_values import names
 from app.core.table.options import misspelt_options, parse_options
@@ -67,7 +67,7 @@ class Draft:
         self._touched: dict[tuple[str, str], str] = {}  # last change of ("option", key) or ("column", name): a pointer
         self._dangling: dict[str, tuple[str, str]] = {}  # option that names a dropped column: pointer, column
 
-    def refuse(self, member: str, code: str, message: str, fix: str, column: str | None = None) -> None:
+    def refuse(self, member: str, code: FaultCode, message: str, fix: str, column: str | None = None) -> None:
         """Notes a fault of the current change's ``member``."""
         self.faults.append(Violation(f"{self.at}{member}", code, message, fix, column=column))
 
@@ -77,17 +77,17 @@ class Draft:
             if column.name == name:
                 return place
         known = ", ".join(column.name for column in self.columns)
-        self.refuse(member, "unknown_column", f"column {name!r} does not exist", f"columns: {known}", name)
+        self.refuse(member, FaultCode.UNKNOWN_COLUMN, f"column {name!r} does not exist", f"columns: {known}", name)
         return None
 
     def is_new_name(self, name: str, member: str) -> bool:
         """Whether a column may get this name; notes the fault if not."""
         if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
-            self.refuse(member, "reserved_name", f"the column name {name!r} is reserved", "choose another name")
+            self.refuse(member, FaultCode.RESERVED_NAME, f"the column name {name!r} is reserved", "choose another name")
             return False
         if any(column.name == name for column in self.columns):
             message = f"column {name!r} exists already"
-            self.refuse(member, "duplicate_column", message, "choose another name", name)
+            self.refuse(member, FaultCode.DUPLICATE_COLUMN, message, "choose another name", name)
             return False
         return True
 
@@ -107,7 +107,7 @@ class Draft:
         if self._highest_id <= LARGEST_FIELD_ID:
             return top, numbered
         message = f"the next column id, {self._highest_id}, does not fit into a Parquet file"
-        self.refuse("", "no_free_id", message, "create a new table with smaller column ids")
+        self.refuse("", FaultCode.NO_FREE_ID, message, "create a new table with smaller column ids")
         return None
 
     def add(self, name: str, data_type: DataType, description: str | None, move: Move | None) -> None:
@@ -137,13 +137,13 @@ class Draft:
         if move.place in (Place.FIRST, Place.LAST):
             return 0 if move.place is Place.FIRST else len(names)
         if move.reference is None:
-            self.refuse(member, "missing", f"{move.place} needs another column", 'add "referenceFieldName"')
+            self.refuse(member, FaultCode.MISSING, f"{move.place} needs another column", 'add "referenceFieldName"')
         elif move.reference == name:
             message = f"column {name!r} cannot move {move.place} itself"
-            self.refuse(member, "illegal_move", message, "name another column")
+            self.refuse(member, FaultCode.ILLEGAL_MOVE, message, "name another column")
         elif move.reference not in names:
             message = f"column {move.reference!r} does not exist"
-            self.refuse(member, "unknown_column", message, f"columns: {', '.join(names)}", move.reference)
+            self.refuse(member, FaultCode.UNKNOWN_COLUMN, message, f"columns: {', '.join(names)}", move.reference)
         else:
             return names.index(move.reference) + (move.place is Place.AFTER)
         return None
@@ -161,7 +161,7 @@ class Draft:
             return False
         if type_depth(changed.type) > self.deepest_type:
             message = f"the type of column {column.name!r} would be nested more than {self.deepest_type} levels deep"
-            self.refuse("/dataType", "nested_too_deeply", message, "flatten the type")
+            self.refuse("/dataType", FaultCode.NESTED_TOO_DEEPLY, message, "flatten the type")
             return False
         self.put(place, changed, member)
         return True
@@ -172,7 +172,7 @@ class Draft:
         naming = options_naming_field(self.options, path)
         if naming and (new != new.strip() or "," in new):
             message = f"options name field {dotted(path)!r}, and cannot name {new!r}"
-            self.refuse("/newName", "illegal_name", message, "choose a name without comma and outer blanks")
+            self.refuse("/newName", FaultCode.ILLEGAL_NAME, message, "choose a name without comma and outer blanks")
         elif self.edit_inside(path[:-1], renamed_field(path, new)) and naming:
             self.options = with_field_renamed(self.options, column, old, new)
             options = with_field_renamed(self._before.options, column, old, new)
@@ -189,7 +189,9 @@ class Draft:
         old = self.columns[place].name
         if options_naming(self.options, old) and (new != new.strip() or "," in new or "." in new):
             message = f"options name column {old!r}, and cannot name {new!r}"
-            self.refuse("/newName", "illegal_name", message, "choose a name without comma, dot and outer blanks")
+            self.refuse(
+                "/newName", FaultCode.ILLEGAL_NAME, message, "choose a name without comma, dot and outer blanks"
+            )
             return
         self._touched = {
             (what, (new if name == old else name) if what == "column" else rename_in_key(name, old, new)): pointer
@@ -227,7 +229,9 @@ class Draft:
         own = [*self.faults]
         for key, (pointer, column) in self._dangling.items():
             message = f"column {column!r} cannot be dropped: option {key} names it"
-            own.append(Violation(pointer, "column_in_use", message, f"remove or change the option {key} as well"))
+            own.append(
+                Violation(pointer, FaultCode.COLUMN_IN_USE, message, f"remove or change the option {key} as well")
+            )
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
         after, found = (after, parse_options(after)[1]) if own else _checked(after)
@@ -327,6 +331,6 @@ def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> Keyfol
 
 
 _COLUMN_ERRORS: Mapping[str, tuple[type[KeyfoldError], ErrorCode]] = {
-    "unknown_column": (NotFound, ErrorCode.COLUMN_NOT_FOUND),
-    "duplicate_column": (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
+    FaultCode.UNKNOWN_COLUMN: (NotFound, ErrorCode.COLUMN_NOT_FOUND),
+    FaultCode.DUPLICATE_COLUMN: (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
 }

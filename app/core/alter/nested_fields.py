@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from app.core.errors import FaultCode
 from app.core.types.kinds import DataType, Field
 
 Path = tuple[str, ...]
@@ -22,7 +23,7 @@ class PathFault(ValueError):
     fault.
     """
 
-    def __init__(self, member: str, code: str, message: str, fix: str, column: str | None = None) -> None:
+    def __init__(self, member: str, code: FaultCode, message: str, fix: str, column: str | None = None) -> None:
         super().__init__(message)
         self.member, self.code, self.fix, self.column = member, code, fix, column
 
@@ -47,7 +48,7 @@ def edited(data_type: DataType, path: Path, edit: Edit, depth: int = 1) -> DataT
 
 
 def _leads_nowhere(path: Path, depth: int, message: str, fix: str) -> PathFault:
-    return PathFault(f"/fieldNames/{depth}", "illegal_path", message, fix, dotted(path))
+    return PathFault(f"/fieldNames/{depth}", FaultCode.ILLEGAL_PATH, message, fix, dotted(path))
 
 
 def _into_row(row: DataType, path: Path, edit: Edit, depth: int) -> DataType:
@@ -86,7 +87,7 @@ def place_of(row: DataType, path: Path, depth: int) -> int:
             return place
     known = f"fields: {', '.join(field.name for field in row.fields)}"
     message = f"column {dotted(path[: depth + 1])!r} does not exist"
-    raise PathFault(f"/fieldNames/{depth}", "unknown_column", message, known, dotted(path[: depth + 1]))
+    raise PathFault(f"/fieldNames/{depth}", FaultCode.UNKNOWN_COLUMN, message, known, dotted(path[: depth + 1]))
 
 
 def in_row(path: Path, edit_field: Callable[[DataType, int], DataType]) -> Edit:
@@ -133,7 +134,7 @@ def dropped_field(path: Path) -> Edit:
     def edit(row: DataType, place: int) -> DataType:
         if len(row.fields) == 1:
             message = f"{dotted(path)!r} is the only field of its ROW, which cannot be left without one"
-            raise PathFault(f"/fieldNames/{len(path) - 1}", "last_field", message, "add another field first")
+            raise PathFault(f"/fieldNames/{len(path) - 1}", FaultCode.LAST_FIELD, message, "add another field first")
         return replace(row, fields=(*row.fields[:place], *row.fields[place + 1 :]))
 
     return in_row(path, edit)
@@ -161,4 +162,4 @@ def _with_field(row: DataType, place: int, field: Field) -> DataType:
 def _check_new(row: DataType, path: Path, member: str) -> None:
     if any(field.name == path[-1] for field in row.fields):
         message = f"column {dotted(path)!r} exists already"
-        raise PathFault(member, "duplicate_column", message, "choose another name", dotted(path))
+        raise PathFault(member, FaultCode.DUPLICATE_COLUMN, message, "choose another name", dotted(path))

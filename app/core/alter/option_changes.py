@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from app.core.errors import Violation
+from app.core.errors import FaultCode, Violation
 from app.core.table.options import FALLBACK_KEYS, TABLE_OPTIONS, TableOptions, option_violation, parse_options
 from app.core.table.schema import TableSchema
 
@@ -64,7 +64,7 @@ def _changed(before: TableSchema, after: TableSchema, old: TableOptions, new: Ta
 
 def _immutable(key: str) -> Violation:
     message = f"option {key} cannot change once records were posted: stored rows were folded under it"
-    return option_violation(key, "immutable_option", message, IMMUTABLE[key])
+    return option_violation(key, FaultCode.IMMUTABLE_OPTION, message, IMMUTABLE[key])
 
 
 def _turned_off(before: TableSchema, old: TableOptions, new: TableOptions) -> Iterator[Violation]:
@@ -72,7 +72,7 @@ def _turned_off(before: TableSchema, old: TableOptions, new: TableOptions) -> It
         if old[key] and not new[key]:
             spelled = next(k for k in (key, *FALLBACK_KEYS) if FALLBACK_KEYS.get(k, k) == key and k in before.options)
             message = f"option {key} cannot be turned off or removed: the records that it dropped are gone"
-            yield option_violation(spelled, "immutable_option", message, f"keep {spelled} = true")
+            yield option_violation(spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = true")
 
 
 def _meaning(schema: TableSchema, options: TableOptions, key: str) -> object:

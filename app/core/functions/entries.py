@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.core.errors import FaultCode
 from app.core.functions import roaring, sketches
 from app.core.functions.collections import (
     NestedKey,
@@ -61,7 +62,7 @@ class OptionFault:
     """What is wrong with a function's own option (its suffix) on a column."""
 
     suffix: str
-    code: str
+    code: FaultCode
     message: str
     fix: str
 
@@ -181,25 +182,29 @@ def _nested_faults(column: Column, options: Mapping[str, Any]) -> Iterator[Optio
     for suffix in ("nested-key", "nested-sequence-field"):
         for name in options[suffix]:
             if name not in fields:
-                yield OptionFault(suffix, "unknown_field", f"the row of {column.name!r} has no field {name!r}", known)
+                yield OptionFault(
+                    suffix, FaultCode.UNKNOWN_FIELD, f"the row of {column.name!r} has no field {name!r}", known
+                )
             elif not fields[name].comparable:
                 message = f"nested field {name!r} is {fields[name].base_sql}, which cannot be compared"
-                yield OptionFault(suffix, "illegal_order_type", message, "use a scalar field")
+                yield OptionFault(suffix, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a scalar field")
     if options["nested-key-null-strategy"] not in ("merge", "ignore", "error"):
         message = f"unknown strategy {options['nested-key-null-strategy']!r}"
-        yield OptionFault("nested-key-null-strategy", "illegal_option_value", message, "write merge, ignore or error")
+        yield OptionFault(
+            "nested-key-null-strategy", FaultCode.ILLEGAL_OPTION_VALUE, message, "write merge, ignore or error"
+        )
     if not options["nested-key"]:
         for suffix in ("nested-sequence-field", "nested-key-null-strategy"):
             if suffix in options["given"]:
                 message = f"{suffix} needs nested-key"
-                yield OptionFault(suffix, "missing_option", message, f"set fields.{column.name}.nested-key")
+                yield OptionFault(suffix, FaultCode.MISSING_OPTION, message, f"set fields.{column.name}.nested-key")
 
 
 def _nested_partial_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
     yield from _nested_faults(column, options)
     if not options["nested-key"]:
         fix = f"set fields.{column.name}.nested-key"
-        yield OptionFault("nested-key", "missing_option", "nested_partial_update needs nested-key", fix)
+        yield OptionFault("nested-key", FaultCode.MISSING_OPTION, "nested_partial_update needs nested-key", fix)
 
 
 def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[OptionFault]:
@@ -207,10 +212,12 @@ def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[Opti
     name = _keytime_field(column, options)
     if name not in fields:
         message = f"the row of {column.name!r} has no field {name!r}"
-        yield OptionFault("ts-field", "unknown_field", message, f"fields: {', '.join(fields)}")
+        yield OptionFault("ts-field", FaultCode.UNKNOWN_FIELD, message, f"fields: {', '.join(fields)}")
     elif not fields[name].comparable:
         message = f"time field {name!r} is {fields[name].base_sql}, which has no order"
-        yield OptionFault("ts-field", "illegal_order_type", message, "use a text, number, date or timestamp field")
+        yield OptionFault(
+            "ts-field", FaultCode.ILLEGAL_ORDER_TYPE, message, "use a text, number, date or timestamp field"
+        )
 
 
 def _register(pick: Pick, skip_null: bool) -> Callable[[FunctionUse], Rule]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from app.core.errors import Violation
+from app.core.errors import FaultCode, Violation
 from app.core.functions.entries import ALIASES, FUNCTIONS, find_function
 from app.core.rules.order import FLOATING, TEXT, TIMESTAMPS
 from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, option_violation
@@ -49,13 +49,19 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
     default = options.default_function
     if default is not None and find_function(default) is None:
         yield option_violation(
-            "fields.default-aggregate-function", "unknown_function", f"unknown function {default!r}", f"known: {known}"
+            "fields.default-aggregate-function",
+            FaultCode.UNKNOWN_FUNCTION,
+            f"unknown function {default!r}",
+            f"known: {known}",
         )
     for (column_name, suffix), text in options.fields.items():
         name = text.strip()
         if suffix == "aggregate-function" and find_function(name) is None:
             yield option_violation(
-                _field_key(column_name, suffix), "unknown_function", f"unknown function {name!r}", f"known: {known}"
+                _field_key(column_name, suffix),
+                FaultCode.UNKNOWN_FUNCTION,
+                f"unknown function {name!r}",
+                f"known: {known}",
             )
     for column in schema.value_columns:
         own = options.of_field(column.name, "aggregate-function")
@@ -68,7 +74,7 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
             continue
         key = _field_key(column.name, "aggregate-function") if own else "fields.default-aggregate-function"
         message = f"function {function.name} takes {function.takes}, column {column.name!r} is {column.type.base_sql}"
-        yield option_violation(key, "illegal_function_type", message, "choose another function or column type")
+        yield option_violation(key, FaultCode.ILLEGAL_FUNCTION_TYPE, message, "choose another function or column type")
 
 
 def _aggregates(schema: TableSchema, options: TableOptions, column: str) -> bool:
@@ -90,7 +96,7 @@ def _retraction(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
         ):
             message = "ignore-retract and aggregation.remove-record-on-delete cannot stand together"
             yield option_violation(
-                _field_key(column, suffix), "contradicting_options", message, "remove one of the two"
+                _field_key(column, suffix), FaultCode.CONTRADICTING_OPTIONS, message, "remove one of the two"
             )
 
 
@@ -100,20 +106,26 @@ def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
     key = "sequence.field"
     for index, name in enumerate(names):
         if name not in schema.by_name:
-            yield option_violation(key, "unknown_column", f"sequence field {name!r} is not a column", "name a column")
+            yield option_violation(
+                key, FaultCode.UNKNOWN_COLUMN, f"sequence field {name!r} is not a column", "name a column"
+            )
             continue
         if name in names[:index]:
-            yield option_violation(key, "duplicate_column", f"sequence field {name!r} is listed twice", "list it once")
+            yield option_violation(
+                key, FaultCode.DUPLICATE_COLUMN, f"sequence field {name!r} is listed twice", "list it once"
+            )
         if not schema.by_name[name].type.comparable:
             message = f"sequence field {name!r} is {schema.by_name[name].type.base_sql}, which has no order"
-            yield option_violation(key, "illegal_order_type", message, "use a scalar column")
+            yield option_violation(key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a scalar column")
         if (name, "aggregate-function") in options.fields:
             message = f"sequence field {name!r} has an aggregate function"
             fix = f"remove {_field_key(name, 'aggregate-function')}"
-            yield option_violation(_field_key(name, "aggregate-function"), "contradicting_options", message, fix)
+            yield option_violation(
+                _field_key(name, "aggregate-function"), FaultCode.CONTRADICTING_OPTIONS, message, fix
+            )
     if names and options.engine is MergeEngine.FIRST_ROW:
         fix = "remove sequence.field: first-row keeps what arrives first"
-        yield option_violation(key, "contradicting_options", "first-row takes no sequence field", fix)
+        yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, "first-row takes no sequence field", fix)
 
 
 def _snapshot_ordering(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -123,10 +135,12 @@ def _snapshot_ordering(schema: TableSchema, options: TableOptions) -> Iterator[V
     key = "sequence.snapshot-ordering"
     if options["sequence.field"]:
         yield option_violation(
-            key, "contradicting_options", "snapshot ordering takes no sequence.field", "remove sequence.field"
+            key, FaultCode.CONTRADICTING_OPTIONS, "snapshot ordering takes no sequence.field", "remove sequence.field"
         )
     if not options["write-only"]:
-        yield option_violation(key, "missing_option", "snapshot ordering needs write-only", "set write-only = true")
+        yield option_violation(
+            key, FaultCode.MISSING_OPTION, "snapshot ordering needs write-only", "set write-only = true"
+        )
 
 
 def _auto_padding(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -144,15 +158,17 @@ def _auto_padding(schema: TableSchema, options: TableOptions) -> Iterator[Violat
         or len([step for step in steps if step in PADDING_FLOORS]) > 1
         or len(set(steps)) < len(steps)
     ):
-        yield option_violation(key, "illegal_option_value", f"illegal padding {', '.join(steps)!r}", fix)
+        yield option_violation(key, FaultCode.ILLEGAL_OPTION_VALUE, f"illegal padding {', '.join(steps)!r}", fix)
     fields = options["sequence.field"]
     if len(fields) != 1:
         yield option_violation(
-            key, "missing_option", "padding needs one sequence field", "set sequence.field to one column"
+            key, FaultCode.MISSING_OPTION, "padding needs one sequence field", "set sequence.field to one column"
         )
     elif fields[0] in schema.by_name and schema.by_name[fields[0]].type.kind not in PADDED_KINDS:
         message = f"a {schema.by_name[fields[0]].type.base_sql} cannot be padded"
-        yield option_violation(key, "illegal_order_type", message, "use a number, date, timestamp or numeric text")
+        yield option_violation(
+            key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a number, date, timestamp or numeric text"
+        )
 
 
 def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -162,11 +178,13 @@ def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         return
     if name not in schema.by_name:
         yield option_violation(
-            "rowkind.field", "unknown_column", f"row kind field {name!r} is not a column", "name a text column"
+            "rowkind.field", FaultCode.UNKNOWN_COLUMN, f"row kind field {name!r} is not a column", "name a text column"
         )
     elif schema.by_name[name].type.kind not in TEXT:
         message = f"row kind field {name!r} is {schema.by_name[name].type.base_sql}"
-        yield option_violation("rowkind.field", "illegal_column_type", message, "use a CHAR, VARCHAR or STRING column")
+        yield option_violation(
+            "rowkind.field", FaultCode.ILLEGAL_COLUMN_TYPE, message, "use a CHAR, VARCHAR or STRING column"
+        )
 
 
 def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -179,19 +197,19 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
             if name not in schema.by_name:
                 if place == "protected":
                     message = f"protected field {name!r} is not a column"
-                    yield option_violation(group.key, "unknown_column", message, "name a column")
+                    yield option_violation(group.key, FaultCode.UNKNOWN_COLUMN, message, "name a column")
                 continue
             if name in schema.primary_key:
                 message = f"key column {name!r} cannot be in a sequence group"
-                yield option_violation(group.key, "key_in_group", message, "remove it")
+                yield option_violation(group.key, FaultCode.KEY_IN_GROUP, message, "remove it")
             if place == "ordering" and schema.by_name[name].type.kind not in GROUP_ORDERING_KINDS:
                 message = f"ordering field {name!r} is {schema.by_name[name].type.base_sql}"
                 yield option_violation(
-                    group.key, "illegal_order_type", message, "use a number, text, date, time or timestamp"
+                    group.key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a number, text, date, time or timestamp"
                 )
             if owner.get(name, group.key) != group.key:
                 message = f"column {name!r} is already in the group {owner[name]}"
-                yield option_violation(group.key, "column_in_two_groups", message, "keep it in one group")
+                yield option_violation(group.key, FaultCode.COLUMN_IN_TWO_GROUPS, message, "keep it in one group")
             owner.setdefault(name, group.key)
         yield from _group_lists(group.key, group.ordering, group.protected)
 
@@ -199,10 +217,10 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 def _group_lists(key: str, ordering: tuple[str, ...], protected: tuple[str, ...]) -> Iterator[Violation]:
     for listed in (ordering, protected):
         for name in sorted({name for name in listed if listed.count(name) > 1}):
-            yield option_violation(key, "duplicate_column", f"column {name!r} is named twice", "name it once")
+            yield option_violation(key, FaultCode.DUPLICATE_COLUMN, f"column {name!r} is named twice", "name it once")
     if not protected:
         yield option_violation(
-            key, "illegal_option_value", "the group protects no column", "list the protected columns"
+            key, FaultCode.ILLEGAL_OPTION_VALUE, "the group protects no column", "list the protected columns"
         )
 
 
@@ -218,7 +236,7 @@ def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             if own:
                 message = f"ordering field {column.name!r} cannot have an aggregate function"
                 yield option_violation(
-                    _field_key(column.name, "aggregate-function"), "contradicting_options", message, "remove it"
+                    _field_key(column.name, "aggregate-function"), FaultCode.CONTRADICTING_OPTIONS, message, "remove it"
                 )
             continue
         function = own or options.default_function
@@ -227,7 +245,7 @@ def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         key = _field_key(column.name, "aggregate-function") if own else "fields.default-aggregate-function"
         message = f"column {column.name!r} has function {function} but is in no sequence group"
         fix = f"protect it: fields.<ordering field>.sequence-group = {column.name}"
-        yield option_violation(key, "function_outside_group", message, fix)
+        yield option_violation(key, FaultCode.FUNCTION_OUTSIDE_GROUP, message, fix)
 
 
 def _removals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -238,19 +256,19 @@ def _removals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]
     for key in (on_delete, on_group):
         if options[key] and options["ignore-delete"]:
             yield option_violation(
-                key, "contradicting_options", f"{key} contradicts ignore-delete", "remove one of the two"
+                key, FaultCode.CONTRADICTING_OPTIONS, f"{key} contradicts ignore-delete", "remove one of the two"
             )
     if options[on_delete] and options.groups:
         fix = f"use {on_group}"
         yield option_violation(
-            on_delete, "contradicting_options", f"{on_delete} cannot stand with sequence groups", fix
+            on_delete, FaultCode.CONTRADICTING_OPTIONS, f"{on_delete} cannot stand with sequence groups", fix
         )
     ordering = {name for group in options.groups for name in group.ordering}
     for name in options[on_group]:
         if name not in ordering:
             message = f"{name!r} is not an ordering field of a sequence group"
             yield option_violation(
-                on_group, "unknown_group", message, f"ordering fields: {', '.join(sorted(ordering)) or 'none'}"
+                on_group, FaultCode.UNKNOWN_GROUP, message, f"ordering fields: {', '.join(sorted(ordering)) or 'none'}"
             )
 
 
@@ -259,7 +277,7 @@ def _producers(schema: TableSchema, options: TableOptions) -> Iterator[Violation
     producer = options["changelog-producer"]
     if options.engine is MergeEngine.FIRST_ROW and producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
         message = f"first-row cannot have changelog-producer {producer}"
-        yield option_violation("changelog-producer", "contradicting_options", message, "use none or lookup")
+        yield option_violation("changelog-producer", FaultCode.CONTRADICTING_OPTIONS, message, "use none or lookup")
 
 
 def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -281,7 +299,7 @@ def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for key, contradicts, what in found:
         if contradicts:
             yield option_violation(
-                key, "contradicting_options", f"{key} cannot stand with {what}", "remove one of the two"
+                key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {what}", "remove one of the two"
             )
     yield from _clustering(options)
 
@@ -291,14 +309,16 @@ def _clustering(options: TableOptions) -> Iterator[Violation]:
     if not options[key]:
         return
     if options.engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
-        yield option_violation(key, "contradicting_options", f"{key} cannot stand with {options.engine}", "remove it")
+        yield option_violation(
+            key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {options.engine}", "remove it"
+        )
     if options["sequence.field"]:
         yield option_violation(
-            key, "contradicting_options", f"{key} cannot stand with sequence.field", "remove one of the two"
+            key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with sequence.field", "remove one of the two"
         )
     if options["changelog-producer"] not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
         message = f"{key} cannot stand with changelog-producer {options['changelog-producer']}"
-        yield option_violation(key, "contradicting_options", message, "use none or input")
+        yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, "use none or input")
 
 
 def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -306,21 +326,21 @@ def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     bucket, keys = options["bucket"], options["bucket-key"]
     if bucket < 1 and bucket not in (-1, -2):
         yield option_violation(
-            "bucket", "illegal_option_value", f"bucket is {bucket}", "write a count from 1, or -1, or -2"
+            "bucket", FaultCode.ILLEGAL_OPTION_VALUE, f"bucket is {bucket}", "write a count from 1, or -1, or -2"
         )
     if keys and options.given("bucket") and bucket == -1:
         message = "bucket-key cannot stand with bucket = -1"
         yield option_violation(
-            "bucket-key", "contradicting_options", message, "remove bucket-key or set a bucket count"
+            "bucket-key", FaultCode.CONTRADICTING_OPTIONS, message, "remove bucket-key or set a bucket count"
         )
     for name in keys:
         if name not in schema.by_name:
             yield option_violation(
-                "bucket-key", "unknown_column", f"bucket key {name!r} is not a column", "name a column"
+                "bucket-key", FaultCode.UNKNOWN_COLUMN, f"bucket key {name!r} is not a column", "name a column"
             )
         elif not schema.by_name[name].type.legal_key:
             message = f"bucket key {name!r} is {schema.by_name[name].type.base_sql}"
-            yield option_violation("bucket-key", "illegal_key_type", message, "use a scalar column")
+            yield option_violation("bucket-key", FaultCode.ILLEGAL_KEY_TYPE, message, "use a scalar column")
 
 
 def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -330,20 +350,26 @@ def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             fault = _default_fault(schema, column.name, column.default)
             if fault:
                 yield Violation(
-                    f"/fields/{index}/defaultValue", "illegal_default", fault, "write a value of the column's type"
+                    f"/fields/{index}/defaultValue",
+                    FaultCode.ILLEGAL_DEFAULT,
+                    fault,
+                    "write a value of the column's type",
                 )
     for (name, suffix), text in options.fields.items():
         if suffix != "default-value" or name not in schema.by_name:
             continue
         if name in (*schema.primary_key, *schema.partition_keys):
             yield option_violation(
-                _field_key(name, suffix), "key_with_default", f"key column {name!r} cannot have a default", "remove it"
+                _field_key(name, suffix),
+                FaultCode.KEY_WITH_DEFAULT,
+                f"key column {name!r} cannot have a default",
+                "remove it",
             )
             continue
         fault = _default_fault(schema, name, text)
         if fault:
             yield option_violation(
-                _field_key(name, suffix), "illegal_default", fault, "write a value of the column's type"
+                _field_key(name, suffix), FaultCode.ILLEGAL_DEFAULT, fault, "write a value of the column's type"
             )
 
 
@@ -364,13 +390,15 @@ def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Vi
     key = "partition.expiration-time"
     if options.given(key) and not schema.partition_keys:
         message = "a table without partitionKeys has no partitions that could expire"
-        yield option_violation(key, "missing_partition_keys", message, "declare partitionKeys, or remove the option")
+        yield option_violation(
+            key, FaultCode.MISSING_PARTITION_KEYS, message, "declare partitionKeys, or remove the option"
+        )
     pattern = options["partition.timestamp-pattern"] or ""
     for name in re.findall(r"\$(\w+)", pattern):
         if not name.startswith(schema.partition_keys or "\0"):
             message = f"${name} of the timestamp pattern is no partition column"
             fix = f"partition columns: {', '.join(schema.partition_keys) or 'none'}"
-            yield option_violation("partition.timestamp-pattern", "unknown_column", message, fix)
+            yield option_violation("partition.timestamp-pattern", FaultCode.UNKNOWN_COLUMN, message, fix)
 
 
 CHECKS: tuple[Check, ...] = (

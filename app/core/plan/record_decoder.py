@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.errors import ErrorCode, Invalid, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.order import FLOATING, TEXT
 from app.core.table.keys import normalised
@@ -42,7 +42,9 @@ class _Faults:
         self.kept: list[Violation] = []
         self.total = 0
 
-    def add(self, row: int, column: str | None, code: str, message: str, fix: str, path: tuple[str, ...] = ()) -> None:
+    def add(
+        self, row: int, column: str | None, code: FaultCode, message: str, fix: str, path: tuple[str, ...] = ()
+    ) -> None:
         self.total += 1
         if len(self.kept) < REPORTED_VIOLATIONS:
             segments = [str(row), *([column] if column is not None else []), *path]
@@ -66,7 +68,7 @@ class RecordDecoder:
         faults = _Faults()
         for row, raw in enumerate(records):
             if not isinstance(raw, dict):
-                faults.add(row, None, "not_an_object", "a record is a JSON object", 'send {"column": value, …}')
+                faults.add(row, None, FaultCode.NOT_AN_OBJECT, "a record is a JSON object", 'send {"column": value, …}')
                 continue
             before = faults.total
             values = self._values(row, raw, faults)
@@ -85,8 +87,8 @@ class RecordDecoder:
             try:
                 values[column.name] = decode(raw.get(column.name))
             except ValueFault as fault:
-                missing = column.name not in raw and fault.code == "null_in_not_null"
-                code = "missing_column" if missing else fault.code
+                missing = column.name not in raw and fault.code == FaultCode.NULL_IN_NOT_NULL
+                code = FaultCode.MISSING_COLUMN if missing else fault.code
                 message = (
                     f"column {column.name!r} is missing and cannot be null"
                     if missing
@@ -96,7 +98,9 @@ class RecordDecoder:
         if not raw.keys() <= self.names:
             for name in [name for name in raw if name not in self.names]:
                 known = ", ".join(column.name for column, _ in self.columns)
-                faults.add(row, name, "unknown_column", f"the table has no column {name!r}", f"columns: {known}")
+                faults.add(
+                    row, name, FaultCode.UNKNOWN_COLUMN, f"the table has no column {name!r}", f"columns: {known}"
+                )
         return values
 
     def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
@@ -113,7 +117,7 @@ class RecordDecoder:
             kind = KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
         if kind is None:
             message = "the row kind cannot be null" if text is None else f"{text!r} is not a row kind"
-            faults.add(row, where, "bad_row_kind", message, "send +I, -U, +U or -D")
+            faults.add(row, where, FaultCode.BAD_ROW_KIND, message, "send +I, -U, +U or -D")
         return kind
 
     def _keep(self, row: int, kind: RowKind, values: dict[str, Any], decoded: DecodedRecords, faults: _Faults) -> None:
@@ -123,7 +127,7 @@ class RecordDecoder:
         refusal = self.plan.refusal_of(kind, values)
         if refusal is not None:
             where = self.plan.row_kind_column or KIND_MEMBER
-            faults.add(row, where, "refused_row_kind", refusal.reason, refusal.fix)
+            faults.add(row, where, FaultCode.REFUSED_ROW_KIND, refusal.reason, refusal.fix)
             return
         for name, column in decoded.columns.items():
             column.append(values[name])
@@ -156,11 +160,11 @@ def _then(decode: Callable[[Any], Any], step: Callable[[Any], Any]) -> Callable[
 def _padded(column: Column, value: Any) -> Any:
     if value is None:
         message = "null cannot be padded (sequence.auto-padding)"
-        raise ValueFault("null_in_padded_sequence", message, "send a sequence value")
+        raise ValueFault(FaultCode.NULL_IN_PADDED_SEQUENCE, message, "send a sequence value")
     if column.type.kind in TEXT and not re.fullmatch(r"[+-]?[0-9]{1,37}", value):
         message = f"{value!r} cannot be padded (sequence.auto-padding)"
-        raise ValueFault("not_a_number", message, "send a whole number of at most 37 digits as text")
+        raise ValueFault(FaultCode.NOT_A_NUMBER, message, "send a whole number of at most 37 digits as text")
     if column.type.kind in FLOATING and not -(2.0**63) <= value < 2.0**63:
         message = f"{value!r} is out of the range of a padded sequence"
-        raise ValueFault("out_of_range", message, "send a number that BIGINT holds")
+        raise ValueFault(FaultCode.OUT_OF_RANGE, message, "send a number that BIGINT holds")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from app.core.errors import Violation
+from app.core.errors import FaultCode, Violation
 from app.core.functions.entries import ALIASES
 from app.core.table.options import (
     ChangelogProducer,
@@ -41,7 +41,7 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
             if function in COUNTING and name not in group.ordering:
                 message = f"{function} of {name!r} counts late records and repeated deliveries too"
                 fix = "post each record once: send an Idempotency-Key with every batch"
-                yield option_violation(group.key, "late_records_count", message, fix)
+                yield option_violation(group.key, FaultCode.LATE_RECORDS_COUNT, message, fix)
 
 
 def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -53,7 +53,7 @@ def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation
         if column.name not in grouped and not options["sequence.field"]:
             message = f"column {column.name!r} is in no sequence group: a late record overwrites it"
             key = f"fields.{column.name}.sequence-group"
-            yield option_violation(key, "column_in_no_group", message, "protect it by a group's ordering field")
+            yield option_violation(key, FaultCode.COLUMN_IN_NO_GROUP, message, "protect it by a group's ordering field")
 
 
 def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -64,7 +64,7 @@ def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
     if names:
         message = f"null never overwrites: once set, {names} cannot be emptied"
         fix = "put columns that must be emptied into a sequence group"
-        yield option_violation("merge-engine", "null_never_written", message, fix)
+        yield option_violation("merge-engine", FaultCode.NULL_NEVER_WRITTEN, message, fix)
 
 
 def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -78,32 +78,32 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
                 f"a record with {', '.join(group.ordering)} replaces all of {', '.join(plain)}, missing ones by null"
             )
             fix = "send all columns of the group, or give columns of other producers a group of their own"
-            yield option_violation(group.key, "group_replaced_whole", message, fix)
+            yield option_violation(group.key, FaultCode.GROUP_REPLACED_WHOLE, message, fix)
 
 
 def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for key in options.values:
         if not has_effect(key):
             message = f"{key} is Paimon's own and has no effect here"
-            yield option_violation(key, "option_without_effect", message, "remove it, or keep it for Paimon")
+            yield option_violation(key, FaultCode.OPTION_WITHOUT_EFFECT, message, "remove it, or keep it for Paimon")
 
 
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """What a producer costs, or when its changes come (§8)."""
     producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
-    found: dict[ChangelogProducer, tuple[str, str, str]] = {
+    found: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
         ChangelogProducer.LOOKUP: (
-            "merges_read_older_runs",
+            FaultCode.MERGES_READ_OLDER_RUNS,
             "every merge looks its keys up in the older runs: it costs more as the table grows",
             "use full-compaction where changes may come later, or input where producers post every change themselves",
         ),
         ChangelogProducer.FULL_COMPACTION: (
-            "changes_come_late",
+            FaultCode.CHANGES_COME_LATE,
             f"changes come with full compactions only, after every {commits} merge(s), one for each key",
             "set full-compaction.delta-commits, or use lookup for changes at every merge",
         ),
         ChangelogProducer.INPUT: (
-            "changelog_not_repaired",
+            FaultCode.CHANGELOG_NOT_REPAIRED,
             "the changelog is the posted records, not the changes of rows: parts of rows where records are parts",
             "use lookup or full-compaction unless producers post whole rows with their row kinds",
         ),
@@ -119,13 +119,13 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
     for group in options.groups:
         if engine is not MergeEngine.PARTIAL_UPDATE:
             fix = "set merge-engine = partial-update"
-            yield option_violation(group.key, "option_without_effect", f"{engine} has no sequence groups", fix)
+            yield option_violation(group.key, FaultCode.OPTION_WITHOUT_EFFECT, f"{engine} has no sequence groups", fix)
     if engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         for column, suffix in options.fields:
             if suffix != "default-value":
                 message = f"{engine} has no aggregate functions"
                 fix = "set merge-engine = aggregation"
-                yield option_violation(f"fields.{column}.{suffix}", "option_without_effect", message, fix)
+                yield option_violation(f"fields.{column}.{suffix}", FaultCode.OPTION_WITHOUT_EFFECT, message, fix)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from app.core.errors import ErrorCode, Invalid, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.table.schema import Column, TableSchema, escape_pointer
 from app.core.types.kinds import DataType
 from app.core.types.scalars import ValueFault
@@ -82,7 +82,7 @@ def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:
     if len(texts) != len(columns):
         names = ", ".join(column.name for column in columns)
         message = f"the primary key has {len(columns)} columns ({names}), the request gives {len(texts)} values"
-        raise _invalid([Violation("/key", "wrong_key_length", message, f"give one key= for each of: {names}")])
+        raise _invalid([Violation("/key", FaultCode.WRONG_KEY_LENGTH, message, f"give one key= for each of: {names}")])
     read = [
         (column, lambda text=text, column=column: text_decoder(column.type)(text))
         for column, text in zip(columns, texts, strict=True)
@@ -99,14 +99,17 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
         raise _invalid(
             [
                 Violation(
-                    pointer, "not_an_object", "a key is an object of the key columns", f"send an object with {names}"
+                    pointer,
+                    FaultCode.NOT_AN_OBJECT,
+                    "a key is an object of the key columns",
+                    f"send an object with {names}",
                 )
             ]
         )
     extra = [
         Violation(
             f"{pointer}/{escape_pointer(str(name))}",
-            "unknown_column",
+            FaultCode.UNKNOWN_COLUMN,
             f"{name!r} is not a key column",
             f"key columns: {names}",
         )

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from app.core.errors import Violation
+from app.core.errors import FaultCode, Violation
 from app.core.table.option_values import (
     boolean,
     count,
@@ -248,7 +248,7 @@ class TableOptions:
         return engine
 
 
-def option_violation(key: str, code: str, message: str, fix: str) -> Violation:
+def option_violation(key: str, code: FaultCode, message: str, fix: str) -> Violation:
     """A fault of the option ``key``."""
     return Violation(f"/options/{escape_pointer(key)}", code, message, fix)
 
@@ -294,7 +294,7 @@ def misspelt_options(keys: Iterable[str]) -> list[Violation]:
 
 def _unknown_option(key: str) -> Violation:
     known = [*TABLE_OPTIONS, *FALLBACK_KEYS, DEFAULT_FUNCTION, *PAIMONS_OWN]
-    return option_violation(key, "unknown_option", f"unknown option {key!r}", _did_you_mean(key, known))
+    return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", _did_you_mean(key, known))
 
 
 def has_effect(key: str) -> bool:
@@ -311,7 +311,7 @@ def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list
         value = option.parse(text)
     except ValueError as error:
         message = f"option {key} has the value {text!r}"
-        faults.append(option_violation(key, "illegal_option_value", message, str(error)))
+        faults.append(option_violation(key, FaultCode.ILLEGAL_OPTION_VALUE, message, str(error)))
         return
     if key == option.key or option.key not in values:
         values[option.key] = value
@@ -340,24 +340,26 @@ def _read_field_option(
             if len(segments) < 3
             else "an option names a top-level column: fields.<column>.<option>"
         )
-        faults.append(option_violation(key, "malformed_option", f"option {key!r} names no column", fix))
+        faults.append(option_violation(key, FaultCode.MALFORMED_OPTION, f"option {key!r} names no column", fix))
         return
     for name in columns:
         if name not in schema.by_name:
             fix = _did_you_mean(name, list(schema.by_name))
             faults.append(
-                option_violation(key, "unknown_column", f"option {key!r} names the unknown column {name!r}", fix)
+                option_violation(
+                    key, FaultCode.UNKNOWN_COLUMN, f"option {key!r} names the unknown column {name!r}", fix
+                )
             )
     if suffix not in FIELD_OPTIONS:
         hint = difflib.get_close_matches(suffix, FIELD_OPTIONS, n=1)
         fix = f"did you mean fields.{segments[1]}.{hint[0]}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
-        faults.append(option_violation(key, "unknown_option", f"unknown option {key!r}", fix))
+        faults.append(option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", fix))
     elif suffix == "sequence-group":
         groups.append(SequenceGroup(columns, names(text), key))
     elif len(columns) > 1:
         faults.append(
             option_violation(
-                key, "malformed_option", f"option {key!r} names several columns", "write one option a column"
+                key, FaultCode.MALFORMED_OPTION, f"option {key!r} names several columns", "write one option a column"
             )
         )
     else:
@@ -369,4 +371,6 @@ def _check_field_value(key: str, suffix: str, text: str, faults: list[Violation]
     try:
         FIELD_OPTIONS[suffix].parse(text)
     except ValueError as error:
-        faults.append(option_violation(key, "illegal_option_value", f"option {key} has the value {text!r}", str(error)))
+        faults.append(
+            option_violation(key, FaultCode.ILLEGAL_OPTION_VALUE, f"option {key} has the value {text!r}", str(error))
+        )

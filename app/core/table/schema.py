@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from app.core.errors import ErrorCode, Invalid, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import DataType, highest_field_id
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
@@ -117,7 +117,9 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        faults.append(Violation("/options", "not_an_object", "options must be an object", 'send {"key": "text"}'))
+        faults.append(
+            Violation("/options", FaultCode.NOT_AN_OBJECT, "options must be an object", 'send {"key": "text"}')
+        )
         return {}
     options: dict[str, str] = {}
     for key, value in raw.items():
@@ -128,7 +130,9 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
         else:
             pointer = f"/options/{escape_pointer(str(key))}"
             faults.append(
-                Violation(pointer, "not_text", f"the value of option {key!r} is not text", "send it as a string")
+                Violation(
+                    pointer, FaultCode.NOT_TEXT, f"the value of option {key!r} is not text", "send it as a string"
+                )
             )
     return options
 
@@ -136,7 +140,7 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
 def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
     if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
         faults.append(
-            Violation("/fields", "missing", "a table needs columns", 'send "fields": [{"name": …, "type": …}]')
+            Violation("/fields", FaultCode.MISSING, "a table needs columns", 'send "fields": [{"name": …, "type": …}]')
         )
         return ()
     columns: list[Column] = []
@@ -149,7 +153,7 @@ def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
         if column.name in seen:
             message = f"column {column.name!r} is declared twice"
             faults.append(
-                Violation(f"/fields/{index}/name", "duplicate_column", message, "rename or remove one of them")
+                Violation(f"/fields/{index}/name", FaultCode.DUPLICATE_COLUMN, message, "rename or remove one of them")
             )
             continue
         seen.add(column.name)
@@ -165,17 +169,22 @@ def _is_id(value: object) -> bool:
 def _column(item: object, index: int, taken: set[int], faults: list[Violation]) -> Column | None:
     pointer = f"/fields/{index}"
     if not isinstance(item, Mapping):
-        faults.append(Violation(pointer, "not_an_object", "a column is an object", 'send {"name": …, "type": …}'))
+        faults.append(
+            Violation(pointer, FaultCode.NOT_AN_OBJECT, "a column is an object", 'send {"name": …, "type": …}')
+        )
         return None
     name = item.get("name")
     if not is_text(name) or not name:
-        faults.append(Violation(f"{pointer}/name", "missing", "the column has no name", 'add "name"'))
+        faults.append(Violation(f"{pointer}/name", FaultCode.MISSING, "the column has no name", 'add "name"'))
         return None
     faults += _text_faults(item, pointer, ("description", "defaultValue"))
     if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
         faults.append(
             Violation(
-                f"{pointer}/name", "reserved_name", f"the column name {name!r} is reserved", "choose another name"
+                f"{pointer}/name",
+                FaultCode.RESERVED_NAME,
+                f"the column name {name!r} is reserved",
+                "choose another name",
             )
         )
     try:
@@ -193,7 +202,7 @@ def _column(item: object, index: int, taken: set[int], faults: list[Violation]) 
 def _text_faults(body: Mapping[str, Any], pointer: str, members: tuple[str, ...]) -> list[Violation]:
     """Members that must be text where they are given."""
     return [
-        Violation(f"{pointer}/{member}", "not_text", f"{member} is not text", "send a string of valid Unicode")
+        Violation(f"{pointer}/{member}", FaultCode.NOT_TEXT, f"{member} is not text", "send a string of valid Unicode")
         for member in members
         if body.get(member) is not None and not is_text(body[member])
     ]
@@ -207,7 +216,9 @@ def _names(raw: object, pointer: str, faults: list[Violation]) -> tuple[str, ...
     if raw is None:
         return ()
     if not isinstance(raw, Sequence) or isinstance(raw, str) or not all(isinstance(name, str) for name in raw):
-        faults.append(Violation(pointer, "not_a_list", "a list of column names is expected", 'send ["column", …]'))
+        faults.append(
+            Violation(pointer, FaultCode.NOT_A_LIST, "a list of column names is expected", 'send ["column", …]')
+        )
         return ()
     return tuple(raw)
 
@@ -221,11 +232,13 @@ def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[
     if option is None:
         if not declared:
             fix = "declare primaryKeys: Keyfold serves rows by primary key"
-            faults.append(Violation("/primaryKeys", "missing_primary_key", "the table has no primary key", fix))
+            faults.append(Violation("/primaryKeys", FaultCode.MISSING_PRIMARY_KEY, "the table has no primary key", fix))
         return declared
     if declared:
         message = "the primary key is given both in primaryKeys and in the option primary-key"
-        faults.append(Violation("/options/primary-key", "primary_key_twice", message, "remove the option primary-key"))
+        faults.append(
+            Violation("/options/primary-key", FaultCode.PRIMARY_KEY_TWICE, message, "remove the option primary-key")
+        )
         return declared
     return tuple(name.strip() for name in option.split(",") if name.strip())
 
@@ -249,14 +262,16 @@ def _key_violations(columns: tuple[Column, ...], names: tuple[str, ...], pointer
         where = f"{pointer}/{index}"
         if name not in by_name:
             faults.append(
-                Violation(where, "unknown_column", f"{what} column {name!r} does not exist", "name a declared column")
+                Violation(
+                    where, FaultCode.UNKNOWN_COLUMN, f"{what} column {name!r} does not exist", "name a declared column"
+                )
             )
         elif not by_name[name].type.legal_key:
             message = f"{what} column {name!r} has type {by_name[name].type.sql}, which cannot be a key"
-            faults.append(Violation(where, "illegal_key_type", message, "use a scalar column"))
+            faults.append(Violation(where, FaultCode.ILLEGAL_KEY_TYPE, message, "use a scalar column"))
         if name in names[:index]:
             faults.append(
-                Violation(where, "duplicate_column", f"{what} column {name!r} is named twice", "name it once")
+                Violation(where, FaultCode.DUPLICATE_COLUMN, f"{what} column {name!r} is named twice", "name it once")
             )
     return faults
 
@@ -265,7 +280,7 @@ def _key_scope_violations(primary_key: tuple[str, ...], partition_keys: tuple[st
     return [
         Violation(
             f"/partitionKeys/{index}",
-            "partition_key_outside_primary_key",
+            FaultCode.PARTITION_KEY_OUTSIDE_PRIMARY_KEY,
             f"partition key column {name!r} is not in the primary key",
             f"add {name!r} to primaryKeys or drop it from partitionKeys",
         )

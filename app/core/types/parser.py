@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
+from app.core.errors import FaultCode
 from app.core.types.kinds import KINDS, DataType, Field, walk_types
 
 MAX_LENGTH = 2_147_483_647
@@ -19,7 +20,7 @@ MAX_LENGTH = 2_147_483_647
 class TypeSyntaxError(ValueError):
     """A type that cannot be read or held; ``fix`` says what to write instead."""
 
-    def __init__(self, message: str, fix: str, code: str = "unknown_type") -> None:
+    def __init__(self, message: str, fix: str, code: FaultCode = FaultCode.UNKNOWN_TYPE) -> None:
         super().__init__(message)
         self.fix = fix
         self.code = code
@@ -74,7 +75,7 @@ _ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "BOOL": "B
 def _bounded(kind: str, value: int | None, low: int, high: int) -> int:
     if value is None or not low <= value <= high:
         raise TypeSyntaxError(
-            f"{kind}({value}) is out of range", f"write {kind}({low}) to {kind}({high})", "out_of_range"
+            f"{kind}({value}) is out of range", f"write {kind}({low}) to {kind}({high})", FaultCode.OUT_OF_RANGE
         )
     return value
 
@@ -83,7 +84,7 @@ def _fractional(kind: str, precision: int) -> DataType:
     _bounded(kind, precision, 0, 9)
     if precision > 6 and kind != "TIME":
         message = f"{kind}({precision}) needs nanoseconds, and Spark holds microseconds"
-        raise TypeSyntaxError(message, f"use {kind}(6)", "unsupported_type")
+        raise TypeSyntaxError(message, f"use {kind}(6)", FaultCode.UNSUPPORTED_TYPE)
     return DataType(kind, precision=precision)
 
 
@@ -117,7 +118,7 @@ _PARAMETRIC: Mapping[str, Callable[[list[int]], DataType]] = {
 def _scalar(name: str, parameters: list[int]) -> DataType:
     kind = _ALIASES.get(name.upper(), name.upper())
     if kind in REFUSED:
-        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], FaultCode.UNSUPPORTED_TYPE)
     if kind in _PARAMETRIC:
         if len(parameters) > (2 if kind == "DECIMAL" else 1):
             raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
@@ -184,7 +185,7 @@ class _TypeBuilder(Transformer[Token, DataType]):
 
     def timestamp_tz(self, *_parameters: list[int]) -> DataType:
         message = "TIMESTAMP WITH TIME ZONE cannot be held in a Spark table"
-        raise TypeSyntaxError(message, "use TIMESTAMP(6) WITH LOCAL TIME ZONE", "unsupported_type")
+        raise TypeSyntaxError(message, "use TIMESTAMP(6) WITH LOCAL TIME ZONE", FaultCode.UNSUPPORTED_TYPE)
 
     def scalar(self, word: Token, parameters: list[int] | None = None) -> DataType:
         return _scalar(str(word), parameters or [])
@@ -211,7 +212,7 @@ def _check_text(text: str) -> None:
     first = re.match(r"\s*([A-Za-z]+)", text)
     kind = first[1].upper() if first else ""
     if kind in REFUSED:
-        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], "unsupported_type")
+        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], FaultCode.UNSUPPORTED_TYPE)
     depth = 0
     for character in _QUOTED.sub("", text):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
@@ -250,7 +251,7 @@ def parse_type(raw: object, depth: int = 0) -> DataType:
     elif isinstance(raw, Mapping):
         data_type = _parse_object(raw, depth + 1)
     else:
-        raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', "missing")
+        raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', FaultCode.MISSING)
     _check_nested(data_type)
     return data_type
 
@@ -282,7 +283,7 @@ _CONSTRUCTED = ("ARRAY", "MULTISET", "MAP", "ROW")
 def _described(raw: Mapping[str, Any]) -> str | None:
     text = raw.get("description")
     if text is not None and not is_text(text):
-        raise TypeSyntaxError("the description of a ROW field is not text", "send a string", "not_text")
+        raise TypeSyntaxError("the description of a ROW field is not text", "send a string", FaultCode.NOT_TEXT)
     return text
 
 
@@ -309,13 +310,15 @@ def _parse_field(raw: object, depth: int) -> Field:
 def _check_nested(data_type: DataType) -> None:
     names = [field.name for field in data_type.fields]
     if len(set(names)) != len(names):
-        raise TypeSyntaxError("a ROW type names a field twice", "rename one of them", "duplicate_column")
+        raise TypeSyntaxError("a ROW type names a field twice", "rename one of them", FaultCode.DUPLICATE_COLUMN)
     if data_type.kind == "ROW" and not names:
         raise TypeSyntaxError("a ROW type needs at least one field", "add a field")
     keyed = data_type.key if data_type.kind == "MAP" else data_type.element if data_type.kind == "MULTISET" else None
     if keyed is not None and any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(keyed)):
         raise TypeSyntaxError(
-            f"{keyed.base_sql} cannot be a map key in Spark", "use a scalar, ARRAY or ROW key", "unsupported_type"
+            f"{keyed.base_sql} cannot be a map key in Spark",
+            "use a scalar, ARRAY or ROW key",
+            FaultCode.UNSUPPORTED_TYPE,
         )
     for inner in data_type.nested:
         _check_nested(inner)

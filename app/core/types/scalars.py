@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from app.core.errors import FaultCode
 from app.core.types.kinds import DataType
 from app.core.types.numbers import EXACT, INTEGER_BITS, as_float32
 
@@ -19,7 +20,7 @@ from app.core.types.numbers import EXACT, INTEGER_BITS, as_float32
 class ValueFault(ValueError):
     """A value that its column cannot take; ``path`` leads to it inside a nested value (JSON pointer segments)."""
 
-    def __init__(self, code: str, message: str, fix: str, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, code: FaultCode, message: str, fix: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.fix = fix
@@ -45,7 +46,7 @@ class ValueForm:
 
 def wrong(expected: str, value: object, fix: str) -> ValueFault:
     """The fault of a value that is of another type."""
-    return ValueFault("wrong_type", f"{shown(value)} is not {expected}", fix)
+    return ValueFault(FaultCode.WRONG_TYPE, f"{shown(value)} is not {expected}", fix)
 
 
 def shown(value: object) -> str:
@@ -90,7 +91,7 @@ def _integer(data_type: DataType) -> Decode:
             value = _whole(value, data_type)
         if not low <= value <= high:
             message = f"{shown(value)} is out of range for {data_type.kind}"
-            raise ValueFault("out_of_range", message, f"send {low} to {high}")
+            raise ValueFault(FaultCode.OUT_OF_RANGE, message, f"send {low} to {high}")
         return int(value)
 
     return decode
@@ -103,14 +104,16 @@ def _whole(value: Any, data_type: DataType) -> Any:
         raise wrong(f"a whole number ({data_type.kind})", value, 'send a number, or its text, like "5"')
     exact = Decimal(number)
     if not exact.is_finite():
-        raise ValueFault("out_of_range", f"{shown(value)} is out of range for {data_type.kind}", "send a finite number")
+        raise ValueFault(
+            FaultCode.OUT_OF_RANGE, f"{shown(value)} is out of range for {data_type.kind}", "send a finite number"
+        )
     if exact == 0:
         return 0
     if exact.adjusted() > 40:
         return exact  # out of any range; written out it could have a million digits
     if exact.adjusted() < 0 or exact != exact.to_integral_value():
         message = f"{shown(value)} has a fraction, which {data_type.kind} does not hold"
-        raise ValueFault("wrong_type", message, "send a number without fraction")
+        raise ValueFault(FaultCode.WRONG_TYPE, message, "send a number without fraction")
     return int(exact)
 
 
@@ -136,7 +139,7 @@ def _floating(data_type: DataType) -> Decode:
         read = as_float32(read) if single else read
         if not math.isfinite(read):
             message = f"{shown(value)} is out of range for {data_type.kind}"
-            raise ValueFault("out_of_range", message, 'send a finite number, or "Infinity" or "NaN" as text')
+            raise ValueFault(FaultCode.OUT_OF_RANGE, message, 'send a finite number, or "Infinity" or "NaN" as text')
         return read
 
     return decode
@@ -160,7 +163,7 @@ def _decimal(data_type: DataType) -> Decode:
         number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite() or (number.adjusted() >= precision - scale and number != 0):
             message = f"{shown(value)} is out of range for {data_type.base_sql}"
-            raise ValueFault("out_of_range", message, f"at most {precision - scale} digits before the point")
+            raise ValueFault(FaultCode.OUT_OF_RANGE, message, f"at most {precision - scale} digits before the point")
         return _scaled(number, unit, data_type)
 
     return decode
@@ -173,7 +176,7 @@ def _scaled(number: Decimal, unit: Decimal, data_type: DataType) -> Decimal:
         scaled = Decimal("NaN")
     if scaled != number:
         message = f"{shown(number)} has more than {data_type.scale} digits after the point ({data_type.base_sql})"
-        raise ValueFault("too_many_digits", message, "round it before sending")
+        raise ValueFault(FaultCode.TOO_MANY_DIGITS, message, "round it before sending")
     return scaled or abs(scaled)
 
 
@@ -185,11 +188,13 @@ def _text(data_type: DataType) -> Decode:
             raise wrong("text", value, "send a JSON string")
         if limit is not None and len(value) > limit:
             message = f"the text has {len(value)} characters, {data_type.base_sql} holds {limit}"
-            raise ValueFault("too_long", message, f"send at most {limit} characters")
+            raise ValueFault(FaultCode.TOO_LONG, message, f"send at most {limit} characters")
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueFault("not_unicode", "the text holds half of a surrogate pair", "send valid Unicode") from None
+            raise ValueFault(
+                FaultCode.NOT_UNICODE, "the text holds half of a surrogate pair", "send valid Unicode"
+            ) from None
         return value
 
     return decode
@@ -203,12 +208,14 @@ def _binary(data_type: DataType) -> Decode:
             try:
                 value = base64.b64decode(value, validate=True)
             except (binascii.Error, ValueError):
-                raise ValueFault("not_base64", f"{shown(value)} is not base64", "encode the bytes as base64") from None
+                raise ValueFault(
+                    FaultCode.NOT_BASE64, f"{shown(value)} is not base64", "encode the bytes as base64"
+                ) from None
         if not isinstance(value, bytes):
             raise wrong("binary", value, "send the bytes as base64 text")
         if limit is not None and len(value) > limit:
             message = f"the value has {len(value)} bytes, {data_type.base_sql} holds {limit}"
-            raise ValueFault("too_long", message, f"send at most {limit} bytes")
+            raise ValueFault(FaultCode.TOO_LONG, message, f"send at most {limit} bytes")
         return value
 
     return decode
@@ -221,7 +228,7 @@ def _date(_: DataType) -> Decode:
                 return date.fromisoformat(value)
             except ValueError:
                 pass
-        raise ValueFault("bad_date", f"{shown(value)} is not a DATE", "send YYYY-MM-DD")
+        raise ValueFault(FaultCode.BAD_DATE, f"{shown(value)} is not a DATE", "send YYYY-MM-DD")
 
     return decode
 
@@ -233,7 +240,7 @@ def _microseconds(fraction: str | None, precision: int, value: object) -> int:
     digits = (fraction or "").rstrip("0")
     if len(digits) > precision:
         message = f"{shown(value)} has {len(digits)} digits of a second, the column holds {precision}"
-        raise ValueFault("too_many_digits", message, f"send at most {precision} digits after the point")
+        raise ValueFault(FaultCode.TOO_MANY_DIGITS, message, f"send at most {precision} digits after the point")
     return int(digits.ljust(6, "0")) if digits else 0
 
 
@@ -251,7 +258,7 @@ def _time(data_type: DataType) -> Decode:
             raise
         except ValueError:
             pass
-        raise ValueFault("bad_time", f"{shown(value)} is not a TIME", "send HH:MM:SS")
+        raise ValueFault(FaultCode.BAD_TIME, f"{shown(value)} is not a TIME", "send HH:MM:SS")
 
     return decode
 
@@ -265,13 +272,17 @@ def _timestamp(data_type: DataType) -> Decode:
         match = pattern.fullmatch(value) if isinstance(value, str) else None
         if match is None or bool(match[6]) is not local:
             zone = "with its offset" if local else "without an offset"
-            raise ValueFault("bad_timestamp", f"{shown(value)} is not a {data_type.base_sql}", f"send {form}, {zone}")
+            raise ValueFault(
+                FaultCode.BAD_TIMESTAMP, f"{shown(value)} is not a {data_type.base_sql}", f"send {form}, {zone}"
+            )
         micros = _microseconds(match[5], data_type.precision or 0, value)
         try:
             moment = datetime.fromisoformat(f"{match[1]}T{match[2]}:{match[3]}:{match[4]}{match[6] or ''}")
             return (moment.astimezone(UTC) if local else moment).replace(microsecond=micros)
         except (ValueError, OverflowError):
-            raise ValueFault("bad_timestamp", f"{shown(value)} is not a date and time", f"send {form}") from None
+            raise ValueFault(
+                FaultCode.BAD_TIMESTAMP, f"{shown(value)} is not a date and time", f"send {form}"
+            ) from None
 
     return decode
 

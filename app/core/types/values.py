@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from app.core.errors import FaultCode
 from app.core.types.kinds import DataType
 from app.core.types.scalars import SCALAR_FORMS, Decode, Encode, ValueFault, ValueForm, shown, wrong
 
@@ -59,7 +60,7 @@ def _row(data_type: DataType) -> Decode:
         for name in value:
             if name not in decoders:
                 raise ValueFault(
-                    "unknown_field", f"the row has no field {name!r}", f"fields: {', '.join(decoders)}", (name,)
+                    FaultCode.UNKNOWN_FIELD, f"the row has no field {name!r}", f"fields: {', '.join(decoders)}", (name,)
                 )
         return {name: _at(name, decode, value.get(name)) for name, decode in decoders.items()}
 
@@ -91,7 +92,7 @@ def _entry_paths(value: Any, place: int, key: Any) -> tuple[tuple[object, ...], 
 def _count(value: Any) -> int:
     count: int = decoder(DataType("INT", nullable=False))(value)
     if count < 1:
-        raise ValueFault("out_of_range", f"{count} is no count of a MULTISET", "send counts from 1")
+        raise ValueFault(FaultCode.OUT_OF_RANGE, f"{count} is no count of a MULTISET", "send counts from 1")
     return count
 
 
@@ -110,7 +111,7 @@ def _map(data_type: DataType) -> Decode:
             key = one_zero(_inside(key_path, read_key, raw_key))
             if repr(key) in seen:
                 fault = ValueFault(
-                    "duplicate_key", f"the map names the key {shown(raw_key)} twice", "send each key once"
+                    FaultCode.DUPLICATE_KEY, f"the map names the key {shown(raw_key)} twice", "send each key once"
                 )
                 raise fault.inside(raw_key if from_object else place)
             seen.add(repr(key))
@@ -167,7 +168,7 @@ def decoder(data_type: DataType) -> Decode:
 
     def decode_not_null(value: Any) -> Any:
         if value is None:
-            raise ValueFault("null_in_not_null", f"null in a {data_type.sql} column", "send a value")
+            raise ValueFault(FaultCode.NULL_IN_NOT_NULL, f"null in a {data_type.sql} column", "send a value")
         return decode(value)
 
     return decode_not_null
