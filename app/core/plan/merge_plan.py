@@ -13,7 +13,8 @@ from typing import Any
 
 from app.core.errors import ErrorCode, Invalid
 from app.core.functions.entries import AggregateFunction, FunctionUse, find_function
-from app.core.plan.option_checks import PADDING_FLAG, PADDING_FLOORS, check_options
+from app.core.plan.option_checks import check_options
+from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
 from app.core.rules.register import OnRetract, Pick, Register

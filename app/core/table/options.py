@@ -248,6 +248,11 @@ class TableOptions:
         return engine
 
 
+def field_key(column: str, suffix: str) -> str:
+    """The key of a column's option."""
+    return f"fields.{column}.{suffix}"
+
+
 def option_violation(key: str, code: FaultCode, message: str, fix: str) -> Violation:
     """A fault of the option ``key``."""
     return Violation(f"/options/{escape_pointer(key)}", code, message, fix)

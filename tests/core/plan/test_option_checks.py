@@ -6,7 +6,8 @@ import pytest
 
 from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.plan.merge_plan import compile_plan
-from app.core.plan.option_checks import CHECKS, GROUP_ORDERING_KINDS, PADDED_KINDS, check_options
+from app.core.plan.option_checks import CHECKS, check_options
+from app.core.plan.order_checks import GROUP_ORDERING_KINDS, PADDED_KINDS
 from app.core.table.options import parse_options
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import KINDS
