@@ -12,7 +12,7 @@ from app.api.deps import Parts
 from app.api.paging import page_size
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import DATABASES, TABLES, new_table
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged
 
 TABLE = f"{TABLES}/wide"
@@ -49,7 +49,7 @@ Fill = Callable[[str], str]
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Fill]]:
     """A client, and what puts a table with two merged batches and a tag behind the paths of the OpenAPI document."""
     app = create_app(Settings(KEYFOLD_DATA=tmp_path_factory.mktemp("walked"), workers=0))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
         client.post(DATABASES, json={"name": "shop"})
         created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()
         parts: Parts = app.state.parts

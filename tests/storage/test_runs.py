@@ -68,7 +68,7 @@ def test_empty_files_and_what_spark_writes_beside_them_are_no_data_files(warehou
 
 
 def test_a_folder_that_is_not_there_is_an_empty_run(warehouse: Warehouse) -> None:
-    assert read_run(warehouse, "t1", "never", 4) == Run("never", 4, ())
+    assert read_run(warehouse, "t1", "never", 4) == Run("never", 4, (), live_rows=0)
 
 
 def test_the_uris_of_a_run_lead_to_its_files_in_order(warehouse: Warehouse) -> None:
