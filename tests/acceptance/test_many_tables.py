@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.server import EmbeddedServer
 from tests.service import Client, TableClient, serving
 
 TABLES = 8
@@ -57,10 +56,9 @@ def together(merges: list[dict[str, Any]]) -> int:
 
 
 @pytest.fixture
-def client(spark_server: EmbeddedServer, tmp_path: Path) -> Iterator[Client]:
+def client(spark_remote: str, tmp_path: Path) -> Iterator[Client]:
     """A client of a service with one worker."""
-    spark_server.wait_ready(120)
-    with serving(tmp_path, spark_remote=spark_server.remote, merges_at_once=str(AT_ONCE)) as (_, opened):
+    with serving(tmp_path, spark_remote=spark_remote, merges_at_once=str(AT_ONCE)) as (_, opened):
         yield opened
 
 
