@@ -95,7 +95,7 @@ def _require_token(settings: Settings) -> None:
         if settings.embedded_catalog:
             database.migrate()
         with database.reading() as repository:
-            exists = repository.any_tokens()
+            exists = repository.tokens.exist()
     finally:
         database.close()
     if not exists:
@@ -158,7 +158,7 @@ def token_list(data: DataFolder = None) -> None:
     """List tokens by name."""
     database = _migrated(data)
     with database.reading() as repository:
-        for token in repository.list_tokens():
+        for token in repository.tokens.listed():
             typer.echo(f"{token.name}\t{token.created_at.isoformat()}")
     database.close()
 
@@ -168,7 +168,7 @@ def token_revoke(name: str, data: DataFolder = None) -> None:
     """Take a token back; running servers follow within seconds."""
     database = _migrated(data)
     with database.transaction() as repository:
-        repository.revoke_token(name)
+        repository.tokens.revoke(name)
     database.close()
 
 

@@ -124,7 +124,7 @@ class _Running:
 
     def _live_runs(self) -> set[tuple[str, str]]:
         with self.database.reading() as repository:
-            return repository.live_run_ids()
+            return repository.snapshots.live_run_ids()
 
     def stop(self) -> None:
         """End the workers, then what they use."""

@@ -39,7 +39,7 @@ def measure_amplification(site: BenchSite, sizes: Sizes) -> Iterator[Costs]:
         while site.compact_if_due():
             pass
         with site.merges.database.reading() as repository:
-            current = repository.get_table_by_id(loaded.id)
+            current = repository.tables.find(loaded.id)
             assert current is not None
             stats = table_stats(repository, current)
         yield Costs(

@@ -51,12 +51,12 @@ class BenchSite:
         )
         self.merges.database.migrate()
         with self.merges.database.transaction() as repository:
-            repository.create_database(DATABASE, {})
+            repository.databases.create(DATABASE, {})
 
     def create_table(self, name: str, options: Mapping[str, str] = NO_COMPACTION) -> Table:
         """An empty wide table."""
         with self.merges.database.transaction() as repository:
-            return repository.create_table(DATABASE, name, TableSchema.from_json(schema_json(options)))
+            return repository.tables.create(DATABASE, name, TableSchema.from_json(schema_json(options)))
 
     def load(self, table: Table, rows: int) -> None:
         """Fill a table with its first rows: one committed run, as if one merge had folded them."""
@@ -79,7 +79,7 @@ class BenchSite:
         fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()
         new = NewBatch(batch_id, table.schema_id, file, count, 0, size, fingerprint)
         with self.merges.database.transaction() as repository:
-            return repository.add_batch(table.id, new)
+            return repository.batches.add(table.id, new)
 
     def merge(self, table: Table) -> Merge:
         """Everything staged, merged as the worker does it."""
@@ -98,14 +98,14 @@ class BenchSite:
         wanted = request_merge(site.database, table.id)
         assert run_next_merge(site, "bench")
         with site.database.reading() as repository:
-            done = repository.get_merge(table.id, wanted.id)
+            done = repository.tasks.get(table.id, wanted.id)
         assert done.state is MergeState.SUCCEEDED, done.error
         return done
 
     def snapshot(self, table: Table) -> Snapshot:
         """What readers of the table see now."""
         with self.merges.database.reading() as repository:
-            current = repository.current_snapshot(table.id)
+            current = repository.snapshots.current(table.id)
         assert current is not None, "the table was never merged"
         return current
 

@@ -148,7 +148,7 @@ def get_batches(
 @router.get("/{batch_id}", operation_id="getBatch")
 def get_batch(table: NamedTable, batch_id: str, repository: Reading) -> BatchBody:
     """One batch."""
-    return BatchBody.of(repository.get_batch(table.id, batch_id))
+    return BatchBody.of(repository.batches.get(table.id, batch_id))
 
 
 @router.delete("/{batch_id}", operation_id="deleteBatch")

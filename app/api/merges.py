@@ -92,10 +92,10 @@ def get_merges(
 @router.get("/{merge_id}", operation_id="getMerge")
 def get_merge(table: NamedTable, merge_id: str, repository: Reading) -> MergeBody:
     """One merge: state, progress, and its outcome or error."""
-    return MergeBody.of(repository.get_merge(table.id, merge_id))
+    return MergeBody.of(repository.tasks.get(table.id, merge_id))
 
 
 @router.post("/{merge_id}:cancel", operation_id="cancelMerge")
 def cancel_merge(table: NamedTable, merge_id: str, repository: Writing) -> MergeBody:
     """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
-    return MergeBody.of(repository.request_cancel(table.id, merge_id))
+    return MergeBody.of(repository.tasks.request_cancel(table.id, merge_id))

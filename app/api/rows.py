@@ -86,7 +86,7 @@ def get_row_by_query(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
-    named = repository.get_table(database, table)
+    named = repository.tables.get(database, table)
     found = get_row(repository, images, named, key, consistency, _names(columns), snapshot)
     return _row_response(found, if_none_match, snapshot)
 
@@ -104,7 +104,7 @@ def get_row_by_path(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
-    named = repository.get_table(database, table)
+    named = repository.tables.get(database, table)
     found = get_row(repository, images, named, [key], consistency, _names(columns), snapshot)
     return _row_response(found, if_none_match, snapshot)
 
@@ -121,7 +121,7 @@ def batch_get_rows(
     snapshot: Version = None,
 ) -> JSONResponse:
     """The rows of many keys, answered in request order and never with a gap."""
-    named = repository.get_table(database, table)
+    named = repository.tables.get(database, table)
     found, number = get_rows_of(repository, images, named, body.keys, consistency, _names(columns), snapshot)
     rows = [{"key": one.shown_key, "found": one.row is not None, "row": one.row} for one in found]
     return JSONResponse({"rows": rows, "snapshotId": number})

@@ -74,7 +74,7 @@ def post_rows_simulate(
     database: DatabaseName, table: TableName, body: Body, repository: Reading, images: ImagesDep
 ) -> Simulation:
     """Fold records on the live rows and answer before, after and every step; nothing is stored."""
-    return Simulation.of(simulate_rows(repository, images, repository.get_table(database, table), body))
+    return Simulation.of(simulate_rows(repository, images, repository.tables.get(database, table), body))
 
 
 @router.post(

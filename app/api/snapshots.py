@@ -180,14 +180,14 @@ def list_snapshots(
     page_token: PageToken = None,
 ) -> SnapshotList:
     """The table's snapshots, newest first, a page at a time."""
-    page, token = service.list_snapshots(repository, repository.get_table(database, table), page_token, size)
+    page, token = service.list_snapshots(repository, repository.tables.get(database, table), page_token, size)
     return SnapshotList(snapshots=[SnapshotBody.of(one) for one in page], next_page_token=token)
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
 def get_snapshot(database: DatabaseName, table: TableName, version: Version, repository: Reading) -> SnapshotAnswer:
     """One snapshot, by number, tag, EARLIEST or LATEST."""
-    of_table = repository.get_table(database, table)
+    of_table = repository.tables.get(database, table)
     found = service.find_snapshot(repository, of_table, version)
     [described] = service.describe(repository, of_table, [found])
     return SnapshotAnswer(snapshot=SnapshotBody.of(described))
@@ -196,7 +196,7 @@ def get_snapshot(database: DatabaseName, table: TableName, version: Version, rep
 @router.get("/snapshot", operation_id="getTableSnapshot")
 def get_table_snapshot(database: DatabaseName, table: TableName, repository: Reading) -> TableSnapshotAnswer:
     """The current snapshot and its size; 404 before the first merge."""
-    current = service.current_snapshot(repository, repository.get_table(database, table))
+    current = service.current_snapshot(repository, repository.tables.get(database, table))
     body = SnapshotBody.of(current)
     return TableSnapshotAnswer(
         snapshot=TableSnapshot(

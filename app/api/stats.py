@@ -120,4 +120,4 @@ class StatsBody(Payload):
 @router.get("/stats", operation_id="getTableStats")
 def get_stats(database: DatabaseName, table: TableName, repository: Reading) -> StatsBody:
     """What the table holds, keeps and waits for, and its write, read and space amplification."""
-    return StatsBody.of(table_stats(repository, repository.get_table(database, table)))
+    return StatsBody.of(table_stats(repository, repository.tables.get(database, table)))

@@ -17,7 +17,7 @@ TABLE_PATH = "/v1/catalog/databases/{database}/tables/{table}"
 
 def _named_table(database: DatabaseName, table: TableName, catalog: DatabaseDep) -> Table:
     with catalog.reading() as repository:
-        return repository.get_table(database, table)
+        return repository.tables.get(database, table)
 
 
 def location(request: Request, item_id: str) -> str:

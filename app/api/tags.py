@@ -108,18 +108,18 @@ def list_tags(
     prefix: Prefix = "",
 ) -> TagNames:
     """The names of the table's tags in order, a page at a time."""
-    page, token = service.list_tags(repository, repository.get_table(database, table), page_token, size, prefix)
+    page, token = service.list_tags(repository, repository.tables.get(database, table), page_token, size, prefix)
     return TagNames(tags=[tag.name for tag in page], next_page_token=token)
 
 
 @router.get("/{tag}", operation_id="getTag")
 def get_tag(database: DatabaseName, table: TableName, tag: TagName, repository: Reading) -> TagBody:
     """A tag and its snapshot."""
-    return TagBody.of(service.get_tag(repository, repository.get_table(database, table), tag))
+    return TagBody.of(service.get_tag(repository, repository.tables.get(database, table), tag))
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
 def delete_tag(table: NamedTable, tag: TagName, repository: Writing) -> Response:
     """Forget a tag; its snapshot expires by the table's options again."""
-    repository.delete_tag(table.id, tag)
+    repository.tags.delete(table.id, tag)
     return Response()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
 from app.catalog.models import batches, tables
-from app.catalog.part import AnyRow
 from app.catalog.tables import Tables
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import Batch, BatchState, NewBatch
 
@@ -29,10 +29,14 @@ def _not_staged(batch_id: str, why: str) -> Conflict:
     )
 
 
-class Batches(Tables):
+@dataclass(frozen=True)
+class Batches:
     """What the repository knows about batches."""
 
-    def add_batch(self, table_id: str, new: NewBatch) -> Batch:
+    transaction: Transaction
+    tables: Tables
+
+    def add(self, table_id: str, new: NewBatch) -> Batch:
         """The batch that ``new`` became, staged under the table's next number.
 
         When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
@@ -41,10 +45,10 @@ class Batches(Tables):
         """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
         # no gaps and whoever sees batch n sees every batch before it.
-        table = self._lock_table(table_id)
+        table = self.tables.lock(table_id)
         number = table.last_batch_number + 1
         if new.idempotency_key is not None:
-            earlier = self.find_batch_by_key(table_id, new.idempotency_key)
+            earlier = self.find_by_key(table_id, new.idempotency_key)
             if earlier is not None:
                 return _same_request(earlier, new)
         if table.schema_id != new.schema_id:
@@ -53,19 +57,19 @@ class Batches(Tables):
             table_id=table_id,
             number=number,
             state=BatchState.STAGED,
-            accepted_at=self.now(),
+            accepted_at=self.transaction.now(),
             merge_id=None,
             snapshot_id=None,
             **asdict(new),
         )
-        self.connection.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
-        self.connection.execute(batches.insert().values(**asdict(batch)))
+        self.transaction.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
+        self.transaction.execute(batches.insert().values(**asdict(batch)))
         return batch
 
-    def get_batch(self, table_id: str, batch_id: str) -> Batch:
+    def get(self, table_id: str, batch_id: str) -> Batch:
         """The table's batch with this id. Raises ``NotFound``."""
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.id == batch_id)
-        row = self.connection.execute(query).first()
+        row = self.transaction.execute(query).first()
         if row is None:
             raise NotFound(
                 f"batch {batch_id!r} does not exist",
@@ -75,34 +79,32 @@ class Batches(Tables):
             )
         return _batch(row)
 
-    def find_batch_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
+    def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
         """The table's batch that was posted with this Idempotency-Key, if any."""
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.idempotency_key == idempotency_key)
-        row = self.connection.execute(query).first()
+        row = self.transaction.execute(query).first()
         return None if row is None else _batch(row)
 
-    def list_batches(
-        self, table_id: str, *, after_number: int = 0, limit: int, state: BatchState | None = None
-    ) -> list[Batch]:
+    def page(self, table_id: str, *, after_number: int = 0, limit: int, state: BatchState | None = None) -> list[Batch]:
         """Up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
         if after_number >= _LARGEST_NUMBER:
             return []
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.number > max(after_number, 0))
         if state is not None:
             query = query.where(batches.c.state == state)
-        return [_batch(row) for row in self.connection.execute(query.order_by(batches.c.number).limit(limit))]
+        return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number).limit(limit))]
 
-    def staged_batches(self, table_id: str) -> list[Batch]:
+    def staged(self, table_id: str) -> list[Batch]:
         """All batches of the table that no snapshot has, in number order."""
-        return self._staged(batches.c.table_id == table_id)
+        return self.staged_where(batches.c.table_id == table_id)
 
-    def delete_staged_batch(self, table_id: str, batch_id: str) -> Batch:
+    def delete_staged(self, table_id: str, batch_id: str) -> Batch:
         """The batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
 
         Raises ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
         """
-        self._lock_table(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
-        batch = self.get_batch(table_id, batch_id)
+        self.tables.lock(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
+        batch = self.get(table_id, batch_id)
         if batch.state is BatchState.DELETED:
             return batch
         if batch.state is BatchState.MERGED:
@@ -110,26 +112,27 @@ class Batches(Tables):
         if batch.merge_id is not None:
             raise _not_staged(batch_id, f"merge {batch.merge_id!r} is folding it now")
         change = batches.update().where(batches.c.id == batch_id).values(state=BatchState.DELETED)
-        self.connection.execute(change)
-        return self.get_batch(table_id, batch_id)
+        self.transaction.execute(change)
+        return self.get(table_id, batch_id)
 
     def live_staging_files(self, table_id: str) -> set[str]:
         """The staging files that a merge will still read; any other staging file of the table is garbage."""
-        return {batch.file for batch in self.staged_batches(table_id)}
+        return {batch.file for batch in self.staged(table_id)}
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
         """Those of ``files`` that no merge will read, nor ever before the transaction ends: batches are added under the
         same lock.
         """
         try:
-            self._lock_table(table_id)
+            self.tables.lock(table_id)
         except NotFound:
             return set(files)
         return set(files) - self.live_staging_files(table_id)
 
-    def _staged(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
+    def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
+        """The batches under ``conditions`` that no snapshot has, in number order."""
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
-        return [_batch(row) for row in self.connection.execute(query.order_by(batches.c.number))]
+        return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
 
 
 def _same_request(earlier: Batch, new: NewBatch) -> Batch:

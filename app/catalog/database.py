@@ -21,6 +21,7 @@ from sqlalchemy import exc
 from app.catalog.failures import translated
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
+from app.catalog.transaction import Transaction
 from app.core.errors import Invalid, Unavailable
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
@@ -58,7 +59,7 @@ class CatalogDatabase:
     def transaction(self) -> Iterator[Repository]:
         """A repository that may write. Commits when the block ends, rolls back when it raises."""
         with translated(), self._writing() as connection:
-            yield Repository(connection, self._loaded, self._clock)
+            yield Repository.over(Transaction(connection, self._loaded, self._clock))
         self.wake()
 
     @property
@@ -84,7 +85,7 @@ class CatalogDatabase:
     def reading(self) -> Iterator[Repository]:
         """A repository whose queries all see the same moment; it must not write."""
         with translated(), self._reading() as connection:
-            yield Repository(connection, self._loaded, self._clock)
+            yield Repository.over(Transaction(connection, self._loaded, self._clock))
 
     def ping(self) -> None:
         """Returns when the database answers."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from app.catalog.failures import refusing
 from app.catalog.models import databases, tables
-from app.catalog.part import AnyRow, CatalogPart
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
 from app.core.table.history import Database
 
@@ -33,12 +34,15 @@ def database_not_found(name: str) -> NotFound:
     )
 
 
-class Databases(CatalogPart):
+@dataclass(frozen=True)
+class Databases:
     """What the repository knows about databases."""
 
-    def create_database(self, name: str, options: Mapping[str, str]) -> Database:
+    transaction: Transaction
+
+    def create(self, name: str, options: Mapping[str, str]) -> Database:
         """A new database. Raises ``AlreadyExists`` for a name in use."""
-        now = self.now()
+        now = self.transaction.now()
         database = Database(uuid.uuid4().hex, name, dict(options), now, now)
         exists = AlreadyExists(
             f"database {name!r} exists already",
@@ -49,47 +53,52 @@ class Databases(CatalogPart):
         insert = databases.insert().values(
             id=database.id, name=name, options=database.options, created_at=now, updated_at=now
         )
-        with refusing(self.connection, {"uq_databases_name": exists}):
-            self.connection.execute(insert)
+        with refusing(self.transaction.connection, {"uq_databases_name": exists}):
+            self.transaction.execute(insert)
         return database
 
-    def get_database(self, name: str) -> Database:
+    def get(self, name: str) -> Database:
         """The database called ``name``. Raises ``NotFound``."""
-        return _database(self._database_row(name))
+        return _database(self.row(name))
 
-    def list_databases(self, *, after: str | None = None, limit: int, like: str | None = None) -> list[Database]:
+    def page(self, *, after: str | None = None, limit: int, like: str | None = None) -> list[Database]:
         """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``."""
         query = sa.select(databases).order_by(databases.c.name).limit(limit)
         if after is not None:
             query = query.where(databases.c.name > after)
         if like is not None:
             query = query.where(matching(databases.c.name, like))
-        return [_database(row) for row in self.connection.execute(query)]
+        return [_database(row) for row in self.transaction.execute(query)]
 
-    def update_database_options(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Database:
+    def update_options(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Database:
         """The database with the options ``removals`` taken away and ``updates`` set. Raises ``NotFound``."""
-        row = self._database_row(name, lock=True)
+        row = self.row(name, lock=True)
         options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
-        change = databases.update().where(databases.c.id == row.id).values(options=options, updated_at=self.now())
-        self.connection.execute(change)
-        return self.get_database(name)
+        change = (
+            databases.update()
+            .where(databases.c.id == row.id)
+            .values(options=options, updated_at=self.transaction.now())
+        )
+        self.transaction.execute(change)
+        return self.get(name)
 
-    def drop_database(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Removes an empty database. Raises ``NotFound``, or ``Conflict`` when it has tables."""
         # The lock keeps new tables out until the commit: creating one needs a share lock on this row.
-        row = self._database_row(name, lock=True)
-        if self.connection.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():
+        row = self.row(name, lock=True)
+        if self.transaction.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():
             raise Conflict(
                 f"database {name!r} has tables; drop them first",
                 code=ErrorCode.DATABASE_NOT_EMPTY,
                 resource_type="DATABASE",
                 resource_name=name,
             )
-        self.connection.execute(databases.delete().where(databases.c.id == row.id))
+        self.transaction.execute(databases.delete().where(databases.c.id == row.id))
 
-    def _database_row(self, name: str, *, lock: bool = False) -> AnyRow:
+    def row(self, name: str, *, lock: bool = False) -> AnyRow:
+        """The database's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
         query = sa.select(databases).where(databases.c.name == name)
-        row = self.connection.execute(query.with_for_update() if lock else query).first()
+        row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:
             raise database_not_found(name)
         return row

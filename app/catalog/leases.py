@@ -15,9 +15,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.merges import Merges, merge_of
+from app.catalog.batches import Batches
 from app.catalog.models import batches, merges, tables
-from app.catalog.part import AnyRow
+from app.catalog.snapshots import Snapshots
+from app.catalog.tables import Tables
+from app.catalog.tasks import Tasks, merge_of
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, NotFound
 from app.core.table.history import (
     Batch,
@@ -81,34 +84,41 @@ def _lease_lost(merge_id: str, owner: str) -> Conflict:
     )
 
 
-class Leases(Merges):
+@dataclass(frozen=True)
+class Leases:
     """What the repository does for a merge worker."""
+
+    transaction: Transaction
+    tables: Tables
+    batches: Batches
+    snapshots: Snapshots
+    tasks: Tasks
 
     def may_claim(self, job: Job) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
-        found = sa.select(merges.c.id).where(_claimable(self.now()), merges.c.job == job).limit(1)
-        return self.connection.execute(found).first() is not None
+        found = sa.select(merges.c.id).where(_claimable(self.transaction.now()), merges.c.job == job).limit(1)
+        return self.transaction.execute(found).first() is not None
 
-    def claim_merge(self, owner: str, lease_seconds: float, job: Job = Job.MERGE) -> ClaimedMerge | None:
+    def claim(self, owner: str, lease_seconds: float, job: Job = Job.MERGE) -> ClaimedMerge | None:
         """The oldest merge that nobody runs, now leased to ``owner`` with every staged batch of its table; or None.
 
         A merge whose owner died comes again, before newer ones, with the batches that came since. A compaction is
         claimed the same way, without batches.
         """
-        now = self.now()
+        now = self.transaction.now()
         candidates = (
             sa.select(merges.c.id, merges.c.table_id)
             .where(_claimable(now), merges.c.job == job)
             .order_by(*_oldest_first(now))
             .limit(_CANDIDATES)
         )
-        for candidate in self.connection.execute(candidates).all():
+        for candidate in self.transaction.execute(candidates).all():
             claimed = self._try_claim(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None:
                 return claimed
         return None
 
-    def renew_lease(
+    def renew(
         self,
         merge_id: str,
         owner: str,
@@ -124,13 +134,13 @@ class Leases(Merges):
             merges.update()
             .where(merges.c.id == merge_id, merges.c.lease_owner == owner, merges.c.state == MergeState.RUNNING)
             .values(
-                **_lease(owner, self.now(), lease_seconds),
+                **_lease(owner, self.transaction.now(), lease_seconds),
                 progress=progress,
                 progress_detail=dict(progress_detail or {}),
             )
             .returning(merges.c.cancel_requested)
         )
-        cancel_requested: bool | None = self.connection.execute(renewed).scalar_one_or_none()
+        cancel_requested: bool | None = self.transaction.execute(renewed).scalar_one_or_none()
         if cancel_requested is None:
             raise _lease_lost(merge_id, owner)
         return cancel_requested
@@ -141,8 +151,8 @@ class Leases(Merges):
         Raises ``Conflict`` when the lease is lost.
         """
         self._hold(merge_id, owner)
-        over = {"lease_owner": None, "leased_at": self.now(), "lease_expires_at": self.now()}
-        self.connection.execute(merges.update().where(merges.c.id == merge_id).values(over))
+        over = {"lease_owner": None, "leased_at": self.transaction.now(), "lease_expires_at": self.transaction.now()}
+        self.transaction.execute(merges.update().where(merges.c.id == merge_id).values(over))
 
     def commit_merge(
         self,
@@ -162,7 +172,9 @@ class Leases(Merges):
         when another commit came first, the lease is lost or the table is gone.
         """
         table_id = self._hold(merge_id, owner).table_id
-        snapshot = self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id, changelog)
+        snapshot = self.snapshots.commit(
+            table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id=merge_id, changelog=changelog
+        )
         self._mark_merged(merge_id, snapshot.id)
         self._forget_failures(table_id)
         self._end(
@@ -190,7 +202,9 @@ class Leases(Merges):
         Raises ``Conflict`` when another commit came first, the lease is lost or the table is gone.
         """
         table_id = self._hold(merge_id, owner).table_id
-        return self._commit(table_id, base_snapshot_id, new_runs, SnapshotKind.COMPACTION, merge_id, changelog)
+        return self.snapshots.commit(
+            table_id, base_snapshot_id, new_runs, SnapshotKind.COMPACTION, merge_id=merge_id, changelog=changelog
+        )
 
     def finish_compaction(
         self,
@@ -215,15 +229,15 @@ class Leases(Merges):
         Raises ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
         """
         table_id = self._hold(merge_id, owner).table_id
-        claimed = self._staged(batches.c.merge_id == merge_id)
+        claimed = self.batches.staged_where(batches.c.merge_id == merge_id)
         if any(batch.records for batch in claimed):
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
-        current = self._existing_table(table_id).snapshot_id
+        current = self.tables.existing(table_id).snapshot_id
         self._mark_merged(merge_id, current)
         self._forget_failures(table_id)
         return self._end(merge_id, MergeState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
-    def fail_merge(self, merge_id: str, owner: str, error: str, cancelled: bool = False) -> Merge:
+    def fail(self, merge_id: str, owner: str, error: str, cancelled: bool = False) -> Merge:
         """The merge, failed (or cancelled) with ``error``; its batches stay staged and the next merge takes them.
 
         Raises ``Conflict`` when the lease is lost.
@@ -240,7 +254,7 @@ class Leases(Merges):
         The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
         could deadlock with one that goes the other way.
         """
-        with self.connection.begin_nested() as savepoint:
+        with self.transaction.connection.begin_nested() as savepoint:
             row = self._lock_claimable(merge_id, table_id)
             if row is None:
                 savepoint.rollback()
@@ -256,15 +270,15 @@ class Leases(Merges):
         A merge that someone else holds (its late worker renews it, its requester cancels it) is left to them.
         """
         try:
-            self._lock_table(table_id)
+            self.tables.lock(table_id)
         except NotFound:
             return None
-        query = sa.select(merges).where(merges.c.id == merge_id, _claimable(self.now()))
-        return self.connection.execute(query.with_for_update(skip_locked=True)).first()
+        query = sa.select(merges).where(merges.c.id == merge_id, _claimable(self.transaction.now()))
+        return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
 
     def _claim(self, merge_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedMerge:
         taken = self._take_batches(merge_id, table_id)
-        now = self.now()
+        now = self.transaction.now()
         start = (
             merges.update()
             .where(merges.c.id == merge_id)
@@ -277,33 +291,33 @@ class Leases(Merges):
                 batches=taken,
             )
         )
-        self.connection.execute(start)
+        self.transaction.execute(start)
         return ClaimedMerge(
-            merge=self.get_merge(table_id, merge_id),
-            table=self._existing_table(table_id),
-            batches=tuple(self._staged(batches.c.merge_id == merge_id)),
-            base=self.current_snapshot(table_id),
+            merge=self.tasks.get(table_id, merge_id),
+            table=self.tables.existing(table_id),
+            batches=tuple(self.batches.staged_where(batches.c.merge_id == merge_id)),
+            base=self.snapshots.current(table_id),
             lease_owner=owner,
         )
 
     def _take_batches(self, merge_id: str, table_id: str) -> int:
         """Claims every staged batch for a merge; how many. A compaction takes none."""
-        if self.get_merge(table_id, merge_id).job is not Job.MERGE:
+        if self.tasks.get(table_id, merge_id).job is not Job.MERGE:
             return 0
         take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
-        return self.connection.execute(take.values(merge_id=merge_id)).rowcount
+        return self.transaction.execute(take.values(merge_id=merge_id)).rowcount
 
     def _hold(self, merge_id: str, owner: str) -> AnyRow:
         """The merge's row, locked after its table. Raises ``Conflict`` unless it runs under ``owner``'s lease.
 
         An expired lease that nobody took is still ``owner``'s.
         """
-        table_id = self.connection.execute(sa.select(merges.c.table_id).where(merges.c.id == merge_id)).scalar()
+        table_id = self.transaction.execute(sa.select(merges.c.table_id).where(merges.c.id == merge_id)).scalar()
         if table_id is None:
             raise _lease_lost(merge_id, owner)
         try:
-            self._lock_table(table_id)
-            row = self._merge_row(table_id, merge_id, lock=True)
+            self.tables.lock(table_id)
+            row = self.tasks.row(table_id, merge_id, lock=True)
         except NotFound as error:
             raise _lease_lost(merge_id, owner) from error
         if row.state is not MergeState.RUNNING or row.lease_owner != owner:
@@ -313,27 +327,27 @@ class Leases(Merges):
     def _count_failure(self, merge: Merge) -> None:
         change = tables.update().where(tables.c.id == merge.table_id)
         failed = tables.c.failed_merges + 1
-        self.connection.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
+        self.transaction.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
 
     def _forget_failures(self, table_id: str) -> None:
         failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
-        self.connection.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
+        self.transaction.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
 
     def _mark_merged(self, merge_id: str, snapshot_id: int | None) -> None:
         claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
-        self.connection.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
+        self.transaction.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
 
     def _give_up(self, merge_id: str, state: MergeState, error: str) -> Merge:
         """Ends a merge that changed nothing and sets its batches free."""
         claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
-        self.connection.execute(claimed.values(merge_id=None))
+        self.transaction.execute(claimed.values(merge_id=None))
         return self._end(merge_id, state, error=error)
 
     def _end(self, merge_id: str, state: MergeState, **values: Any) -> Merge:
         end = (
             merges.update()
             .where(merges.c.id == merge_id)
-            .values(state=state, finished_at=self.now(), lease_expires_at=None, **values)
+            .values(state=state, finished_at=self.transaction.now(), lease_expires_at=None, **values)
             .returning(merges)
         )
-        return merge_of(self.connection.execute(end).one())
+        return merge_of(self.transaction.execute(end).one())

@@ -9,16 +9,62 @@ gapless in commit order, claims exclusive and commits compare-and-swap.
 
 from __future__ import annotations
 
-from app.catalog.changelogs import Changelogs, Commit
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.catalog.batches import Batches
+from app.catalog.commits import Commit, Commits
+from app.catalog.databases import Databases
 from app.catalog.leases import ClaimedMerge, Leases
+from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
+from app.catalog.tables import Tables
 from app.catalog.tags import Tags
+from app.catalog.tasks import Tasks
 from app.catalog.tokens import ApiToken, Tokens
+from app.catalog.transaction import Transaction
 
 __all__ = ["ApiToken", "ClaimedMerge", "Commit", "Repository"]
 
 
-class Repository(Leases, Changelogs, Stats, Tags, Tokens):
-    """All parts over one connection: databases, tables, batches, snapshots, tags, changelogs, merges, leases, stats,
-    tokens.
-    """
+@dataclass(frozen=True)
+class Repository:
+    """One part per noun over one transaction; a part that needs another is given it in ``over``."""
+
+    transaction: Transaction
+    databases: Databases
+    tables: Tables
+    batches: Batches
+    snapshots: Snapshots
+    commits: Commits
+    tags: Tags
+    tasks: Tasks
+    leases: Leases
+    stats: Stats
+    tokens: Tokens
+
+    @classmethod
+    def over(cls, transaction: Transaction) -> Repository:
+        """The repository of ``transaction``."""
+        databases = Databases(transaction)
+        tables = Tables(transaction, databases)
+        batches = Batches(transaction, tables)
+        snapshots = Snapshots(transaction, tables)
+        tasks = Tasks(transaction, tables)
+        return cls(
+            transaction,
+            databases,
+            tables,
+            batches,
+            snapshots,
+            Commits(transaction),
+            Tags(transaction, tables, snapshots),
+            tasks,
+            Leases(transaction, tables, batches, snapshots, tasks),
+            Stats(transaction),
+            Tokens(transaction),
+        )
+
+    def now(self) -> datetime:
+        """The catalog's time; see ``Transaction.now``."""
+        return self.transaction.now()

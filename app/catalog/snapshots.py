@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from app.catalog.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables, tags
-from app.catalog.part import LARGEST_NUMBER, AnyRow
 from app.catalog.tables import Tables
+from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
@@ -31,38 +31,42 @@ def _run_values(run: Run) -> dict[str, Any]:
     return {column.name: getattr(run, column.name) for column in _RUN_COLUMNS}
 
 
-class Snapshots(Tables):
+@dataclass(frozen=True)
+class Snapshots:
     """What the repository knows about snapshots."""
 
-    def current_snapshot(self, table_id: str) -> Snapshot | None:
+    transaction: Transaction
+    tables: Tables
+
+    def current(self, table_id: str) -> Snapshot | None:
         """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
         query = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
-        current = self.connection.execute(query).scalar_one_or_none()
+        current = self.transaction.execute(query).scalar_one_or_none()
         return None if current is None else self._existing(table_id, current)
 
-    def snapshot_of(self, table: Table) -> Snapshot | None:
+    def of(self, table: Table) -> Snapshot | None:
         """What readers saw when ``table`` was read, which must have been in this very transaction."""
         return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
-    def get_snapshot(self, table_id: str, number: int) -> Snapshot:
+    def get(self, table_id: str, number: int) -> Snapshot:
         """The table's snapshot of this number. Raises ``NotFound``, with those that exist, if there is none (any
         more).
         """
         mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
-        if not 0 < number <= LARGEST_NUMBER or self.connection.execute(sa.select(1).where(mine)).first() is None:
-            raise self.snapshot_not_found(table_id, f"snapshot {number}", str(number))
+        if not 0 < number <= LARGEST_NUMBER or self.transaction.execute(sa.select(1).where(mine)).first() is None:
+            raise self.not_found(table_id, f"snapshot {number}", str(number))
         return self._existing(table_id, number)
 
-    def snapshot_range(self, table_id: str) -> tuple[int, int] | None:
+    def ends(self, table_id: str) -> tuple[int, int] | None:
         """The numbers of the earliest and the latest snapshot, None before the first commit.
 
         Some between may have expired.
         """
         query = sa.select(sa.func.min(snapshots.c.id), sa.func.max(snapshots.c.id))
-        row = self.connection.execute(query.where(snapshots.c.table_id == table_id)).one()
+        row = self.transaction.execute(query.where(snapshots.c.table_id == table_id)).one()
         return None if row[0] is None else (row[0], row[1])
 
-    def list_snapshots(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
+    def page(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
         """Up to ``limit`` snapshots, newest first, those older than number ``after``."""
         below = LARGEST_NUMBER if after is None else max(min(after, LARGEST_NUMBER), 0)
         page = (
@@ -71,14 +75,14 @@ class Snapshots(Tables):
             .order_by(snapshots.c.id.desc())
             .limit(limit)
         )
-        numbers = self.connection.execute(page).scalars().all()
+        numbers = self.transaction.execute(page).scalars().all()
         if not numbers:
             return []
         return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
 
-    def snapshot_not_found(self, table_id: str, what: str, name: str) -> NotFound:
+    def not_found(self, table_id: str, what: str, name: str) -> NotFound:
         """The failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
-        known = self.snapshot_range(table_id)
+        known = self.ends(table_id)
         there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
         return NotFound(
             f"{what} does not exist (any more): {there}; GET …/snapshots lists them",
@@ -96,23 +100,23 @@ class Snapshots(Tables):
             .where(snapshots.c.table_id == table_id, snapshots.c.id.in_(numbers))
             .group_by(snapshots.c.id)
         )
-        return {number: int(rows) for number, rows in self.connection.execute(query)}
+        return {number: int(rows) for number, rows in self.transaction.execute(query)}
 
-    def commit_rollback(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
+    def roll_back(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
         """A new snapshot with the runs of snapshot ``number``; no batch changes.
 
         Raises ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
         ``base_snapshot_id``, if one is given. No other commit comes between: the table is locked from the start.
         """
-        current = self._lock_table(table_id).snapshot_id
-        target = self.get_snapshot(table_id, number)
+        current = self.tables.lock(table_id).snapshot_id
+        target = self.get(table_id, number)
         base = current if base_snapshot_id is None else base_snapshot_id
-        return self._commit(table_id, base, target.runs, SnapshotKind.ROLLBACK, None, ())
+        return self.commit(table_id, base, target.runs, SnapshotKind.ROLLBACK)
 
-    def commit_snapshot(
+    def commit(
         self,
         table_id: str,
-        base_snapshot_id: int,
+        base_snapshot_id: int | None,
         new_runs: Sequence[Run],
         kind: SnapshotKind,
         *,
@@ -121,9 +125,28 @@ class Snapshots(Tables):
     ) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
 
-        Raises ``Conflict`` when another commit came first or the table is gone.
+        Raises ``Conflict`` when another commit came first (the current snapshot is not ``base_snapshot_id``) or the
+        table is gone.
         """
-        return self._commit(table_id, base_snapshot_id, new_runs, kind, merge_id, changelog)
+        try:
+            row = self.tables.lock(table_id)
+        except NotFound as error:
+            raise Conflict(f"the table {table_id!r} was dropped while it was being merged") from error
+        if row.snapshot_id != base_snapshot_id:
+            raise Conflict(
+                f"the table's current snapshot is {row.snapshot_id}, not {base_snapshot_id}: another commit came first",
+                resource_type="TABLE",
+                resource_name=row.name,
+            )
+        now = self.transaction.now()
+        dated = tuple(run if run.changed_at else replace(run, changed_at=now) for run in new_runs)
+        number = (base_snapshot_id or 0) + 1
+        snapshot = Snapshot(number, table_id, dated, merge_id, now, kind, row.schema_id)
+        written = self._insert_new_runs(table_id, snapshot.runs)
+        self._insert_snapshot(snapshot)
+        self._insert_changelog(snapshot, changelog)
+        self._note_commit(snapshot, written, sum(file.size_bytes for file in changelog))
+        return snapshot
 
     def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
         """The files of the changes that a snapshot brought, in order."""
@@ -133,12 +156,12 @@ class Snapshots(Tables):
             .where(columns.table_id == table_id, columns.snapshot_id == snapshot_id)
             .order_by(columns.position)
         )
-        return [ChangelogFile(*row) for row in self.connection.execute(query)]
+        return [ChangelogFile(*row) for row in self.transaction.execute(query)]
 
     def live_changelog_files(self, table_id: str) -> set[str]:
         """The names of the changelog files that a snapshot of the table names; all others are garbage."""
         query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
-        return set(self.connection.execute(query).scalars())
+        return set(self.transaction.execute(query).scalars())
 
     def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
         """``(table id, run id)`` of every run (of one table) that some snapshot names; any other run's files are
@@ -147,54 +170,24 @@ class Snapshots(Tables):
         query = sa.select(snapshot_runs.c.table_id, snapshot_runs.c.run_id).distinct()
         if table_id is not None:
             query = query.where(snapshot_runs.c.table_id == table_id)
-        return {(row.table_id, row.run_id) for row in self.connection.execute(query)}
+        return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
-    def expire_snapshots(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
+    def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
         """Forgets the snapshots that are neither in ``keep_ids`` nor current nor tagged, and the runs only they named.
 
         Returns their numbers in order. Raises ``NotFound`` when the table is gone.
         """
-        current = self._lock_table(table_id).snapshot_id
-        tagged = self.connection.execute(sa.select(tags.c.snapshot_id).where(tags.c.table_id == table_id)).scalars()
+        current = self.tables.lock(table_id).snapshot_id
+        tagged = self.transaction.execute(sa.select(tags.c.snapshot_id).where(tags.c.table_id == table_id)).scalars()
         keep = {*keep_ids, current, *tagged}
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
-        expired = [number for number in self.connection.execute(every).scalars() if number not in keep]
+        expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]
         forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))
         if expired:
-            self.connection.execute(forget, [{"number": number} for number in expired])
+            self.transaction.execute(forget, [{"number": number} for number in expired])
             named = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
-            self.connection.execute(runs.delete().where(runs.c.table_id == table_id, runs.c.id.not_in(named)))
+            self.transaction.execute(runs.delete().where(runs.c.table_id == table_id, runs.c.id.not_in(named)))
         return expired
-
-    def _commit(
-        self,
-        table_id: str,
-        base_snapshot_id: int | None,
-        new_runs: Sequence[Run],
-        kind: SnapshotKind,
-        merge_id: str | None,
-        changelog: Sequence[ChangelogFile],
-    ) -> Snapshot:
-        """Compare-and-swap of the table's current snapshot. Raises ``Conflict`` if it is not ``base_snapshot_id``."""
-        try:
-            row = self._lock_table(table_id)
-        except NotFound as error:
-            raise Conflict(f"the table {table_id!r} was dropped while it was being merged") from error
-        if row.snapshot_id != base_snapshot_id:
-            raise Conflict(
-                f"the table's current snapshot is {row.snapshot_id}, not {base_snapshot_id}: another commit came first",
-                resource_type="TABLE",
-                resource_name=row.name,
-            )
-        now = self.now()
-        dated = tuple(run if run.changed_at else replace(run, changed_at=now) for run in new_runs)
-        number = (base_snapshot_id or 0) + 1
-        snapshot = Snapshot(number, table_id, dated, merge_id, now, kind, row.schema_id)
-        written = self._insert_new_runs(table_id, snapshot.runs)
-        self._insert_snapshot(snapshot)
-        self._insert_changelog(snapshot, changelog)
-        self._note_commit(snapshot, written, sum(file.size_bytes for file in changelog))
-        return snapshot
 
     def _note_commit(self, snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> None:
         """Makes the snapshot the table's current one and counts what was written."""
@@ -206,12 +199,12 @@ class Snapshots(Tables):
             tables.c.merges_since_full: tables.c.merges_since_full + 1 if merged else _since_full(snapshot),
             tables.c.changelog_bytes: tables.c.changelog_bytes + changelog_bytes,
         }
-        self.connection.execute(tables.update().where(tables.c.id == snapshot.table_id).values(values))
+        self.transaction.execute(tables.update().where(tables.c.id == snapshot.table_id).values(values))
 
     def _insert_new_runs(self, table_id: str, all_runs: Sequence[Run]) -> int:
         """Stores the runs that are not there yet; returns their bytes. Runs never change: those that are there stay."""
         known = sa.select(runs.c.id).where(runs.c.table_id == table_id)
-        stored = set(self.connection.execute(known).scalars())
+        stored = set(self.transaction.execute(known).scalars())
         new = [run for run in all_runs if run.id not in stored]
         files = [
             {"table_id": table_id, "run_id": run.id, "position": position, **asdict(file)}
@@ -219,20 +212,20 @@ class Snapshots(Tables):
             for position, file in enumerate(run.files)
         ]
         if new:
-            self.connection.execute(runs.insert(), [{"table_id": table_id, **_run_values(run)} for run in new])
+            self.transaction.execute(runs.insert(), [{"table_id": table_id, **_run_values(run)} for run in new])
         if files:
-            self.connection.execute(data_files.insert(), files)
+            self.transaction.execute(data_files.insert(), files)
         return sum(run.size_bytes for run in new)
 
     def _insert_changelog(self, snapshot: Snapshot, files: Sequence[ChangelogFile]) -> None:
         key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
         if files:
             values = [{**key, "position": position, **asdict(file)} for position, file in enumerate(files)]
-            self.connection.execute(changelog_files.insert(), values)
+            self.transaction.execute(changelog_files.insert(), values)
 
     def _insert_snapshot(self, snapshot: Snapshot) -> None:
         key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
-        self.connection.execute(
+        self.transaction.execute(
             snapshots.insert().values(
                 table_id=snapshot.table_id,
                 id=snapshot.id,
@@ -244,24 +237,24 @@ class Snapshots(Tables):
         )
         named = [{**key, "position": position, "run_id": run.id} for position, run in enumerate(snapshot.runs)]
         if named:
-            self.connection.execute(snapshot_runs.insert(), named)
+            self.transaction.execute(snapshot_runs.insert(), named)
 
     def _existing(self, table_id: str, number: int) -> Snapshot:
         """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded."""
-        known = self.loaded.get(table_id, number)
+        known = self.transaction.loaded.get(table_id, number)
         if known is not None:
             return known
         found = self._load(table_id, snapshots.c.id == number)
         if not found:  # a writing transaction that holds no lock sees it expire
-            raise self.snapshot_not_found(table_id, f"snapshot {number}", str(number))
-        if not self.writes:
-            self.loaded.keep(found[0])
+            raise self.not_found(table_id, f"snapshot {number}", str(number))
+        if not self.transaction.writes:
+            self.transaction.loaded.keep(found[0])
         return found[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
         """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are."""
         mine = (snapshots.c.table_id == table_id) & which
-        rows = self.connection.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
+        rows = self.transaction.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
         if not rows:
             return []
         of_snapshot: dict[int, list[Run]] = defaultdict(list)
@@ -273,7 +266,7 @@ class Snapshots(Tables):
             .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
         )
         files = self._files(table_id, mine)
-        for row in self.connection.execute(named):
+        for row in self.transaction.execute(named):
             of_snapshot[row.snapshot_id].append(_run(row, tuple(files[row.id])))
         return [
             Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at, r.kind, r.schema_id)
@@ -290,7 +283,7 @@ class Snapshots(Tables):
             .order_by(data_files.c.run_id, data_files.c.position)
         )
         files: dict[str, list[DataFile]] = defaultdict(list)
-        for row in self.connection.execute(query):
+        for row in self.transaction.execute(query):
             files[row.run_id].append(_file(row))
         return files
 

@@ -7,8 +7,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.merges import Merges, merge_of
 from app.catalog.models import batches, data_files, merges, snapshots, tags
+from app.catalog.tasks import merge_of
+from app.catalog.transaction import Transaction
 from app.core.table.history import BatchState, Job, Merge, MergeState
 
 
@@ -32,10 +33,13 @@ class RetainedTotals:
     size_bytes: int = 0
 
 
-class Stats(Merges):
+@dataclass(frozen=True)
+class Stats:
     """What the repository counts of a table."""
 
-    def staged_totals(self, table_id: str) -> StagedTotals:
+    transaction: Transaction
+
+    def staged(self, table_id: str) -> StagedTotals:
         """The table's staging area."""
         columns = batches.c
         query = sa.select(
@@ -44,23 +48,23 @@ class Stats(Merges):
             sa.func.coalesce(sa.func.sum(columns.size_bytes), 0),
             sa.func.min(columns.accepted_at),
         ).where(columns.table_id == table_id, columns.state == BatchState.STAGED)
-        count, records, size, oldest = self.connection.execute(query).one()
+        count, records, size, oldest = self.transaction.execute(query).one()
         return StagedTotals(count, int(records), int(size), oldest)
 
-    def retained_totals(self, table_id: str) -> RetainedTotals:
+    def retained(self, table_id: str) -> RetainedTotals:
         """All snapshots, tags and files of the table."""
         of_files = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
-        files, size = self.connection.execute(of_files.where(data_files.c.table_id == table_id)).one()
+        files, size = self.transaction.execute(of_files.where(data_files.c.table_id == table_id)).one()
         return RetainedTotals(self._count(snapshots, table_id), self._count(tags, table_id), files, int(size))
 
     def succeeded(self, table_id: str, job: Job) -> tuple[int, Merge | None]:
         """How many merges (or compactions) of the table have succeeded, and the last of them."""
         over = (merges.c.table_id == table_id) & (merges.c.state == MergeState.SUCCEEDED) & (merges.c.job == job)
-        count = self.connection.execute(sa.select(sa.func.count()).where(over)).scalar_one()
+        count = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()
         newest = sa.select(merges).where(over).order_by(merges.c.finished_at.desc(), merges.c.id).limit(1)
-        row = self.connection.execute(newest).first()
+        row = self.transaction.execute(newest).first()
         return count, None if row is None else merge_of(row)
 
     def _count(self, what: sa.Table, table_id: str) -> int:
         query = sa.select(sa.func.count()).select_from(what).where(what.c.table_id == table_id)
-        return int(self.connection.execute(query).scalar_one())
+        return int(self.transaction.execute(query).scalar_one())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from app.catalog.databases import Databases, database_not_found, matching
 from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
-from app.catalog.part import AnyRow
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, NotFound
 from app.core.table.history import Table, Written
 from app.core.table.schema import TableSchema
@@ -69,13 +70,17 @@ TABLES = sa.select(
 )
 
 
-class Tables(Databases):
+@dataclass(frozen=True)
+class Tables:
     """What the repository knows about tables."""
 
-    def create_table(self, database: str, name: str, schema: TableSchema) -> Table:
+    transaction: Transaction
+    databases: Databases
+
+    def create(self, database: str, name: str, schema: TableSchema) -> Table:
         """A new table with schema 0. Raises ``AlreadyExists``, or ``NotFound`` for the database."""
-        database_id = self._database_row(database).id
-        now = self.now()
+        database_id = self.databases.row(database).id
+        now = self.transaction.now()
         table = Table(uuid.uuid4().hex, database, name, 0, schema, None, now, now)
         insert = tables.insert().values(
             id=table.id,
@@ -87,45 +92,45 @@ class Tables(Databases):
             updated_at=now,
         )
         with self._refusing_twins(database, name):
-            self.connection.execute(insert)
+            self.transaction.execute(insert)
         self._add_schema(table.id, 0, schema)
         return table
 
-    def get_table(self, database: str, name: str) -> Table:
+    def get(self, database: str, name: str) -> Table:
         """The table ``database.name``. Raises ``NotFound``; its code tells a missing database from a missing table."""
-        return table_of(self._table_row(database, name))
+        return table_of(self._row(database, name))
 
-    def get_table_by_id(self, table_id: str) -> Table | None:
+    def find(self, table_id: str) -> Table | None:
         """The table with this id, or None if it was dropped."""
-        row = self.connection.execute(TABLES.where(tables.c.id == table_id)).first()
+        row = self.transaction.execute(TABLES.where(tables.c.id == table_id)).first()
         return None if row is None else table_of(row)
 
-    def list_tables(
-        self, database: str, *, after: str | None = None, limit: int, like: str | None = None
-    ) -> list[Table]:
+    def page(self, database: str, *, after: str | None = None, limit: int, like: str | None = None) -> list[Table]:
         """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``.
 
         Raises ``NotFound`` for the database.
         """
-        query = TABLES.where(tables.c.database_id == self._database_row(database).id)
+        query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
         if after is not None:
             query = query.where(tables.c.name > after)
         if like is not None:
             query = query.where(matching(tables.c.name, like))
-        return [table_of(row) for row in self.connection.execute(query.order_by(tables.c.name).limit(limit))]
+        return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name).limit(limit))]
 
-    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> Table:
+    def rename(self, database: str, name: str, new_database: str, new_name: str) -> Table:
         """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
         table_id = self._lock_named(database, name)
-        target = self._database_row(new_database).id
+        target = self.databases.row(new_database).id
         change = tables.update().where(tables.c.id == table_id)
         with self._refusing_twins(new_database, new_name):
-            self.connection.execute(change.values(database_id=target, name=new_name, updated_at=self.now()))
-        return self._existing_table(table_id)
+            self.transaction.execute(
+                change.values(database_id=target, name=new_name, updated_at=self.transaction.now())
+            )
+        return self.existing(table_id)
 
-    def alter_table(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
         """The table with ``schema`` as its next schema. Raises ``Conflict`` when another alter came first."""
-        row = self._lock_table(table_id)
+        row = self.lock(table_id)
         if row.schema_id != expected_schema_id:
             raise Conflict(
                 f"the table was altered by someone else: its schema is {row.schema_id} now, not {expected_schema_id};"
@@ -135,15 +140,15 @@ class Tables(Databases):
             )
         self._add_schema(table_id, expected_schema_id + 1, schema)
         change = tables.update().where(tables.c.id == table_id)
-        self.connection.execute(change.values(schema_id=expected_schema_id + 1, updated_at=self.now()))
-        return self._existing_table(table_id)
+        self.transaction.execute(change.values(schema_id=expected_schema_id + 1, updated_at=self.transaction.now()))
+        return self.existing(table_id)
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
         """The schema that the table had under ``schema_id``. Raises ``NotFound`` when the table is gone."""
         query = sa.select(table_schemas.c.body).where(
             table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
         )
-        body = self.connection.execute(query).scalar_one_or_none()
+        body = self.transaction.execute(query).scalar_one_or_none()
         if body is None:
             raise table_not_found(table_id)
         return _parse_schema(body)
@@ -151,7 +156,7 @@ class Tables(Databases):
     def written(self, table_id: str) -> Written:
         """Bytes that the table's commits have written. Raises ``NotFound`` when the table is gone."""
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
-        row = self.connection.execute(query.where(tables.c.id == table_id)).first()
+        row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
         if row is None:
             raise table_not_found(table_id)
         return Written(*row)
@@ -159,49 +164,50 @@ class Tables(Databases):
     def merges_since_full(self, table_id: str) -> int:
         """Merges committed since the table's last full compaction; 0 for a table that is gone."""
         query = sa.select(tables.c.merges_since_full).where(tables.c.id == table_id)
-        return int(self.connection.execute(query).scalar_one_or_none() or 0)
+        return int(self.transaction.execute(query).scalar_one_or_none() or 0)
 
-    def drop_table(self, database: str, name: str) -> Table:
+    def drop(self, database: str, name: str) -> Table:
         """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
-        table = self._existing_table(self._lock_named(database, name))
+        table = self.existing(self._lock_named(database, name))
         for naming in (tags, snapshots, batches):  # they name what cannot go before them
-            self.connection.execute(naming.delete().where(naming.c.table_id == table.id))
-        self.connection.execute(tables.delete().where(tables.c.id == table.id))
+            self.transaction.execute(naming.delete().where(naming.c.table_id == table.id))
+        self.transaction.execute(tables.delete().where(tables.c.id == table.id))
         return table
 
-    def _lock_table(self, table_id: str) -> AnyRow:
+    def lock(self, table_id: str) -> AnyRow:
         """The table's own row, ours until the transaction ends. Raises ``NotFound``.
 
         On SQLite the whole write transaction is the lock.
         """
-        row = self.connection.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
+        row = self.transaction.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
         if row is None:
             raise table_not_found(table_id)
         return row
 
     def _lock_named(self, database: str, name: str) -> str:
         """The id of the table ``database.name``, which nobody else renames or drops until the transaction ends."""
-        table_id = self._table_row(database, name).id
-        self._lock_table(table_id)
-        if self._table_row(database, name).id != table_id:  # it changed while we waited for the lock
+        table_id = self._row(database, name).id
+        self.lock(table_id)
+        if self._row(database, name).id != table_id:  # it changed while we waited for the lock
             raise table_not_found(name)
         return str(table_id)
 
-    def _table_row(self, database: str, name: str) -> AnyRow:
-        row = self.connection.execute(TABLES.where(databases.c.name == database, tables.c.name == name)).first()
+    def _row(self, database: str, name: str) -> AnyRow:
+        row = self.transaction.execute(TABLES.where(databases.c.name == database, tables.c.name == name)).first()
         if row is None:
-            self._database_row(database)
+            self.databases.row(database)
             raise table_not_found(name)
         return row
 
-    def _existing_table(self, table_id: str) -> Table:
-        table = self.get_table_by_id(table_id)
+    def existing(self, table_id: str) -> Table:
+        """The table with this id. Raises ``NotFound``."""
+        table = self.find(table_id)
         if table is None:
             raise table_not_found(table_id)
         return table
 
     def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema) -> None:
-        self.connection.execute(
+        self.transaction.execute(
             table_schemas.insert().values(table_id=table_id, schema_id=schema_id, body=_schema_text(schema))
         )
 
@@ -210,4 +216,4 @@ class Tables(Databases):
             "uq_tables_database_id_name": _already_exists(database, name),
             "fk_tables_database_id_databases": database_not_found(database),  # dropped a moment ago
         }
-        return refusing(self.connection, refusals)
+        return refusing(self.transaction.connection, refusals)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
 from app.catalog.failures import refusing
 from app.catalog.models import tags
-from app.catalog.part import AnyRow
 from app.catalog.snapshots import Snapshots
+from app.catalog.tables import Tables
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
 from app.core.table.history import Tag
 
@@ -41,56 +43,61 @@ def _already_exists(name: str) -> AlreadyExists:
     )
 
 
-class Tags(Snapshots):
+@dataclass(frozen=True)
+class Tags:
     """What the repository knows about tags."""
 
-    def create_tag(self, table_id: str, name: str, number: int | None, retained: timedelta | None) -> Tag:
+    transaction: Transaction
+    tables: Tables
+    snapshots: Snapshots
+
+    def create(self, table_id: str, name: str, number: int | None, retained: timedelta | None) -> Tag:
         """A tag on snapshot ``number``, by default the current one, that expires after ``retained``.
 
         Raises ``NotFound`` for the table or the snapshot, and ``AlreadyExists``.
         """
-        current = self._lock_table(table_id).snapshot_id  # the snapshot cannot expire meanwhile
+        current = self.tables.lock(table_id).snapshot_id  # the snapshot cannot expire meanwhile
         wanted = current if number is None else number
         if wanted is None:
-            raise self.snapshot_not_found(table_id, "a snapshot to tag", "LATEST")
-        snapshot = self.get_snapshot(table_id, wanted)
-        now = self.now()
+            raise self.snapshots.not_found(table_id, "a snapshot to tag", "LATEST")
+        snapshot = self.snapshots.get(table_id, wanted)
+        now = self.transaction.now()
         tag = Tag(name, snapshot.id, now, None if retained is None else _later(now, retained))
-        with refusing(self.connection, {"pk_tags": _already_exists(name)}):
+        with refusing(self.transaction.connection, {"pk_tags": _already_exists(name)}):
             values = {column.name: getattr(tag, column.name) for column in _COLUMNS}
-            self.connection.execute(tags.insert().values(table_id=table_id, **values))
+            self.transaction.execute(tags.insert().values(table_id=table_id, **values))
         return tag
 
-    def get_tag(self, table_id: str, name: str) -> Tag:
+    def get(self, table_id: str, name: str) -> Tag:
         """The table's tag of this name. Raises ``NotFound``."""
-        row = self.connection.execute(sa.select(*_COLUMNS).where(_named(table_id, name))).first()
+        row = self.transaction.execute(sa.select(*_COLUMNS).where(_named(table_id, name))).first()
         if row is None:
             raise tag_not_found(name)
         return _tag(row)
 
-    def list_tags(self, table_id: str, *, after: str | None = None, limit: int, prefix: str = "") -> list[Tag]:
+    def page(self, table_id: str, *, after: str | None = None, limit: int, prefix: str = "") -> list[Tag]:
         """Up to ``limit`` tags in name order: those after the name ``after`` that begin with ``prefix``."""
         query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id)
         if after is not None:
             query = query.where(tags.c.name > after)
         if prefix:
             query = query.where(tags.c.name.startswith(prefix, autoescape=True))
-        return [_tag(row) for row in self.connection.execute(query.order_by(tags.c.name).limit(limit))]
+        return [_tag(row) for row in self.transaction.execute(query.order_by(tags.c.name).limit(limit))]
 
-    def tags_on(self, table_id: str, numbers: Collection[int]) -> list[Tag]:
+    def on(self, table_id: str, numbers: Collection[int]) -> list[Tag]:
         """The tags on the snapshots ``numbers``, in name order."""
         query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id, tags.c.snapshot_id.in_(numbers))
-        return [_tag(row) for row in self.connection.execute(query.order_by(tags.c.name))]
+        return [_tag(row) for row in self.transaction.execute(query.order_by(tags.c.name))]
 
-    def delete_tag(self, table_id: str, name: str) -> None:
+    def delete(self, table_id: str, name: str) -> None:
         """Forgets the tag; its snapshot expires by the table's options again. Raises ``NotFound``."""
-        if self.connection.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
+        if self.transaction.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
             raise tag_not_found(name)
 
-    def expire_tags(self, table_id: str, now: datetime) -> int:
+    def expire(self, table_id: str, now: datetime) -> int:
         """Forgets the tags whose time is over at ``now``; returns how many."""
         over = (tags.c.table_id == table_id) & (tags.c.expires_at <= now)
-        return self.connection.execute(tags.delete().where(over)).rowcount
+        return self.transaction.execute(tags.delete().where(over)).rowcount
 
 
 def _named(table_id: str, name: str) -> sa.ColumnElement[bool]:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.catalog.failures import refusing
 from app.catalog.models import facts, tokens
-from app.catalog.part import CatalogPart
+from app.catalog.transaction import Transaction
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
 
 
@@ -29,48 +29,51 @@ class Fact(StrEnum):
     TOKENS_REQUIRED = "tokens_required"  # the API asks for a token: one was made
 
 
-class Tokens(CatalogPart):
+@dataclass(frozen=True)
+class Tokens:
     """What the repository knows about bearer tokens."""
 
-    def add_token(self, name: str, digest: str) -> ApiToken:
+    transaction: Transaction
+
+    def add(self, name: str, digest: str) -> ApiToken:
         """A new token whose text has ``digest``; from the first on tokens are required.
 
         Raises ``AlreadyExists`` for a name (or a text) in use.
         """
-        token = ApiToken(name, self.now())
+        token = ApiToken(name, self.transaction.now())
         exists = AlreadyExists(
             f"a token {name!r} exists already; choose another name",
             code=ErrorCode.INVALID_REQUEST,
             resource_type="TOKEN",
             resource_name=name,
         )
-        with refusing(self.connection, {"pk_tokens": exists, "uq_tokens_digest": exists}):
-            self.connection.execute(tokens.insert().values(name=name, digest=digest, created_at=token.created_at))
-        self._require_tokens()
+        with refusing(self.transaction.connection, {"pk_tokens": exists, "uq_tokens_digest": exists}):
+            self.transaction.execute(tokens.insert().values(name=name, digest=digest, created_at=token.created_at))
+        self._require()
         return token
 
-    def _require_tokens(self) -> None:
-        insert = postgresql.insert if self.connection.dialect.name == "postgresql" else sqlite.insert
-        fact = insert(facts).values(name=Fact.TOKENS_REQUIRED, since=self.now())
-        self.connection.execute(fact.on_conflict_do_nothing())
+    def _require(self) -> None:
+        insert = postgresql.insert if self.transaction.connection.dialect.name == "postgresql" else sqlite.insert
+        fact = insert(facts).values(name=Fact.TOKENS_REQUIRED, since=self.transaction.now())
+        self.transaction.execute(fact.on_conflict_do_nothing())
 
-    def tokens_required(self) -> bool:
+    def required(self) -> bool:
         """Whether the API asks for a token: one was made, be it revoked since."""
         query = sa.select(facts.c.name).where(facts.c.name == Fact.TOKENS_REQUIRED)
-        return self.connection.execute(query).first() is not None
+        return self.transaction.execute(query).first() is not None
 
-    def token_digests(self) -> frozenset[str]:
+    def digests(self) -> frozenset[str]:
         """The digests of all tokens."""
-        return frozenset(self.connection.execute(sa.select(tokens.c.digest)).scalars())
+        return frozenset(self.transaction.execute(sa.select(tokens.c.digest)).scalars())
 
-    def list_tokens(self) -> list[ApiToken]:
+    def listed(self) -> list[ApiToken]:
         """All tokens in name order."""
         query = sa.select(tokens.c.name, tokens.c.created_at).order_by(tokens.c.name)
-        return [ApiToken(row.name, row.created_at) for row in self.connection.execute(query)]
+        return [ApiToken(row.name, row.created_at) for row in self.transaction.execute(query)]
 
-    def revoke_token(self, name: str) -> None:
+    def revoke(self, name: str) -> None:
         """Forgets the token, so that it opens nothing any more. Raises ``NotFound``."""
-        if self.connection.execute(tokens.delete().where(tokens.c.name == name)).rowcount == 0:
+        if self.transaction.execute(tokens.delete().where(tokens.c.name == name)).rowcount == 0:
             raise NotFound(
                 f"there is no token {name!r}",
                 code=ErrorCode.INVALID_REQUEST,
@@ -78,6 +81,6 @@ class Tokens(CatalogPart):
                 resource_name=name,
             )
 
-    def any_tokens(self) -> bool:
+    def exist(self) -> bool:
         """Whether there is a token that opens the API."""
-        return self.connection.execute(sa.select(tokens.c.name).limit(1)).first() is not None
+        return self.transaction.execute(sa.select(tokens.c.name).limit(1)).first() is not None

@@ -16,7 +16,7 @@ def list_batches(
     repository: Repository, table: Table, page_token: str | None, limit: int
 ) -> tuple[list[Batch], str | None]:
     """Batches in arrival order after ``page_token``, and the token of the next page. Raises ``Invalid``."""
-    found = repository.list_batches(table.id, after_number=_number_of(page_token), limit=limit + 1)
+    found = repository.batches.page(table.id, after_number=_number_of(page_token), limit=limit + 1)
     page = found[:limit]
     return page, str(page[-1].number) if len(found) > limit else None
 
@@ -33,7 +33,7 @@ def _number_of(page_token: str | None) -> int:
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str) -> Batch:
     """Take a staged batch back. Raises ``Conflict`` when a merge has it already."""
     with database.transaction() as repository:
-        batch = repository.delete_staged_batch(table.id, batch_id)
+        batch = repository.batches.delete_staged(table.id, batch_id)
     delete_batch(warehouse, table.id, batch.file)
     return batch
 
@@ -41,19 +41,19 @@ def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table
 def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
     """The batch as it is now."""
     with database.reading() as repository:
-        return repository.get_batch(batch.table_id, batch.id)
+        return repository.batches.get(batch.table_id, batch.id)
 
 
 def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
     """Ask for a merge of everything staged now."""
     with database.transaction() as repository:
-        return repository.request_merge(table_id, MergeTrigger.REQUEST)
+        return repository.tasks.request(table_id, MergeTrigger.REQUEST)
 
 
 def list_merges(
     repository: Repository, table: Table, page_token: str | None, limit: int
 ) -> tuple[list[Merge], str | None]:
     """Merges, newest first, after ``page_token``, and the token of the next page."""
-    found = repository.list_merges(table.id, after=page_token or None, limit=limit + 1)
+    found = repository.tasks.page(table.id, after=page_token or None, limit=limit + 1)
     page = found[:limit]
     return page, page[-1].id if len(found) > limit else None

@@ -139,7 +139,7 @@ def follow_from(database: CatalogDatabase, table: Table, start: Position | None)
 def _kept(database: CatalogDatabase, table: Table) -> range:
     _check_keeps_changelog(table.schema, "the table")
     with database.reading() as repository:
-        return repository.kept_snapshots(table.id)
+        return repository.commits.kept(table.id)
 
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
@@ -209,20 +209,20 @@ class _Written:
 
 
 def _written(repository: Repository, table: Table, number: int) -> _Written:
-    commit = repository.get_commit(table.id, number)
+    commit = repository.commits.find(table.id, number)
     if commit is None:
-        raise _not_kept(table, repository.kept_snapshots(table.id), number)
+        raise _not_kept(table, repository.commits.kept(table.id), number)
     schema = table.schema
     if commit.schema_id != table.schema_id:
-        schema = repository.schema_at(table.id, commit.schema_id)
+        schema = repository.tables.schema_at(table.id, commit.schema_id)
     options, _ = parse_options(schema)
     producer = options["changelog-producer"]
     if producer is ChangelogProducer.NONE and commit.kind is SnapshotKind.MERGE:
         _check_keeps_changelog(schema, f"snapshot {number} was merged when the table")
-        runs = repository.get_snapshot(table.id, number).runs
+        runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
-        files = files_of_changelog(table.id, repository.changelog_of(table.id, number))
+        files = files_of_changelog(table.id, repository.snapshots.changelog_of(table.id, number))
     under = _written_under(repository, table, commit, schema)
     return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
 
@@ -235,9 +235,9 @@ def _written_under(repository: Repository, table: Table, commit: Commit, schema:
     """
     if commit.kind is not SnapshotKind.COMPACTION or commit.schema_id == 0:
         return schema
-    runs = repository.get_snapshot(table.id, commit.snapshot_id).runs
+    runs = repository.snapshots.get(table.id, commit.snapshot_id).runs
     began = max((run.schema_id for run in runs if run.full), default=commit.schema_id)
-    return schema if began == commit.schema_id else repository.schema_at(table.id, began)
+    return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
 
 
 def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Iterator[Changes]:

@@ -51,7 +51,7 @@ class Picked:
 def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Merge:
     """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     with database.transaction() as repository:
-        return repository.request_merge(table_id, MergeTrigger.REQUEST, Job.COMPACTION, full=full)
+        return repository.tasks.request(table_id, MergeTrigger.REQUEST, Job.COMPACTION, full=full)
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
@@ -60,15 +60,15 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
-    full = commits is not None and repository.merges_since_full(table.id) >= commits
+    full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
     if full or pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
-        repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION, full=full)
+        repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION, full=full)
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
     """The ids of the schemas of runs whose state means something else than the table's present one."""
     written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
-    return frozenset(n for n in written if not same_fold(repository.schema_at(table.id, n), table.schema))
+    return frozenset(n for n in written if not same_fold(repository.tables.schema_at(table.id, n), table.schema))
 
 
 def pick_runs(
@@ -133,7 +133,7 @@ def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
         rows += sum(run.rows for run in runs)
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
-        repository.finish_compaction(
+        repository.leases.finish_compaction(
             claimed.merge.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
         )
         if snapshot is not None and rows:
@@ -242,7 +242,7 @@ def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
     if run.schema_id == table.schema_id:
         return compile_plan(table.schema)
     with site.database.reading() as repository:
-        return compile_plan(repository.schema_at(table.id, run.schema_id))
+        return compile_plan(repository.tables.schema_at(table.id, run.schema_id))
 
 
 def _commit(
@@ -259,18 +259,18 @@ def _commit(
     table_id = claimed.table.id
     for _ in range(COMMIT_TRIES):
         with site.database.reading() as repository:
-            current = repository.current_snapshot(table_id)
+            current = repository.snapshots.current(table_id)
         if current is None:
             break
         runs = replaced(current.runs, [[run.id for run in one.runs] for one in picked], compacted)
         try:
             with site.database.transaction() as repository:
-                return repository.commit_compaction(
+                return repository.leases.commit_compaction(
                     claimed.merge.id, claimed.lease_owner, runs, base_snapshot_id=current.id, changelog=changelog
                 )
         except Conflict:
             with site.database.reading() as repository:
-                latest = repository.current_snapshot(table_id)
+                latest = repository.snapshots.current(table_id)
             if latest is not None and latest.id == current.id:
                 raise  # the lease is lost
     raise Conflict("the compacted runs are no longer part of the table")

@@ -84,7 +84,7 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
 
 def list_databases(repository: Repository, request: PageRequest) -> Page[Database]:
     """A page of databases. Raises ``Invalid`` for a pattern that cannot be read."""
-    found = repository.list_databases(after=request.after, limit=request.limit + 1, like=request.like)
+    found = repository.databases.page(after=request.after, limit=request.limit + 1, like=request.like)
     return page_of(found, request.limit)
 
 
@@ -93,7 +93,7 @@ def create_database(repository: Repository, name: str, options: Mapping[str, str
     faults = [*name_violations(name, "/name", "database"), *_option_violations(options, "/options")]
     if faults:
         raise Invalid("the database is not valid", violations=faults)
-    return repository.create_database(name, options)
+    return repository.databases.create(name, options)
 
 
 def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
@@ -104,7 +104,7 @@ def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Vio
 
 def get_database(repository: Repository, name: str) -> Database:
     """The database ``name``. Raises ``NotFound``."""
-    return repository.get_database(name)
+    return repository.databases.get(name)
 
 
 def alter_database(
@@ -114,13 +114,13 @@ def alter_database(
     faults = list(_option_violations(updates, "/updates"))
     if faults:
         raise Invalid("the change of the database is not valid", violations=faults)
-    present = repository.get_database(name).options
+    present = repository.databases.get(name).options
     asked = list(dict.fromkeys(removals))
-    repository.update_database_options(name, asked, updates)
+    repository.databases.update_options(name, asked, updates)
     removed = [key for key in asked if key in present]
     return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])
 
 
 def drop_database(repository: Repository, name: str) -> None:
     """Removes an empty database. Raises ``NotFound``, or ``Conflict`` when it has tables."""
-    repository.drop_database(name)
+    repository.databases.drop(name)

@@ -93,4 +93,4 @@ class Heads:
 
     def _heads(self, table_ids: set[str]) -> dict[str, int]:
         with self._database.reading() as repository:
-            return repository.current_snapshot_ids(table_ids)
+            return repository.commits.heads(table_ids)

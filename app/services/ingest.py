@@ -78,8 +78,8 @@ def _accept(
     database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Upload, max_records: int
 ) -> Batch:
     with database.reading() as repository:
-        table = repository.get_table(*name)
-        earlier = repository.find_batch_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
+        table = repository.tables.get(*name)
+        earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
     decoded = RecordDecoder(compile_plan(table.schema)).decode(_limited(parse_records(upload), max_records))
@@ -119,7 +119,7 @@ def _stage(
     )
     try:
         with database.transaction() as repository:
-            batch = repository.add_batch(table.id, new)
+            batch = repository.batches.add(table.id, new)
             # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
             if batch.id == batch_id and not has_batch(warehouse, table.id, file):
                 raise _swept()
@@ -141,7 +141,7 @@ def _write(
         return write_batch(warehouse, table.id, batch_id, table.schema, decoded)
     except FileNotFoundError as error:
         with database.reading() as repository:
-            dropped = repository.get_table_by_id(table.id) is None
+            dropped = repository.tables.find(table.id) is None
         if dropped:  # and its folder with it, while the file was written
             message = f"the table {table.full_name} was dropped while the batch was written"
             raise NotFound(message, code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE") from error

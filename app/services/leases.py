@@ -27,10 +27,10 @@ def claim(site: MergeSite, owner: str, job: Job) -> Lease | None:
     No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
     """
     with site.database.reading() as repository:
-        if not repository.may_claim(job):
+        if not repository.leases.may_claim(job):
             return None
     with site.database.transaction() as repository:
-        claimed = repository.claim_merge(owner, site.lease_seconds, job)
+        claimed = repository.leases.claim(owner, site.lease_seconds, job)
     return None if claimed is None else Lease(site, claimed)
 
 
@@ -73,7 +73,7 @@ def failure_text(error: Exception, job: Job = Job.MERGE) -> str:
 def _record_failure(site: MergeSite, claimed: ClaimedMerge, text: str, *, cancelled: bool = False) -> None:
     try:
         with site.database.transaction() as repository:
-            repository.fail_merge(claimed.merge.id, claimed.lease_owner, text, cancelled=cancelled)
+            repository.leases.fail(claimed.merge.id, claimed.lease_owner, text, cancelled=cancelled)
     except KeyfoldError:
         # The lease is gone, or the catalog is: then the lease runs out and another worker takes the merge.
         logger.warning("the failure of merge %s could not be recorded", claimed.merge.id, exc_info=True)
@@ -130,7 +130,7 @@ class Lease:
         with self.site.database.transaction() as repository:
             fraction, detail = self._progress
             merge = self.claimed.merge.id
-            return repository.renew_lease(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
+            return repository.leases.renew(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
     def hand_back(self) -> None:
         """Stop the job and let any worker begin it anew at once; nothing that is still under way here can commit it."""
@@ -138,7 +138,7 @@ class Lease:
         self.end()
         try:
             with self.site.database.transaction() as repository:
-                repository.hand_back(self.claimed.merge.id, self.claimed.lease_owner)
+                repository.leases.hand_back(self.claimed.merge.id, self.claimed.lease_owner)
         except Conflict:
             return  # it is over, or another worker's already
         except KeyfoldError:

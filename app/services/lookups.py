@@ -144,16 +144,16 @@ def latest_state(repository: Repository, images: Images, table: Table) -> Callab
 def _view(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> _View:
     snapshot = _snapshot(repository, table, consistency, version)
     shown = table if version is None or snapshot is None else _as_of(repository, table, snapshot)
-    staged = repository.staged_batches(table.id) if consistency is Consistency.LATEST else []
+    staged = repository.batches.staged(table.id) if consistency is Consistency.LATEST else []
     written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
-    schemas = {number: repository.schema_at(table.id, number) for number in written - {shown.schema_id}}
+    schemas = {number: repository.tables.schema_at(table.id, number) for number in written - {shown.schema_id}}
     schemas[shown.schema_id] = shown.schema
     return _View(shown, compile_plan(shown.schema), snapshot, tuple(staged), schemas)
 
 
 def _snapshot(repository: Repository, table: Table, consistency: Consistency, version: str | None) -> Snapshot | None:
     if version is None:
-        return repository.snapshot_of(table)
+        return repository.snapshots.of(table)
     if consistency is Consistency.LATEST:
         message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
         fault = Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or consistency")
@@ -165,7 +165,7 @@ def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
     """The table with the schema that it had when the snapshot was committed."""
     if snapshot.schema_id == table.schema_id:
         return table
-    schema = repository.schema_at(table.id, snapshot.schema_id)
+    schema = repository.tables.schema_at(table.id, snapshot.schema_id)
     return replace(table, schema_id=snapshot.schema_id, schema=schema)
 
 

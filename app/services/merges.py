@@ -32,18 +32,18 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
     """Ask for a merge of every table whose staging area is due, all in one step; returns how many are due."""
     with database.reading() as repository:
         moment = now or repository.now()
-        due = [(backlog, trigger) for backlog in repository.backlogs() if (trigger := _due(backlog, moment))]
+        due = [(backlog, trigger) for backlog in repository.tasks.backlogs() if (trigger := _due(backlog, moment))]
     new = {backlog.table.id: trigger for backlog, trigger in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:
-            repository.request_merges(new)
+            repository.tasks.request_merges(new)
     return len(due)
 
 
 def batches_wait(database: CatalogDatabase) -> bool:
     """Whether some table has staged batches that may become due without any further request."""
     with database.reading() as repository:
-        return any(backlog.batches for backlog in repository.backlogs())
+        return any(backlog.batches for backlog in repository.tasks.backlogs())
 
 
 def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
@@ -100,7 +100,7 @@ def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
     filled = [batch for batch in claimed.batches if batch.records]
     if not filled:
         with site.database.transaction() as repository:
-            repository.finish_merge_without_changes(claimed.merge.id, claimed.lease_owner)
+            repository.leases.finish_merge_without_changes(claimed.merge.id, claimed.lease_owner)
         return
     folded = _fold(site, claimed, filled, lease)
     _check_totals(site, claimed, folded.runs, lease)
@@ -141,7 +141,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
         return folded
     with site.database.reading() as repository:
-        base = repository.current_snapshot(table.id)
+        base = repository.snapshots.current(table.id)
     touched = {run.partition for run in folded.runs}
     older = [run for run in (base.runs if base else ()) if run.partition in touched]
     folder = uuid.uuid4().hex
@@ -183,11 +183,11 @@ def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     """
     for _ in range(COMMIT_TRIES):
         with site.database.reading() as repository:
-            base = repository.current_snapshot(claimed.table.id)
+            base = repository.snapshots.current(claimed.table.id)
             _check_base(repository, claimed, folded, base)
         try:
             with site.database.transaction() as repository:
-                snapshot = repository.commit_merge(
+                snapshot = repository.leases.commit_merge(
                     claimed.merge.id,
                     claimed.lease_owner,
                     (*(base.runs if base else ()), *folded.runs),
@@ -211,7 +211,7 @@ def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, 
     looked_up = folded.changed.id if folded.changed else 0
     if folded.changed is None or base is None or base.id == looked_up:
         return
-    newer = repository.list_snapshots(claimed.table.id, limit=base.id - looked_up)
+    newer = repository.snapshots.page(claimed.table.id, limit=base.id - looked_up)
     if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
 
@@ -220,7 +220,7 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
     """Raises ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
     table = claimed.table
     if snapshot.schema_id != table.schema_id:
-        schemas = (table.schema, repository.schema_at(table.id, snapshot.schema_id))
+        schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
         before, after = (parse_options(schema)[0]["changelog-producer"] for schema in schemas)
         if before is not after:
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
@@ -228,5 +228,5 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
 
 def _moved_on(site: MergeSite, claimed: ClaimedMerge, base: Snapshot | None) -> bool:
     with site.database.reading() as repository:
-        current = repository.current_snapshot(claimed.table.id)
+        current = repository.snapshots.current(claimed.table.id)
     return (current.id if current else None) != (base.id if base else None)

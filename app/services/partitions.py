@@ -40,7 +40,7 @@ def list_partitions(
 
     A table without partition keys has none.
     """
-    found = _runs_of(repository.current_snapshot(table.id))
+    found = _runs_of(repository.snapshots.current(table.id))
     names = sorted(name for name in found if not page_token or name > page_token)
     page = names[:limit]
     return [_partition(name, found[name]) for name in page], page[-1] if len(names) > limit else None
@@ -98,7 +98,7 @@ def _drop(
     """Commit the table without its ``unwanted`` partitions (by values and last change)."""
     for _ in range(COMMIT_TRIES):
         with database.reading() as repository:
-            snapshot = repository.current_snapshot(table.id)
+            snapshot = repository.snapshots.current(table.id)
         found = _runs_of(snapshot)
         dropped = [
             name for name, runs in found.items() if unwanted(json.loads(name), _partition(name, runs).changed_at)
@@ -108,7 +108,7 @@ def _drop(
         kept = [run for run in snapshot.runs if run.partition not in dropped]
         try:
             with database.transaction() as repository:
-                repository.commit_snapshot(table.id, snapshot.id, kept, SnapshotKind.PARTITION_DROP)
+                repository.snapshots.commit(table.id, snapshot.id, kept, SnapshotKind.PARTITION_DROP)
             return sorted(dropped)
         except Conflict:
             continue

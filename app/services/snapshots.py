@@ -33,17 +33,17 @@ def find_snapshot(repository: Repository, table: Table, version: str) -> Snapsho
     Raises ``NotFound`` (SNAPSHOT_NOT_FOUND), which says what there is.
     """
     if version in (EARLIEST, LATEST):
-        known = repository.snapshot_range(table.id)
+        known = repository.snapshots.ends(table.id)
         if known is None:
-            raise repository.snapshot_not_found(table.id, f"the snapshot {version}", version)
-        return repository.get_snapshot(table.id, known[0 if version == EARLIEST else 1])
+            raise repository.snapshots.not_found(table.id, f"the snapshot {version}", version)
+        return repository.snapshots.get(table.id, known[0 if version == EARLIEST else 1])
     if is_number(version):
-        return repository.get_snapshot(table.id, int(version[:19]))  # longer ones are beyond any snapshot either way
+        return repository.snapshots.get(table.id, int(version[:19]))  # longer ones are beyond any snapshot either way
     try:
-        number = repository.get_tag(table.id, version).snapshot_id
+        number = repository.tags.get(table.id, version).snapshot_id
     except NotFound as error:
-        raise repository.snapshot_not_found(table.id, f"a snapshot or tag {version!r}", version) from error
-    return repository.get_snapshot(table.id, number)
+        raise repository.snapshots.not_found(table.id, f"a snapshot or tag {version!r}", version) from error
+    return repository.snapshots.get(table.id, number)
 
 
 def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
@@ -58,15 +58,15 @@ def list_snapshots(
     if page_token and not re.fullmatch("[0-9]{1,18}", page_token):
         raise Invalid("the page token is not one that this list gave")
     after = int(page_token) if page_token else None
-    found = repository.list_snapshots(table.id, after=after, limit=limit + 1)
+    found = repository.snapshots.page(table.id, after=after, limit=limit + 1)
     page = describe(repository, table, found[:limit])
     return page, str(found[limit - 1].id) if len(found) > limit else None
 
 
 def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) -> list[DescribedSnapshot]:
     """The snapshots with what is not in them."""
-    rows = repository.rows_of(table.id, {snapshot.id - 1 for snapshot in found})
-    tags = repository.tags_on(table.id, {snapshot.id for snapshot in found})
+    rows = repository.snapshots.rows_of(table.id, {snapshot.id - 1 for snapshot in found})
+    tags = repository.tags.on(table.id, {snapshot.id for snapshot in found})
     return [
         DescribedSnapshot(
             snapshot,
@@ -97,8 +97,8 @@ def roll_back(
     rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raises
     ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot.
     """
-    wanted = repository.get_tag(table.id, tag).snapshot_id if tag is not None else number
+    wanted = repository.tags.get(table.id, tag).snapshot_id if tag is not None else number
     if wanted is None:
         raise Invalid("the rollback names no snapshot and no tag")
-    made = repository.commit_rollback(table.id, wanted, base_snapshot_id=from_snapshot)
+    made = repository.snapshots.roll_back(table.id, wanted, base_snapshot_id=from_snapshot)
     return describe(repository, table, [made])[0]

@@ -53,13 +53,13 @@ class TableStats:
 
 def table_stats(repository: Repository, table: Table) -> TableStats:
     """The table's counts; ``table`` was read in the same transaction."""
-    merges, last_merge = repository.succeeded(table.id, Job.MERGE)
-    compactions, last_compaction = repository.succeeded(table.id, Job.COMPACTION)
+    merges, last_merge = repository.stats.succeeded(table.id, Job.MERGE)
+    compactions, last_compaction = repository.stats.succeeded(table.id, Job.COMPACTION)
     return TableStats(
-        snapshot=repository.snapshot_of(table),
-        staged=repository.staged_totals(table.id),
-        retained=repository.retained_totals(table.id),
-        written=repository.written(table.id),
+        snapshot=repository.snapshots.of(table),
+        staged=repository.stats.staged(table.id),
+        retained=repository.stats.retained(table.id),
+        written=repository.tables.written(table.id),
         merges=merges,
         compactions=compactions,
         last_merge=last_merge,

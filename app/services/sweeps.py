@@ -76,11 +76,11 @@ def _expire_all(database: CatalogDatabase, now: datetime | None = None) -> tuple
 
 
 def _all_tables(repository: Repository, database: str) -> list[Table]:
-    return list(_pages(lambda after: repository.list_tables(database, after=after, limit=_PAGE)))
+    return list(_pages(lambda after: repository.tables.page(database, after=after, limit=_PAGE)))
 
 
 def _all_databases(repository: Repository) -> list[str]:
-    pages = _pages(lambda after: repository.list_databases(after=after, limit=_PAGE))
+    pages = _pages(lambda after: repository.databases.page(after=after, limit=_PAGE))
     return [database.name for database in pages]
 
 
@@ -96,8 +96,8 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
         with database.transaction() as repository:
-            repository.expire_tags(table.id, now)
-            newest = repository.list_snapshots(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
+            repository.tags.expire(table.id, now)
+            newest = repository.snapshots.page(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
             # The clock may have been set back between two commits: neither is younger than the later one.
             committed = accumulate((min(now, snapshot.committed_at) for snapshot in newest), min)
             keep = [
@@ -105,9 +105,9 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int
                 for place, (snapshot, at) in enumerate(zip(newest, committed, strict=True))
                 if place < least or (place < most and now - at < options["snapshot.time-retained"])
             ]
-            named = repository.live_run_ids(table.id)
-            expired = repository.expire_snapshots(table.id, keep) if newest else []
-            return len(expired), named - repository.live_run_ids(table.id)
+            named = repository.snapshots.live_run_ids(table.id)
+            expired = repository.snapshots.expire(table.id, keep) if newest else []
+            return len(expired), named - repository.snapshots.live_run_ids(table.id)
     except NotFound:
         return 0, set()  # dropped meanwhile
 
@@ -147,13 +147,13 @@ class _Named:
 
 def _named(database: CatalogDatabase, table_id: str) -> _Named:
     with database.reading() as repository:
-        if repository.get_table_by_id(table_id) is None:
+        if repository.tables.find(table_id) is None:
             return _Named(set(), set(), set(), None)
         return _Named(
-            repository.live_staging_files(table_id),
-            {run for _, run in repository.live_run_ids(table_id)},
-            {name.split("/", 1)[0] for name in repository.live_changelog_files(table_id)},
-            repository.oldest_running_since(table_id),
+            repository.batches.live_staging_files(table_id),
+            {run for _, run in repository.snapshots.live_run_ids(table_id)},
+            {name.split("/", 1)[0] for name in repository.snapshots.live_changelog_files(table_id)},
+            repository.tasks.oldest_running_since(table_id),
         )
 
 
@@ -188,7 +188,7 @@ def _remove_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: st
     removed = 0
     with database.transaction() as repository:
         began = time.monotonic()
-        for name in sorted(repository.unnamed_staging_files(table_id, names)):
+        for name in sorted(repository.batches.unnamed_staging_files(table_id, names)):
             if time.monotonic() - began > HELD_SECONDS:
                 break
             removed += _remove(warehouse, warehouse.path(*staging_file(table_id, name)))

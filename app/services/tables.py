@@ -37,7 +37,7 @@ def list_tables(
 
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``.
     """
-    found = repository.list_tables(database, after=request.after, limit=request.limit + 1, like=request.like)
+    found = repository.tables.page(database, after=request.after, limit=request.limit + 1, like=request.like)
     return page_of(found if table_type in (None, "", "table") else [], request.limit)
 
 
@@ -48,7 +48,7 @@ def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mappi
     """
     schema = validate_table(name, body)  # before the transaction: compiling takes no lock
     with catalog.transaction() as repository:
-        return repository.create_table(database, name, schema)
+        return repository.tables.create(database, name, schema)
 
 
 def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
@@ -165,12 +165,12 @@ def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
 
 def get_table(repository: Repository, database: str, name: str) -> Table:
     """The table ``database.name``. Raises ``NotFound``, with a code that tells which of the two is missing."""
-    return repository.get_table(database, name)
+    return repository.tables.get(database, name)
 
 
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
     """The table that has this id, whatever its name is now. Raises ``NotFound``."""
-    table = repository.get_table_by_id(table_id)
+    table = repository.tables.find(table_id)
     if table is None:
         raise NotFound(
             f"no table has the id {table_id!r}",
@@ -192,21 +192,21 @@ def alter_table(
     """
     if validate_only:
         with catalog.reading() as repository:
-            table = repository.get_table(database, name)
+            table = repository.tables.get(database, name)
             return replace(table, schema=_altered(repository, table, changes))
     with catalog.transaction() as repository:
-        table = repository.get_table(database, name)
+        table = repository.tables.get(database, name)
         was_empty = not _has_rows(repository, table)
         schema = _altered(repository, table, changes)
         if schema == table.schema:
             return table
-        altered = repository.alter_table(table.id, table.schema_id, schema)
+        altered = repository.tables.alter(table.id, table.schema_id, schema)
         # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
         if was_empty and _has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
         # Otherwise they are read by column id, and what they lack is null in them.
         as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
-        if not as_staged and repository.list_batches(table.id, limit=1, state=BatchState.STAGED):
+        if not as_staged and repository.batches.page(table.id, limit=1, state=BatchState.STAGED):
             raise _conflict(
                 table,
                 "has staged batches, which the new schema would fold differently:"
@@ -222,13 +222,13 @@ def _conflict(table: Table, reason: str, code: ErrorCode = ErrorCode.COMMIT_CONF
 
 def _has_rows(repository: Repository, table: Table) -> bool:
     """Whether the table ever accepted a batch."""
-    return table.snapshot_id is not None or bool(repository.list_batches(table.id, limit=1))
+    return table.snapshot_id is not None or bool(repository.batches.page(table.id, limit=1))
 
 
 def _altered(repository: Repository, table: Table, changes: Sequence[object]) -> TableSchema:
     """The table's schema after ``changes``. Raises as ``alter_table`` does for the request."""
     # Every schema that the table had, not the last one alone: the id of a dropped column must not come again.
-    schemas = (repository.schema_at(table.id, schema_id) for schema_id in range(table.schema_id + 1))
+    schemas = (repository.tables.schema_at(table.id, schema_id) for schema_id in range(table.schema_id + 1))
     highest_id = max(schema.highest_field_id for schema in schemas)
     has_rows = _has_rows(repository, table)
     unstorable = [*_text_violations({"changes": list(changes)}, "")]
@@ -261,7 +261,7 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     faults = [*name_violations(destination[1], "/destination/object", "table")]
     if faults:
         raise Invalid(faults[0].message, violations=faults)
-    return repository.rename_table(*source, *destination)
+    return repository.tables.rename(*source, *destination)
 
 
 def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, database: str, name: str) -> None:
@@ -270,7 +270,7 @@ def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, database: str, na
     Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
     """
     with catalog.transaction() as repository:
-        table = repository.drop_table(database, name)
+        table = repository.tables.drop(database, name)
     folder = warehouse.path(*table_folder(table.id))
     try:
         warehouse.filesystem.delete_dir(folder)

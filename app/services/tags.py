@@ -44,7 +44,7 @@ def create_tag(
     if faults:
         raise Invalid("the tag is not valid", violations=faults)
     try:
-        return _described(repository, table, repository.create_tag(table.id, name, number, retained))
+        return _described(repository, table, repository.tags.create(table.id, name, number, retained))
     except AlreadyExists:
         if not ignore_if_exists:
             raise
@@ -53,11 +53,11 @@ def create_tag(
 
 def get_tag(repository: Repository, table: Table, name: str) -> DescribedTag:
     """The table's tag of this name. Raises ``NotFound``."""
-    return _described(repository, table, repository.get_tag(table.id, name))
+    return _described(repository, table, repository.tags.get(table.id, name))
 
 
 def _described(repository: Repository, table: Table, tag: Tag) -> DescribedTag:
-    snapshot = repository.get_snapshot(table.id, tag.snapshot_id)
+    snapshot = repository.snapshots.get(table.id, tag.snapshot_id)
     return DescribedTag(tag, describe(repository, table, [snapshot])[0])
 
 
@@ -92,6 +92,6 @@ def list_tags(
     repository: Repository, table: Table, page_token: str | None, limit: int, prefix: str = ""
 ) -> tuple[list[Tag], str | None]:
     """Tags in name order after ``page_token``, and the token of the next page."""
-    found = repository.list_tags(table.id, after=page_token or None, limit=limit + 1, prefix=prefix)
+    found = repository.tags.page(table.id, after=page_token or None, limit=limit + 1, prefix=prefix)
     page = found[:limit]
     return page, page[-1].name if len(found) > limit else None

@@ -29,7 +29,7 @@ def create_token(database: CatalogDatabase, name: str) -> str:
     """
     token = PREFIX + secrets.token_urlsafe(32)
     with database.transaction() as repository:
-        repository.add_token(name, token_digest(token))
+        repository.tokens.add(name, token_digest(token))
     return token
 
 
@@ -84,8 +84,8 @@ class TokenGate:
             if self._access.age() > most_seconds:
                 read_at = time.monotonic()
                 with self._database.reading() as repository:
-                    required = self._required or repository.tokens_required()
-                    self._access = _Access(required, repository.token_digests(), read_at)
+                    required = self._required or repository.tokens.required()
+                    self._access = _Access(required, repository.tokens.digests(), read_at)
             return self._access
 
 

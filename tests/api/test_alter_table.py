@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -15,6 +17,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.catalog.tables import Tables
 from app.core.alter.changes import ACTIONS
 from app.core.errors import Conflict
 from app.core.table.history import NewBatch, Table
@@ -310,14 +313,15 @@ def test_alters_at_the_same_time_are_all_done_or_refused_and_none_is_lost(wide: 
     assert sorted(field["id"] for field in fields) == [*range(3, 3 + len(fields))]
 
 
-class Meanwhile(Repository):
-    """A repository in which somebody else is faster: ``happens`` before the alter has the table's lock."""
+@dataclass(frozen=True)
+class ContestedTables(Tables):
+    """Tables where somebody else is faster: ``happens`` before the alter has the table's lock."""
 
-    happens: Callable[[Repository, str], object]
+    happens: Callable[[str], object]
 
-    def alter_table(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
-        self.happens(Repository(self.connection), table_id)
-        return super().alter_table(table_id, expected_schema_id, schema)
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+        self.happens(table_id)
+        return super().alter(table_id, expected_schema_id, schema)
 
 
 class BusyCatalog:
@@ -330,17 +334,17 @@ class BusyCatalog:
     @contextmanager
     def transaction(self) -> Iterator[Repository]:
         with self.catalog.transaction() as repository:
-            meanwhile = Meanwhile(repository.connection)
-            meanwhile.happens = self.happens
-            yield meanwhile
+            happens = partial(self.happens, repository)
+            contested = ContestedTables(repository.transaction, repository.databases, happens)
+            yield replace(repository, tables=contested)
 
 
 def _first_batch(repository: Repository, table_id: str) -> object:
-    return repository.add_batch(table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
+    return repository.batches.add(table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
 
 
 def _other_alter(repository: Repository, table_id: str) -> object:
-    return repository.alter_table(table_id, 0, repository.schema_at(table_id, 0))
+    return repository.tables.alter(table_id, 0, repository.tables.schema_at(table_id, 0))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_revoked_token_ends_within_seconds(app: FastAPI, client: TestClient, t
     other = create_token(catalog(app), "other")
     assert client.get(DATABASES, headers=bearer(token)).status_code == 200
     with catalog(app).transaction() as repository:
-        repository.revoke_token("ci")
+        repository.tokens.revoke("ci")
     eventually(client, 401, **bearer(token))
     assert client.get(DATABASES, headers=bearer(other)).status_code == 200
 
@@ -100,7 +100,7 @@ def test_a_service_open_to_the_network_stays_closed_when_its_last_token_is_revok
     app: FastAPI, client: TestClient, token: str
 ) -> None:
     with catalog(app).transaction() as repository:
-        repository.revoke_token("ci")
+        repository.tokens.revoke("ci")
     host = Settings(KEYFOLD_DATA=Path("unused"), host="0.0.0.0").host  # noqa: S104  # nothing listens there
     app.state.parts = Parts(**{**vars(app.state.parts), "gate": gate_for(app, host)})
     assert client.get(DATABASES).status_code == 401
@@ -113,7 +113,7 @@ def gate_for(app: FastAPI, host: str) -> TokenGate:
 
 def test_the_catalog_keeps_no_token_only_its_digest(app: FastAPI, client: TestClient, token: str) -> None:
     with catalog(app).reading() as repository:
-        assert repository.token_digests() == {token_digest(token)}
+        assert repository.tokens.digests() == {token_digest(token)}
 
 
 def test_a_refusal_says_what_is_wrong_with_the_token_and_how_to_get_one(client: TestClient, token: str) -> None:
@@ -131,7 +131,7 @@ def test_a_new_token_of_a_closed_service_opens_it_at_once(app: FastAPI, client: 
 
 def test_revoking_the_last_token_does_not_open_the_service_again(app: FastAPI, client: TestClient, token: str) -> None:
     with catalog(app).transaction() as repository:
-        repository.revoke_token("ci")
+        repository.tokens.revoke("ci")
     eventually(client, 401, **bearer(token))
     refused = client.get(DATABASES)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "no_token_left")

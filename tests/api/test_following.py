@@ -29,14 +29,14 @@ def parts(app: FastAPI, create: CreateTable, shop: TestClient) -> Parts:
         merge(app, shop, {"id": 1, "note": note})
     opened: Parts = app.state.parts
     with opened.database.transaction() as repository:
-        repository.expire_snapshots(repository.get_table("shop", "wide").id, [3])
+        repository.snapshots.expire(repository.tables.get("shop", "wide").id, [3])
     return opened
 
 
 def followed(parts: Parts, start: Position, count: int, **given: Any) -> list[str]:
     """The first ``count`` pieces that a follower is sent."""
     with parts.database.reading() as repository:
-        table = repository.get_table("shop", "wide")
+        table = repository.tables.get("shop", "wide")
 
     async def pieces() -> list[str]:
         heads = Heads(parts.database, 0.01)

@@ -75,7 +75,7 @@ def test_a_table_that_has_a_misspelt_option_already_goes_on(shop: TestClient, cr
     parts: Parts = shop.app.state.parts  # type: ignore[attr-defined]  # the application under the client
     with parts.database.transaction() as repository:  # as an older version accepted it
         schema = TableSchema.from_json({**created["schema"], "options": {"snapshot.num-retained.mix": "3"}})
-        repository.alter_table(created["id"], 0, schema)
+        repository.tables.alter(created["id"], 0, schema)
     assert shop.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).status_code == 202
     assert shop.get(f"{TABLES}/wide/rows/1?consistency=latest").status_code == 200
     comment = {"changes": [{"action": "updateComment", "comment": "still mine"}]}

@@ -89,7 +89,7 @@ class Table:
 
     def compact(self) -> None:
         with self.parts.database.reading() as repository:
-            table = repository.get_table("shop", "wide")
+            table = repository.tables.get("shop", "wide")
         compact(MergeSite(self.parts.database, self.parts.warehouse, PythonExecutor(), 600), table)
 
     def alter(self) -> Any:
@@ -176,7 +176,7 @@ def test_changes_of_a_compaction_that_began_before_are_answered_in_the_new_field
     table.merge(**OLDER)
     table.merge(id=1, seq=6)
     with table.parts.database.reading() as repository:
-        shown = repository.get_table("shop", "wide")
+        shown = repository.tables.get("shop", "wide")
     compact(MergeSite(table.parts.database, table.parts.warehouse, Altering(table), 600), shown)
     (line,) = table.client.get(f"{WIDE}/changelog").text.splitlines()
     change = json.loads(line)

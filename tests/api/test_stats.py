@@ -121,13 +121,13 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
 def compact(parts: Parts, table_id: str) -> Snapshot:
     """A compaction in the catalog alone: the biggest run's files stand for all."""
     with parts.database.transaction() as repository:
-        repository.request_merge(table_id, MergeTrigger.REQUEST, Job.COMPACTION)
-        claimed = repository.claim_merge("worker", 600, Job.COMPACTION)
+        repository.tasks.request(table_id, MergeTrigger.REQUEST, Job.COMPACTION)
+        claimed = repository.leases.claim("worker", 600, Job.COMPACTION)
         assert claimed is not None
         assert claimed.base is not None
         run = Run("compacted", 0, claimed.base.runs[0].files)
-        made = repository.commit_compaction(claimed.merge.id, "worker", [run], base_snapshot_id=claimed.base.id)
-        repository.finish_compaction(claimed.merge.id, "worker", snapshot_id=made.id, rows=4)
+        made = repository.leases.commit_compaction(claimed.merge.id, "worker", [run], base_snapshot_id=claimed.base.id)
+        repository.leases.finish_compaction(claimed.merge.id, "worker", snapshot_id=made.id, rows=4)
     return made
 
 
@@ -198,8 +198,8 @@ def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClie
     merge_staged(parts.database, parts.warehouse, table_id)
     assert stats(shop)["rows"] == 2
     with parts.database.transaction() as repository:  # as an older version left it
-        current = repository.current_snapshot(table_id)
+        current = repository.snapshots.current(table_id)
         assert current is not None
         old = [replace(run, id=f"{run.id}-old", live_rows=None) for run in current.runs]
-        repository.commit_snapshot(table_id, current.id, old, SnapshotKind.COMPACTION)
+        repository.snapshots.commit(table_id, current.id, old, SnapshotKind.COMPACTION)
     assert (stats(shop)["rows"], stats(shop)["storedRows"]) == (None, 2)

@@ -42,15 +42,15 @@ def run(name: str, *, files: int = 2) -> Run:
 def create_table(database: CatalogDatabase, name: str = "wide") -> Table:
     """A table of the database ``shop``, which is created with its first table."""
     with database.transaction() as repository:
-        if not repository.list_databases(limit=1):
-            repository.create_database("shop", {})
-        return repository.create_table("shop", name, schema())
+        if not repository.databases.page(limit=1):
+            repository.databases.create("shop", {})
+        return repository.tables.create("shop", name, schema())
 
 
 def post(database: CatalogDatabase, table: Table, *, records: int = 3) -> Batch:
     """One accepted POST."""
     with database.transaction() as repository:
-        return repository.add_batch(table.id, new_batch(records=records))
+        return repository.batches.add(table.id, new_batch(records=records))
 
 
 def request_and_claim(
@@ -58,9 +58,9 @@ def request_and_claim(
 ) -> ClaimedMerge:
     """A merge of the table, claimed; with ``lease_seconds=0`` its lease is over at once."""
     with database.transaction() as repository:
-        requested = repository.request_merge(table.id, MergeTrigger.REQUEST)
+        requested = repository.tasks.request(table.id, MergeTrigger.REQUEST)
     with database.transaction() as repository:
-        claimed = repository.claim_merge(owner, lease_seconds)
+        claimed = repository.leases.claim(owner, lease_seconds)
     assert claimed is not None
     assert claimed.merge.id == requested.id
     return claimed
@@ -71,7 +71,7 @@ def commit(
 ) -> Snapshot:
     """The commit of a claimed merge on the base that it was claimed with."""
     with database.transaction() as repository:
-        return repository.commit_merge(
+        return repository.leases.commit_merge(
             claimed.merge.id,
             owner or claimed.lease_owner,
             runs,

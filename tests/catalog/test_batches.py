@@ -21,21 +21,21 @@ def test_an_added_batch_is_read_back_as_it_was_answered(database: CatalogDatabas
     table = create_table(database)
     new = new_batch("key")
     with database.transaction() as repository:
-        batch = repository.add_batch(table.id, new)
+        batch = repository.batches.add(table.id, new)
     assert (batch.id, batch.file, batch.state, batch.merge_id) == (new.id, new.file, BatchState.STAGED, None)
     with database.reading() as repository:
-        assert repository.get_batch(table.id, batch.id) == batch
-        assert repository.find_batch_by_key(table.id, "key") == batch
-        assert repository.find_batch_by_key(table.id, "other key") is None
-        assert repository.staged_batches(table.id) == [batch]
-        assert repository.live_staging_files(table.id) == {new.file}
+        assert repository.batches.get(table.id, batch.id) == batch
+        assert repository.batches.find_by_key(table.id, "key") == batch
+        assert repository.batches.find_by_key(table.id, "other key") is None
+        assert repository.batches.staged(table.id) == [batch]
+        assert repository.batches.live_staging_files(table.id) == {new.file}
 
 
 def test_a_batch_of_another_table_is_not_found(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     batch = post(database, one)
     with pytest.raises(NotFound) as missing, database.reading() as repository:
-        repository.get_batch(two.id, batch.id)
+        repository.batches.get(two.id, batch.id)
     assert missing.value.code is ErrorCode.BATCH_NOT_FOUND
 
 
@@ -43,7 +43,7 @@ def test_a_rolled_back_batch_leaves_no_gap(database: CatalogDatabase) -> None:
     table = create_table(database)
     post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        assert repository.add_batch(table.id, new_batch()).number == 2
+        assert repository.batches.add(table.id, new_batch()).number == 2
         raise ZeroDivisionError
     assert post(database, table).number == 2
 
@@ -54,7 +54,7 @@ def test_concurrent_batches_get_every_number_once_and_become_visible_in_order(da
     def post_and_look(_: int) -> tuple[int, list[int]]:
         number = post(database, table).number
         with database.reading() as repository:
-            return number, [batch.number for batch in repository.staged_batches(table.id)]
+            return number, [batch.number for batch in repository.batches.staged(table.id)]
 
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(post_and_look, range(40)))
@@ -67,21 +67,21 @@ def test_concurrent_batches_get_every_number_once_and_become_visible_in_order(da
 def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        first = repository.add_batch(table.id, new_batch("key"))
+        first = repository.batches.add(table.id, new_batch("key"))
     with database.transaction() as repository:
-        assert repository.add_batch(table.id, new_batch("key")) == first
-        assert repository.staged_batches(table.id) == [first]
+        assert repository.batches.add(table.id, new_batch("key")) == first
+        assert repository.batches.staged(table.id) == [first]
     assert post(database, table).number == 2
 
 
 def test_a_key_with_another_request_is_refused_but_may_be_used_for_another_table(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        repository.add_batch(one.id, new_batch("key"))
+        repository.batches.add(one.id, new_batch("key"))
         with pytest.raises(Conflict) as refused:
-            repository.add_batch(one.id, new_batch("key", fingerprint="other body"))
+            repository.batches.add(one.id, new_batch("key", fingerprint="other body"))
         assert refused.value.code is ErrorCode.IDEMPOTENCY_KEY_REUSED
-        assert repository.add_batch(two.id, new_batch("key", fingerprint="other body")).number == 1
+        assert repository.batches.add(two.id, new_batch("key", fingerprint="other body")).number == 1
 
 
 def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: CatalogDatabase) -> None:
@@ -89,25 +89,25 @@ def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: Cat
 
     def add(_: int) -> str:
         with database.transaction() as repository:
-            return repository.add_batch(table.id, new_batch("key")).id
+            return repository.batches.add(table.id, new_batch("key")).id
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(add, range(16)))) == 1
     with database.reading() as repository:
-        assert len(repository.staged_batches(table.id)) == 1
+        assert len(repository.batches.staged(table.id)) == 1
 
 
 def test_a_staged_batch_can_be_withdrawn_twice_and_keeps_its_number_and_key(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        batch = repository.add_batch(table.id, new_batch("key"))
+        batch = repository.batches.add(table.id, new_batch("key"))
     for _ in range(2):
         with database.transaction() as repository:
-            assert repository.delete_staged_batch(table.id, batch.id).state is BatchState.DELETED
+            assert repository.batches.delete_staged(table.id, batch.id).state is BatchState.DELETED
     with database.transaction() as repository:
-        assert repository.staged_batches(table.id) == []
-        assert repository.live_staging_files(table.id) == set()
-        assert repository.add_batch(table.id, new_batch("key")).id == batch.id
+        assert repository.batches.staged(table.id) == []
+        assert repository.batches.live_staging_files(table.id) == set()
+        assert repository.batches.add(table.id, new_batch("key")).id == batch.id
     assert post(database, table).number == 2
 
 
@@ -116,11 +116,11 @@ def test_a_claimed_or_merged_batch_cannot_be_withdrawn(database: CatalogDatabase
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(Conflict) as refused, database.transaction() as repository:
-        repository.delete_staged_batch(table.id, batch.id)
+        repository.batches.delete_staged(table.id, batch.id)
     assert refused.value.code is ErrorCode.BATCH_NOT_STAGED
     commit(database, claimed, [run("r")])
     with pytest.raises(Conflict) as refused, database.transaction() as repository:
-        repository.delete_staged_batch(table.id, batch.id)
+        repository.batches.delete_staged(table.id, batch.id)
     assert refused.value.code is ErrorCode.BATCH_NOT_STAGED
 
 
@@ -130,10 +130,10 @@ def test_pages_of_batches_are_in_number_order_and_filtered_by_state(database: Ca
     commit(database, request_and_claim(database, table), [run("r")])
     staged = [post(database, table).number for _ in range(2)]
     with database.reading() as repository:
-        page = repository.list_batches(table.id, after_number=1, limit=3)
+        page = repository.batches.page(table.id, after_number=1, limit=3)
         assert [batch.number for batch in page] == [2, 3, 4]
         for state, numbers in ((BatchState.MERGED, merged), (BatchState.STAGED, staged), (BatchState.DELETED, [])):
-            page = repository.list_batches(table.id, limit=9, state=state)
+            page = repository.batches.page(table.id, limit=9, state=state)
             assert [batch.number for batch in page] == numbers
-        assert repository.list_batches(table.id, after_number=10**30, limit=9) == []
-        assert len(repository.list_batches(table.id, after_number=-(10**30), limit=9)) == 5
+        assert repository.batches.page(table.id, after_number=10**30, limit=9) == []
+        assert len(repository.batches.page(table.id, after_number=-(10**30), limit=9)) == 5

@@ -30,7 +30,7 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> 
     database = CatalogDatabase(empty_catalog_url)
     assert (database.revision(), database.is_current()) == (None, False)
     with pytest.raises(Unavailable, match="keyfold migrate"), database.reading() as repository:
-        repository.list_databases(limit=1)
+        repository.databases.page(limit=1)
     database.migrate()
     database.migrate()
     assert (database.revision(), database.is_current()) == ("0005", True)
@@ -40,9 +40,9 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> 
 
 def test_models_and_migrations_agree(database: CatalogDatabase) -> None:
     with database.reading() as repository:
-        context = MigrationContext.configure(repository.connection, opts={"compare_type": True})
+        context = MigrationContext.configure(repository.transaction.connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
-        assert _names_of(repository.connection) == {
+        assert _names_of(repository.transaction.connection) == {
             name for table in metadata.tables.values() for name in _names_in(table)
         }
 
@@ -63,16 +63,16 @@ def test_a_migration_can_be_taken_back(database: CatalogDatabase) -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     with database.transaction() as repository:
-        config.attributes["connection"] = repository.connection
+        config.attributes["connection"] = repository.transaction.connection
         command.downgrade(config, "base")
-        assert sa.inspect(repository.connection).get_table_names() == ["alembic_version"]
+        assert sa.inspect(repository.transaction.connection).get_table_names() == ["alembic_version"]
     database.migrate()
     create_table(database)
 
 
 def test_a_catalog_of_a_newer_program_is_left_alone(database: CatalogDatabase) -> None:
     with database.transaction() as repository:
-        repository.connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        repository.transaction.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     assert database.is_current() is False
     with pytest.raises(Unavailable, match="9999"):
         database.migrate()
@@ -98,9 +98,9 @@ import os, signal, sys
 from app.catalog.database import CatalogDatabase
 database = CatalogDatabase(sys.argv[1])
 with database.transaction() as repository:
-    repository.create_database("committed", {})
+    repository.databases.create("committed", {})
 with database.transaction() as repository:
-    repository.create_database("not committed", {})
+    repository.databases.create("not committed", {})
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -109,24 +109,24 @@ def test_what_is_committed_survives_a_kill_and_nothing_else_does(database: Catal
     killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_COMMIT, catalog_url], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
     with database.transaction() as repository:
-        assert [each.name for each in repository.list_databases(limit=9)] == ["committed"]
-        repository.create_database("not committed", {})
+        assert [each.name for each in repository.databases.page(limit=9)] == ["committed"]
+        repository.databases.create("not committed", {})
 
 
 def test_a_block_that_raises_leaves_nothing(database: CatalogDatabase) -> None:
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.create_database("shop", {})
+        repository.databases.create("shop", {})
         raise ZeroDivisionError
     with database.reading() as repository:
-        assert repository.list_databases(limit=9) == []
+        assert repository.databases.page(limit=9) == []
 
 
 def test_a_reading_block_cannot_write(database: CatalogDatabase) -> None:
     with pytest.raises((KeyfoldError, sa.exc.DBAPIError)), database.reading() as repository:
-        repository.create_database("shop", {})
+        repository.databases.create("shop", {})
     with database.transaction() as repository:
-        assert repository.list_databases(limit=9) == []
-        repository.create_database("shop", {})
+        assert repository.databases.page(limit=9) == []
+        repository.databases.create("shop", {})
 
 
 def test_sqlite_commits_are_on_disk_when_they_return(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_sqlite_commits_are_on_disk_when_they_return(tmp_path: Path) -> None:
     database.migrate()
     with database.transaction() as repository:
         for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)):
-            assert repository.connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
+            assert repository.transaction.connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
     database.close()
 
 
@@ -184,10 +184,10 @@ def test_every_spelling_of_postgresql_means_the_same_driver(scheme: str) -> None
 def test_a_lost_connection_is_unavailable_and_the_next_transaction_gets_another(postgres: str) -> None:
     database = CatalogDatabase(postgres)
     with pytest.raises(Unavailable), database.transaction() as repository:
-        mine = repository.connection.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
+        mine = repository.transaction.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
         with database.transaction() as other:
             other.connection.execute(sa.select(sa.func.pg_terminate_backend(mine)))
-        repository.connection.execute(sa.select(1))
+        repository.transaction.execute(sa.select(1))
     database.ping()
     database.close()
 
@@ -203,14 +203,14 @@ def test_a_violation_that_nobody_expects_is_not_dressed_up(database: CatalogData
     with database.transaction() as repository:
         with (
             pytest.raises(sa.exc.IntegrityError),
-            refusing(repository.connection, {"uq_tokens_digest": Invalid("the digest is in use")}),
+            refusing(repository.transaction.connection, {"uq_tokens_digest": Invalid("the digest is in use")}),
         ):
-            repository.connection.execute(nameless)
-        assert repository.any_tokens() is False
+            repository.transaction.execute(nameless)
+        assert repository.tokens.exist() is False
 
 
 def test_a_time_without_a_zone_is_refused(database: CatalogDatabase) -> None:
     zoneless_time = datetime.now(UTC).replace(tzinfo=None)
     zoneless = tokens.insert().values(name="a", digest="d", created_at=zoneless_time)
     with pytest.raises(sa.exc.StatementError, match="aware"), database.transaction() as repository:
-        repository.connection.execute(zoneless)
+        repository.transaction.execute(zoneless)

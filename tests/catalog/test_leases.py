@@ -34,9 +34,9 @@ def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase
     tables = [create_table(database, name) for name in ("c", "a", "b")]
     for table in tables:
         with database.transaction() as repository:
-            repository.request_merge(table.id, MergeTrigger.REQUEST)
+            repository.tasks.request(table.id, MergeTrigger.REQUEST)
     with database.transaction() as repository:
-        claims = [repository.claim_merge("worker", 600) for _ in range(4)]
+        claims = [repository.leases.claim("worker", 600) for _ in range(4)]
     assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
 
 
@@ -54,9 +54,9 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
             for table in tables[worker % 3 :: 3]:
                 post(database, table)
                 with database.transaction() as repository:
-                    repository.request_merge(table.id, MergeTrigger.REQUEST)
+                    repository.tasks.request(table.id, MergeTrigger.REQUEST)
             with database.transaction() as repository:
-                claimed = repository.claim_merge(f"worker {worker}", 600)
+                claimed = repository.leases.claim(f"worker {worker}", 600)
             if claimed is None:
                 continue
             with count:
@@ -75,8 +75,8 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
         commits = sum(threads.map(work, range(6)))
     with database.reading() as repository:
         assert set(merged.values()) == {1}
-        assert sum(table.snapshot_id or 0 for table in repository.list_tables("shop", limit=9)) == commits
-        posted = [batch for table in tables for batch in repository.list_batches(table.id, limit=999)]
+        assert sum(table.snapshot_id or 0 for table in repository.tables.page("shop", limit=9)) == commits
+        posted = [batch for table in tables for batch in repository.batches.page(table.id, limit=999)]
     assert {batch.id for batch in posted if batch.state is BatchState.MERGED} == set(merged)
 
 
@@ -84,12 +84,12 @@ def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> N
     table = create_table(database)
     start = threading.Barrier(8)
     with database.transaction() as repository:
-        repository.request_merge(table.id, MergeTrigger.REQUEST)
+        repository.tasks.request(table.id, MergeTrigger.REQUEST)
 
     def claim(worker: int) -> ClaimedMerge | None:
         start.wait()
         with database.transaction() as repository:
-            return repository.claim_merge(f"worker {worker}", 600)
+            return repository.leases.claim(f"worker {worker}", 600)
 
     with ThreadPoolExecutor(8) as threads:
         claims = [claimed for claimed in threads.map(claim, range(8)) if claimed is not None]
@@ -104,14 +104,14 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
             table = create_table(database, name)
             post(database, table)
             with database.transaction() as repository:
-                repository.request_merge(table.id, MergeTrigger.REQUEST)
+                repository.tasks.request(table.id, MergeTrigger.REQUEST)
             with database.transaction() as repository:
-                repository.drop_table("shop", name)
+                repository.tables.drop("shop", name)
 
     def work(worker: str) -> None:
         for _ in range(20):
             with database.transaction() as repository:
-                claimed = repository.claim_merge(worker, 600)
+                claimed = repository.leases.claim(worker, 600)
             if claimed is not None:
                 with suppress(Conflict):  # its table was dropped meanwhile
                     commit(database, claimed, [run(claimed.merge.id)])
@@ -127,7 +127,7 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(side, range(4))) == [None] * 4
     with database.reading() as repository:
-        assert [table.name for table in repository.list_tables("shop", limit=9)] == ["first"]
+        assert [table.name for table in repository.tables.page("shop", limit=9)] == ["first"]
 
 
 def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: CatalogDatabase) -> None:
@@ -136,19 +136,21 @@ def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: Catal
     claimed = request_and_claim(database, table)
     late = post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.commit_merge(claimed.merge.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5)
+        repository.leases.commit_merge(
+            claimed.merge.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5
+        )
         raise ZeroDivisionError
     with database.reading() as repository:
-        assert repository.current_snapshot(table.id) is None
-        assert len(repository.staged_batches(table.id)) == 2
+        assert repository.snapshots.current(table.id) is None
+        assert len(repository.batches.staged(table.id)) == 2
     snapshot = commit(database, claimed, [run("r1")])
     with database.reading() as repository:
-        assert repository.current_snapshot(table.id) == snapshot
+        assert repository.snapshots.current(table.id) == snapshot
         assert (snapshot.id, snapshot.merge_id, snapshot.runs) == (1, claimed.merge.id, (run("r1"),))
-        [folded] = repository.list_batches(table.id, limit=9, state=BatchState.MERGED)
+        [folded] = repository.batches.page(table.id, limit=9, state=BatchState.MERGED)
         assert (folded.id, folded.snapshot_id) == (claimed.batches[0].id, 1)
-        assert repository.staged_batches(table.id) == [late]
-        merge = repository.get_merge(table.id, claimed.merge.id)
+        assert repository.batches.staged(table.id) == [late]
+        merge = repository.tasks.get(table.id, claimed.merge.id)
     assert (merge.state, merge.snapshot_id, merge.progress) == (MergeState.SUCCEEDED, 1, 1.0)
     assert (merge.batches, merge.records, merge.rows) == (1, 5, 20)
     assert merge.finished_at is not None
@@ -160,18 +162,18 @@ def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_not
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        compacted = repository.commit_snapshot(table.id, base.id, [run("c1")], SnapshotKind.COMPACTION)
+        compacted = repository.snapshots.commit(table.id, base.id, [run("c1")], SnapshotKind.COMPACTION)
     with pytest.raises(Conflict) as refused:
         commit(database, claimed, [run("r1"), run("r2")])
     assert refused.value.code is ErrorCode.COMMIT_CONFLICT
     with database.reading() as repository:
-        assert repository.current_snapshot(table.id) == compacted
-        assert len(repository.staged_batches(table.id)) == 1
+        assert repository.snapshots.current(table.id) == compacted
+        assert len(repository.batches.staged(table.id)) == 1
     with database.transaction() as repository:  # the merge can be tried again on the new base
-        repository.commit_merge(
+        repository.leases.commit_merge(
             claimed.merge.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
         )
-        assert repository.staged_batches(table.id) == []
+        assert repository.batches.staged(table.id) == []
 
 
 def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(database: CatalogDatabase) -> None:
@@ -180,13 +182,13 @@ def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     post(database, table)
     with database.transaction() as repository:
-        repository.request_merge(table.id, MergeTrigger.ROWS)
+        repository.tasks.request(table.id, MergeTrigger.ROWS)
     with database.transaction() as repository:
-        again = repository.claim_merge("alive", 600)
+        again = repository.leases.claim("alive", 600)
         assert again is not None
         assert again.merge.id == dead.merge.id
         assert [batch.number for batch in again.batches] == [1, 2]
-        assert repository.claim_merge("third", 600) is None
+        assert repository.leases.claim("third", 600) is None
 
 
 def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> None:
@@ -194,16 +196,16 @@ def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> No
     post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
-        again = repository.claim_merge("alive", 600)
+        again = repository.leases.claim("alive", 600)
     assert again is not None
     with database.transaction() as repository:
         for operation in (
-            lambda: repository.renew_lease(dead.merge.id, "dead", 600, 0.5, {}),
-            lambda: repository.commit_merge(
+            lambda: repository.leases.renew(dead.merge.id, "dead", 600, 0.5, {}),
+            lambda: repository.leases.commit_merge(
                 dead.merge.id, "dead", [run("r")], base_snapshot_id=None, rows=1, records=1
             ),
-            lambda: repository.fail_merge(dead.merge.id, "dead", "too late"),
-            lambda: repository.finish_merge_without_changes(dead.merge.id, "dead"),
+            lambda: repository.leases.fail(dead.merge.id, "dead", "too late"),
+            lambda: repository.leases.finish_merge_without_changes(dead.merge.id, "dead"),
         ):
             with pytest.raises(Conflict) as refused:
                 operation()
@@ -216,8 +218,8 @@ def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDataba
     post(database, table)
     late = request_and_claim(database, table, lease_seconds=0)
     with database.transaction() as repository:
-        assert repository.renew_lease(late.merge.id, "worker", 600, 0.5, {}) is False
-        assert repository.claim_merge("another", 600) is None
+        assert repository.leases.renew(late.merge.id, "worker", 600, 0.5, {}) is False
+        assert repository.leases.claim("another", 600) is None
     assert commit(database, late, [run("r")]).id == 1
 
 
@@ -228,21 +230,21 @@ def test_a_merge_cannot_end_twice(database: CatalogDatabase) -> None:
     with pytest.raises(Conflict):
         commit(database, claimed, [run("r1")])
     with pytest.raises(Conflict), database.transaction() as repository:
-        repository.fail_merge(claimed.merge.id, "worker", "no")
+        repository.leases.fail(claimed.merge.id, "worker", "no")
 
 
 def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase) -> None:
     table = create_table(database)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        repository.drop_table("shop", "wide")
+        repository.tables.drop("shop", "wide")
     with pytest.raises(Conflict):
         commit(database, claimed, [run("r1")])
     with database.transaction() as repository:
         with pytest.raises(Conflict):
-            repository.renew_lease(claimed.merge.id, "worker", 600, 0.5, {})
+            repository.leases.renew(claimed.merge.id, "worker", 600, 0.5, {})
         with pytest.raises(Conflict):
-            repository.commit_snapshot(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
+            repository.snapshots.commit(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
 
 
 def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase) -> None:
@@ -250,9 +252,9 @@ def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatab
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        failed = repository.fail_merge(claimed.merge.id, "worker", "Spark is gone; start it")
+        failed = repository.leases.fail(claimed.merge.id, "worker", "Spark is gone; start it")
         assert (failed.state, failed.error) == (MergeState.FAILED, "Spark is gone; start it")
-        assert repository.staged_batches(table.id) == [batch]
+        assert repository.batches.staged(table.id) == [batch]
     assert [again.id for again in request_and_claim(database, table).batches] == [batch.id]
 
 
@@ -261,11 +263,11 @@ def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(data
     batch = post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
-        repository.request_cancel(table.id, dead.merge.id)
-        assert repository.claim_merge("alive", 600) is None
+        repository.tasks.request_cancel(table.id, dead.merge.id)
+        assert repository.leases.claim("alive", 600) is None
     with database.reading() as repository:
-        assert repository.get_merge(table.id, dead.merge.id).state is MergeState.CANCELLED
-        assert repository.staged_batches(table.id) == [batch]
+        assert repository.tasks.get(table.id, dead.merge.id).state is MergeState.CANCELLED
+        assert repository.batches.staged(table.id) == [batch]
 
 
 def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: CatalogDatabase) -> None:
@@ -274,10 +276,10 @@ def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: Ca
     post(database, table, records=0)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        merge = repository.finish_merge_without_changes(claimed.merge.id, "worker")
+        merge = repository.leases.finish_merge_without_changes(claimed.merge.id, "worker")
         assert (merge.state, merge.snapshot_id) == (MergeState.SUCCEEDED, 1)
-        assert repository.staged_batches(table.id) == []
-        assert [snapshot.id for snapshot in repository.list_snapshots(table.id, limit=9)] == [1]
+        assert repository.batches.staged(table.id) == []
+        assert [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)] == [1]
 
 
 def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDatabase) -> None:
@@ -285,9 +287,9 @@ def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDat
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(ValueError, match="records"), database.transaction() as repository:
-        repository.finish_merge_without_changes(claimed.merge.id, "worker")
+        repository.leases.finish_merge_without_changes(claimed.merge.id, "worker")
     with database.reading() as repository:
-        assert [staged.id for staged in repository.staged_batches(table.id)] == [batch.id]
+        assert [staged.id for staged in repository.batches.staged(table.id)] == [batch.id]
 
 
 def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(database: CatalogDatabase) -> None:
@@ -298,19 +300,19 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
     waiting = post(database, table)
     merging = request_and_claim(database, table)
     with database.transaction() as repository:
-        asked = repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION)
-        assert repository.request_merge(table.id, MergeTrigger.REQUEST, Job.COMPACTION, full=True).id == asked.id
-        assert repository.claim_merge("merger", 600) is None
-        claimed = repository.claim_merge("compactor", 600, Job.COMPACTION)
+        asked = repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION)
+        assert repository.tasks.request(table.id, MergeTrigger.REQUEST, Job.COMPACTION, full=True).id == asked.id
+        assert repository.leases.claim("merger", 600) is None
+        claimed = repository.leases.claim("compactor", 600, Job.COMPACTION)
     assert claimed is not None
     assert (claimed.merge.id, claimed.merge.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:
-        compacted = repository.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
-        ended = repository.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
+        compacted = repository.leases.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
+        ended = repository.leases.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
         assert (ended.state, ended.snapshot_id, ended.rows) == (MergeState.SUCCEEDED, compacted.id, 20)
-        assert [batch.id for batch in repository.staged_batches(table.id)] == [waiting.id]
+        assert [batch.id for batch in repository.batches.staged(table.id)] == [waiting.id]
         with pytest.raises(Conflict):
-            repository.commit_compaction(asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id)
-        assert repository.written(table.id) == Written(merged=2000, compacted=2000)
+            repository.leases.commit_compaction(asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id)
+        assert repository.tables.written(table.id) == Written(merged=2000, compacted=2000)
     with pytest.raises(Conflict, match="another commit came first"):
         commit(database, merging, [run("r1"), run("r2")])

@@ -36,9 +36,9 @@ def outcome_after(
 @pytest.mark.parametrize(
     "operation",
     [
-        lambda repository: repository.create_table("shop", "late", schema()),
-        lambda repository: repository.update_database_options("shop", [], {"a": "b"}),
-        lambda repository: repository.drop_database("shop"),
+        lambda repository: repository.tables.create("shop", "late", schema()),
+        lambda repository: repository.databases.update_options("shop", [], {"a": "b"}),
+        lambda repository: repository.databases.drop("shop"),
     ],
     ids=["create_table", "update_database_options", "drop_database"],
 )
@@ -46,19 +46,19 @@ def test_a_database_that_is_being_dropped_is_not_found(
     database: CatalogDatabase, operation: Callable[[Repository], object]
 ) -> None:
     with database.transaction() as repository:
-        repository.create_database("shop", {})
-    outcome = outcome_after(database, lambda repository: repository.drop_database("shop"), operation)
+        repository.databases.create("shop", {})
+    outcome = outcome_after(database, lambda repository: repository.databases.drop("shop"), operation)
     assert isinstance(outcome, NotFound)
     assert outcome.code is ErrorCode.DATABASE_NOT_FOUND
 
 
 def test_a_database_that_is_getting_a_table_is_not_dropped(database: CatalogDatabase) -> None:
     with database.transaction() as repository:
-        repository.create_database("shop", {})
+        repository.databases.create("shop", {})
     outcome = outcome_after(
         database,
-        lambda repository: repository.create_table("shop", "early", schema()),
-        lambda repository: repository.drop_database("shop"),
+        lambda repository: repository.tables.create("shop", "early", schema()),
+        lambda repository: repository.databases.drop("shop"),
     )
     assert isinstance(outcome, Conflict)
     assert outcome.code is ErrorCode.DATABASE_NOT_EMPTY
@@ -68,21 +68,21 @@ def test_a_table_that_is_being_renamed_is_not_dropped_under_its_old_name(databas
     table = create_table(database, "old")
 
     def rename_and_replace(repository: Repository) -> None:
-        repository.rename_table("shop", "old", "shop", "new")
-        repository.create_table("shop", "old", schema())
+        repository.tables.rename("shop", "old", "shop", "new")
+        repository.tables.create("shop", "old", schema())
 
-    outcome = outcome_after(database, rename_and_replace, lambda repository: repository.drop_table("shop", "old"))
+    outcome = outcome_after(database, rename_and_replace, lambda repository: repository.tables.drop("shop", "old"))
     assert isinstance(outcome, NotFound) or getattr(outcome, "id", table.id) != table.id
     with database.reading() as repository:
-        assert repository.get_table("shop", "new").id == table.id
+        assert repository.tables.get("shop", "new").id == table.id
 
 
 def test_a_batch_for_a_table_that_is_being_dropped_is_refused(database: CatalogDatabase) -> None:
     table = create_table(database)
     outcome = outcome_after(
         database,
-        lambda repository: repository.drop_table("shop", "wide"),
-        lambda repository: repository.add_batch(table.id, new_batch()),
+        lambda repository: repository.tables.drop("shop", "wide"),
+        lambda repository: repository.batches.add(table.id, new_batch()),
     )
     assert isinstance(outcome, NotFound)
 
@@ -93,8 +93,8 @@ def test_a_batch_is_either_withdrawn_or_claimed(database: CatalogDatabase) -> No
     request_and_claim(database, table, lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.claim_merge("worker", 600),
-        lambda repository: repository.delete_staged_batch(table.id, batch.id),
+        lambda repository: repository.leases.claim("worker", 600),
+        lambda repository: repository.batches.delete_staged(table.id, batch.id),
     )
     assert isinstance(outcome, Conflict)
     assert outcome.code is ErrorCode.BATCH_NOT_STAGED
@@ -105,8 +105,8 @@ def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDataba
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.claim_merge("alive", 600),
-        lambda repository: repository.renew_lease(late.merge.id, "late", 600, 0.5, {}),
+        lambda repository: repository.leases.claim("alive", 600),
+        lambda repository: repository.leases.renew(late.merge.id, "late", 600, 0.5, {}),
     )
     assert isinstance(outcome, Conflict)
 
@@ -116,8 +116,8 @@ def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDataba
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.renew_lease(late.merge.id, "late", 600, 0.5, {}),
-        lambda repository: repository.claim_merge("alive", 600),
+        lambda repository: repository.leases.renew(late.merge.id, "late", 600, 0.5, {}),
+        lambda repository: repository.leases.claim("alive", 600),
     )
     assert outcome is None
 
@@ -129,16 +129,16 @@ def test_a_merge_that_is_being_dropped_with_its_table_is_neither_claimed_nor_com
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.drop_table("shop", "wide"),
-        lambda repository: repository.claim_merge("alive", 600),
+        lambda repository: repository.tables.drop("shop", "wide"),
+        lambda repository: repository.leases.claim("alive", 600),
     )
     assert outcome is None
     table = create_table(database)
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.drop_table("shop", "wide"),
-        lambda repository: repository.commit_merge(
+        lambda repository: repository.tables.drop("shop", "wide"),
+        lambda repository: repository.leases.commit_merge(
             late.merge.id, "late", [run("r")], base_snapshot_id=None, rows=1, records=1
         ),
     )

@@ -20,7 +20,7 @@ def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]
 
 def roll_back(database: CatalogDatabase, table: Table, number: int, base: int | None = None) -> Snapshot:
     with database.transaction() as repository:
-        return repository.commit_rollback(table.id, number, base_snapshot_id=base)
+        return repository.snapshots.roll_back(table.id, number, base_snapshot_id=base)
 
 
 def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: CatalogDatabase) -> None:
@@ -30,10 +30,10 @@ def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: Cat
     assert (made.id, made.kind, made.runs, made.merge_id) == (4, SnapshotKind.ROLLBACK, first.runs, None)
     assert roll_back(database, table, 3).runs == third.runs
     with database.reading() as repository:
-        current = repository.current_snapshot(table.id)
+        current = repository.snapshots.current(table.id)
         assert current is not None
         assert (current.id, current.runs) == (5, third.runs)
-        assert repository.written(table.id).compacted == 0
+        assert repository.tables.written(table.id).compacted == 0
 
 
 def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase) -> None:
@@ -43,7 +43,7 @@ def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase) -> N
             roll_back(database, table, number)
         assert "nothing was merged yet" in missing.value.message
     with pytest.raises(NotFound) as gone, database.transaction() as repository:
-        repository.commit_rollback("none", 1)
+        repository.snapshots.roll_back("none", 1)
     assert gone.value.code is ErrorCode.TABLE_NOT_FOUND
 
 
@@ -55,12 +55,12 @@ def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database:
         """What a merge does at its end: its run on top of whatever is current by then."""
         while True:
             with database.reading() as repository:
-                base = repository.current_snapshot(table.id)
+                base = repository.snapshots.current(table.id)
             assert base is not None
             try:
                 with database.transaction() as repository:
                     new = (*base.runs, run(f"m{number}"))
-                    repository.commit_snapshot(table.id, base.id, new, SnapshotKind.MERGE)
+                    repository.snapshots.commit(table.id, base.id, new, SnapshotKind.MERGE)
                 return
             except Conflict:
                 continue
@@ -70,7 +70,7 @@ def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database:
         done += [threads.submit(roll_back, database, table, 1) for _ in range(6)]
         assert [one.result() for one in done]
     with database.reading() as repository:
-        history = list(reversed(repository.list_snapshots(table.id, limit=99)))
+        history = list(reversed(repository.snapshots.page(table.id, limit=99)))
     assert [snapshot.id for snapshot in history] == list(range(1, 20))
     for before, after in pairwise(history):
         appended = after.runs[:-1] == before.runs and after.kind is SnapshotKind.MERGE
@@ -82,7 +82,7 @@ def test_a_compaction_of_runs_that_were_rolled_back_gives_up(database: CatalogDa
     grow(database, table, "a", "b")
     roll_back(database, table, 1)
     with pytest.raises(Conflict), database.transaction() as repository:
-        repository.commit_snapshot(table.id, 2, [run("compacted")], SnapshotKind.COMPACTION)
+        repository.snapshots.commit(table.id, 2, [run("compacted")], SnapshotKind.COMPACTION)
     with pytest.raises(Conflict):
         roll_back(database, table, 2, base=2)
     assert roll_back(database, table, 2, base=3).id == 4
@@ -92,8 +92,8 @@ def test_a_reader_that_began_before_a_rollback_keeps_its_snapshot(database: Cata
     table = create_table(database)
     _, second = grow(database, table, "a", "b")
     with database.reading() as repository:
-        named = repository.get_table_by_id(table.id)
+        named = repository.tables.find(table.id)
         assert named is not None
         roll_back(database, table, 1)
-        assert repository.snapshot_of(named) == second
-        assert repository.current_snapshot(table.id) == second
+        assert repository.snapshots.of(named) == second
+        assert repository.snapshots.current(table.id) == second

@@ -24,7 +24,7 @@ def statements(repository: Repository, work: Callable[[], object]) -> int:
     def note(*args: Any) -> None:
         sent.append(args[2])
 
-    engine = repository.connection.engine
+    engine = repository.transaction.connection.engine
     sa.event.listen(engine, "before_cursor_execute", note)
     try:
         work()
@@ -42,9 +42,9 @@ def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogData
     made = commit(database, request_and_claim(database, table), [run("a"), run("b")])
     for count in (3, 0, 0):
         with database.reading() as repository:
-            named = repository.get_table("shop", "wide")
-            assert statements(repository, lambda: repository.snapshot_of(named)) == count  # noqa: B023  # runs at once
-            assert repository.snapshot_of(named) == made
+            named = repository.tables.get("shop", "wide")
+            assert statements(repository, lambda: repository.snapshots.of(named)) == count  # noqa: B023  # runs at once
+            assert repository.snapshots.of(named) == made
 
 
 def test_a_new_commit_is_seen_at_once(database: CatalogDatabase) -> None:
@@ -53,7 +53,7 @@ def test_a_new_commit_is_seen_at_once(database: CatalogDatabase) -> None:
         made = commit(database, request_and_claim(database, table), [run(name)])
         for _ in range(2):
             with database.reading() as repository:
-                assert repository.current_snapshot(table.id) == made
+                assert repository.snapshots.current(table.id) == made
 
 
 def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase) -> None:
@@ -61,26 +61,26 @@ def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: Catalo
     for name in ("a", "b"):
         commit(database, request_and_claim(database, table), [run(name)])
     with database.reading() as repository:
-        repository.get_snapshot(table.id, 1)
+        repository.snapshots.get(table.id, 1)
     with database.transaction() as repository:
-        repository.expire_snapshots(table.id, [])
+        repository.snapshots.expire(table.id, [])
     with pytest.raises(NotFound), database.reading() as repository:
-        repository.get_snapshot(table.id, 1)
+        repository.snapshots.get(table.id, 1)
 
 
 def test_a_commit_that_is_rolled_back_leaves_nothing_behind(database: CatalogDatabase) -> None:
     table = create_table(database)
     commit(database, request_and_claim(database, table), [run("a")])
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.commit_snapshot(table.id, 1, [run("never")], SnapshotKind.COMPACTION)
-        current = repository.current_snapshot(table.id)
+        repository.snapshots.commit(table.id, 1, [run("never")], SnapshotKind.COMPACTION)
+        current = repository.snapshots.current(table.id)
         assert current is not None
         assert current.runs == (run("never"),)
         raise ZeroDivisionError
     with database.transaction() as repository:
-        repository.commit_snapshot(table.id, 1, [run("b")], SnapshotKind.COMPACTION)
+        repository.snapshots.commit(table.id, 1, [run("b")], SnapshotKind.COMPACTION)
     with database.reading() as repository:
-        assert repository.get_snapshot(table.id, 2).runs == (run("b"),)
+        assert repository.snapshots.get(table.id, 2).runs == (run("b"),)
 
 
 def test_those_used_longest_ago_make_room() -> None:

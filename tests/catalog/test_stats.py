@@ -13,9 +13,9 @@ def test_an_untouched_table_counts_nothing(database: CatalogDatabase) -> None:
     post(database, other)
     commit(database, request_and_claim(database, other), [run("a")])
     with database.reading() as repository:
-        assert repository.staged_totals(table.id) == StagedTotals()
-        assert repository.retained_totals(table.id) == RetainedTotals()
-        assert repository.succeeded(table.id, Job.MERGE) == (0, None)
+        assert repository.stats.staged(table.id) == StagedTotals()
+        assert repository.stats.retained(table.id) == RetainedTotals()
+        assert repository.stats.succeeded(table.id, Job.MERGE) == (0, None)
 
 
 def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase) -> None:
@@ -23,13 +23,13 @@ def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase) -
     first = post(database, table, records=2)
     post(database, table, records=5)
     with database.reading() as repository:
-        assert repository.staged_totals(table.id) == StagedTotals(2, 7, 200, first.accepted_at)
+        assert repository.stats.staged(table.id) == StagedTotals(2, 7, 200, first.accepted_at)
     claimed = request_and_claim(database, table)
     with database.reading() as repository:
-        assert repository.staged_totals(table.id).batches == 2
+        assert repository.stats.staged(table.id).batches == 2
     commit(database, claimed, [run("a")])
     with database.reading() as repository:
-        assert repository.staged_totals(table.id) == StagedTotals()
+        assert repository.stats.staged(table.id) == StagedTotals()
 
 
 def test_files_that_several_snapshots_keep_count_once(database: CatalogDatabase) -> None:
@@ -37,13 +37,13 @@ def test_files_that_several_snapshots_keep_count_once(database: CatalogDatabase)
     commit(database, request_and_claim(database, table), [run("a")])
     commit(database, request_and_claim(database, table), [run("a"), run("b", files=3)])
     with database.transaction() as repository:
-        repository.commit_snapshot(table.id, 2, [run("ab", files=1)], SnapshotKind.COMPACTION)
-        repository.create_tag(table.id, "v1", 1, None)
+        repository.snapshots.commit(table.id, 2, [run("ab", files=1)], SnapshotKind.COMPACTION)
+        repository.tags.create(table.id, "v1", 1, None)
     with database.reading() as repository:
-        assert repository.retained_totals(table.id) == RetainedTotals(3, 1, 6, 6000)
+        assert repository.stats.retained(table.id) == RetainedTotals(3, 1, 6, 6000)
     with database.transaction() as repository:
-        repository.expire_snapshots(table.id, [])
-        assert repository.retained_totals(table.id) == RetainedTotals(2, 1, 3, 3000)
+        repository.snapshots.expire(table.id, [])
+        assert repository.stats.retained(table.id) == RetainedTotals(2, 1, 3, 3000)
 
 
 def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> None:
@@ -53,16 +53,19 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> No
     commit(database, last, [run("a"), run("b")])
     failed = request_and_claim(database, table)
     with database.transaction() as repository:
-        repository.fail_merge(failed.merge.id, "worker", "no luck")
-        repository.request_merge(table.id, MergeTrigger.RUNS, Job.COMPACTION)
-        claimed = repository.claim_merge("worker", 600, Job.COMPACTION)
+        repository.leases.fail(failed.merge.id, "worker", "no luck")
+        repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION)
+        claimed = repository.leases.claim("worker", 600, Job.COMPACTION)
         assert claimed is not None
-        assert repository.succeeded(table.id, Job.COMPACTION) == (0, None)
-        assert repository.oldest_running_since(table.id) == repository.get_merge(table.id, claimed.merge.id).started_at
-        repository.finish_compaction(claimed.merge.id, "worker", snapshot_id=None, rows=0)
+        assert repository.stats.succeeded(table.id, Job.COMPACTION) == (0, None)
+        assert (
+            repository.tasks.oldest_running_since(table.id)
+            == repository.tasks.get(table.id, claimed.merge.id).started_at
+        )
+        repository.leases.finish_compaction(claimed.merge.id, "worker", snapshot_id=None, rows=0)
     with database.reading() as repository:
-        count, newest = repository.succeeded(table.id, Job.MERGE)
+        count, newest = repository.stats.succeeded(table.id, Job.MERGE)
         assert (count, newest and newest.id) == (2, last.merge.id)
-        count, newest = repository.succeeded(table.id, Job.COMPACTION)
+        count, newest = repository.stats.succeeded(table.id, Job.COMPACTION)
         assert (count, newest and newest.id) == (1, claimed.merge.id)
-        assert repository.oldest_running_since(table.id) is None
+        assert repository.tasks.oldest_running_since(table.id) is None

@@ -15,17 +15,17 @@ from tests.catalog.builders import commit, create_table, new_batch, post, reques
 def test_a_created_table_is_read_back_by_name_and_by_id(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.reading() as repository:
-        assert repository.get_table("shop", "wide") == table
-        assert repository.get_table_by_id(table.id) == table
-        assert repository.get_table_by_id("another") is None
-        assert repository.schema_at(table.id, 0) == schema()
+        assert repository.tables.get("shop", "wide") == table
+        assert repository.tables.find(table.id) == table
+        assert repository.tables.find("another") is None
+        assert repository.tables.schema_at(table.id, 0) == schema()
     assert (table.schema_id, table.snapshot_id, table.full_name) == (0, None, "shop.wide")
 
 
 def test_a_missing_table_is_told_from_a_missing_database(database: CatalogDatabase) -> None:
     create_table(database)
     with pytest.raises(NotFound) as missing, database.reading() as repository:
-        repository.get_table("shop", "none")
+        repository.tables.get("shop", "none")
     assert missing.value.code is ErrorCode.TABLE_NOT_FOUND
     assert (missing.value.resource_type, missing.value.resource_name) == ("TABLE", "none")
 
@@ -33,10 +33,10 @@ def test_a_missing_table_is_told_from_a_missing_database(database: CatalogDataba
 def test_a_second_table_of_one_name_is_refused_in_its_database_only(database: CatalogDatabase) -> None:
     create_table(database)
     with database.transaction() as repository:
-        repository.create_database("other", {})
-        repository.create_table("other", "wide", schema())
+        repository.databases.create("other", {})
+        repository.tables.create("other", "wide", schema())
         with pytest.raises(AlreadyExists) as refused:
-            repository.create_table("shop", "wide", schema())
+            repository.tables.create("shop", "wide", schema())
     assert refused.value.code is ErrorCode.TABLE_ALREADY_EXISTS
     assert (refused.value.resource_type, refused.value.resource_name) == ("TABLE", "wide")
 
@@ -45,23 +45,23 @@ def test_pages_of_tables_stay_in_their_database_and_take_a_pattern(database: Cat
     for name in ("c", "a", "b", "ab"):
         create_table(database, name)
     with database.transaction() as repository:
-        repository.create_database("other", {})
-        repository.create_table("other", "a", schema())
-        assert [each.name for each in repository.list_tables("shop", after="a", limit=2)] == ["ab", "b"]
-        assert [each.name for each in repository.list_tables("shop", limit=9, like="a%")] == ["a", "ab"]
+        repository.databases.create("other", {})
+        repository.tables.create("other", "a", schema())
+        assert [each.name for each in repository.tables.page("shop", after="a", limit=2)] == ["ab", "b"]
+        assert [each.name for each in repository.tables.page("shop", limit=9, like="a%")] == ["a", "ab"]
 
 
 def test_a_renamed_table_keeps_its_id_and_its_batches(database: CatalogDatabase) -> None:
     table = create_table(database)
     batch = post(database, table)
     with database.transaction() as repository:
-        repository.create_database("other", {})
-        renamed = repository.rename_table("shop", "wide", "other", "narrow")
+        repository.databases.create("other", {})
+        renamed = repository.tables.rename("shop", "wide", "other", "narrow")
         assert (renamed.id, renamed.full_name) == (table.id, "other.narrow")
-        assert repository.get_table("other", "narrow") == renamed
-        assert repository.staged_batches(renamed.id) == [batch]
+        assert repository.tables.get("other", "narrow") == renamed
+        assert repository.batches.staged(renamed.id) == [batch]
         with pytest.raises(NotFound):
-            repository.get_table("shop", "wide")
+            repository.tables.get("shop", "wide")
 
 
 def test_a_table_cannot_be_renamed_onto_another_or_into_nowhere(database: CatalogDatabase) -> None:
@@ -69,47 +69,47 @@ def test_a_table_cannot_be_renamed_onto_another_or_into_nowhere(database: Catalo
     create_table(database, "b")
     with database.transaction() as repository:
         with pytest.raises(AlreadyExists):
-            repository.rename_table("shop", "a", "shop", "b")
+            repository.tables.rename("shop", "a", "shop", "b")
         with pytest.raises(NotFound) as missing:
-            repository.rename_table("shop", "a", "none", "b")
+            repository.tables.rename("shop", "a", "none", "b")
         assert missing.value.code is ErrorCode.DATABASE_NOT_FOUND
-        assert repository.get_table("shop", "a").name == "a"
+        assert repository.tables.get("shop", "a").name == "a"
 
 
 def test_every_schema_that_a_table_had_stays_readable(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        altered = repository.alter_table(table.id, 0, schema("value", "more"))
+        altered = repository.tables.alter(table.id, 0, schema("value", "more"))
         assert (altered.schema_id, altered.schema) == (1, schema("value", "more"))
-        assert repository.get_table("shop", "wide") == altered
-        assert repository.schema_at(table.id, 0) == schema()
+        assert repository.tables.get("shop", "wide") == altered
+        assert repository.tables.schema_at(table.id, 0) == schema()
         with pytest.raises(NotFound):
-            repository.schema_at(table.id, 2)
+            repository.tables.schema_at(table.id, 2)
 
 
 def test_an_alter_on_top_of_another_ones_schema_is_refused(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        repository.alter_table(table.id, 0, schema("first"))
+        repository.tables.alter(table.id, 0, schema("first"))
         with pytest.raises(Conflict):
-            repository.alter_table(table.id, 0, schema("second"))
-        assert repository.schema_at(table.id, 1) == schema("first")
+            repository.tables.alter(table.id, 0, schema("second"))
+        assert repository.tables.schema_at(table.id, 1) == schema("first")
 
 
 def test_an_alter_that_was_rolled_back_is_forgotten(database: CatalogDatabase) -> None:
     table = create_table(database)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        assert repository.alter_table(table.id, 0, schema("first")).schema == schema("first")
+        assert repository.tables.alter(table.id, 0, schema("first")).schema == schema("first")
         raise ZeroDivisionError
     with database.transaction() as repository:
-        assert repository.get_table("shop", "wide").schema == schema()
-        assert repository.alter_table(table.id, 0, schema("second")).schema == schema("second")
+        assert repository.tables.get("shop", "wide").schema == schema()
+        assert repository.tables.alter(table.id, 0, schema("second")).schema == schema("second")
 
 
 def test_a_schema_is_parsed_once(database: CatalogDatabase) -> None:
     create_table(database)
     with database.reading() as repository:
-        assert repository.get_table("shop", "wide").schema is repository.get_table("shop", "wide").schema
+        assert repository.tables.get("shop", "wide").schema is repository.tables.get("shop", "wide").schema
 
 
 def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database: CatalogDatabase) -> None:
@@ -122,16 +122,16 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
         with database.transaction() as repository:
             changed = [ChangelogFile("c/0.parquet", 1, 10)]
             runs = [run("r")]
-            repository.commit_snapshot(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
+            repository.snapshots.commit(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
             tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
-            repository.connection.execute(tag)
+            repository.transaction.execute(tag)
     with database.transaction() as repository:
-        assert repository.drop_table("shop", "dropped").id == dropped.id
+        assert repository.tables.drop("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
         assert len(of_tables) == 9
         for each in of_tables:
-            left = repository.connection.execute(sa.select(each.c.table_id).distinct()).scalars().all()
+            left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name
         with pytest.raises(NotFound) as gone:
-            repository.add_batch(dropped.id, new_batch())
+            repository.batches.add(dropped.id, new_batch())
         assert gone.value.code is ErrorCode.TABLE_NOT_FOUND

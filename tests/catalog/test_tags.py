@@ -28,12 +28,12 @@ def tag(
     retained: timedelta | None = None,
 ) -> None:
     with database.transaction() as repository:
-        repository.create_tag(table.id, name, number, retained)
+        repository.tags.create(table.id, name, number, retained)
 
 
 def numbers(database: CatalogDatabase, table: Table) -> list[int]:
     with database.reading() as repository:
-        return [snapshot.id for snapshot in repository.list_snapshots(table.id, limit=99)]
+        return [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=99)]
 
 
 def test_a_tag_keeps_its_snapshot_and_runs_until_it_is_deleted(database: CatalogDatabase) -> None:
@@ -41,12 +41,12 @@ def test_a_tag_keeps_its_snapshot_and_runs_until_it_is_deleted(database: Catalog
     grow(database, table, "a", "b", "c")
     tag(database, table, "kept", 2)
     with database.transaction() as repository:
-        assert repository.expire_snapshots(table.id, []) == [1]
-        assert repository.live_run_ids(table.id) == {(table.id, "b"), (table.id, "c")}
+        assert repository.snapshots.expire(table.id, []) == [1]
+        assert repository.snapshots.live_run_ids(table.id) == {(table.id, "b"), (table.id, "c")}
     with database.transaction() as repository:
-        repository.delete_tag(table.id, "kept")
-        assert repository.expire_snapshots(table.id, []) == [2]
-        assert repository.live_run_ids() == {(table.id, "c")}
+        repository.tags.delete(table.id, "kept")
+        assert repository.snapshots.expire(table.id, []) == [2]
+        assert repository.snapshots.live_run_ids() == {(table.id, "c")}
 
 
 def test_a_tag_without_a_number_is_on_the_current_snapshot(database: CatalogDatabase) -> None:
@@ -57,7 +57,7 @@ def test_a_tag_without_a_number_is_on_the_current_snapshot(database: CatalogData
     grow(database, table, "a", "b")
     tag(database, table, "now")
     with database.reading() as repository:
-        found = repository.get_tag(table.id, "now")
+        found = repository.tags.get(table.id, "now")
     assert (found.snapshot_id, found.expires_at) == (2, None)
 
 
@@ -65,7 +65,7 @@ def test_a_tag_of_a_snapshot_that_is_gone_is_refused(database: CatalogDatabase) 
     table = create_table(database)
     grow(database, table, "a", "b")
     with database.transaction() as repository:
-        repository.expire_snapshots(table.id, [])
+        repository.snapshots.expire(table.id, [])
     for number in (1, 3, 0, -1, 10**30):
         with pytest.raises(NotFound) as gone:
             tag(database, table, "late", number)
@@ -82,11 +82,11 @@ def test_a_name_is_given_once_per_table_and_the_transaction_goes_on(database: Ca
     with database.transaction() as repository:
         for number in (1, 2):
             with pytest.raises(AlreadyExists) as twin:
-                repository.create_tag(table.id, "v1", number, None)
+                repository.tags.create(table.id, "v1", number, None)
             assert twin.value.code is ErrorCode.TAG_ALREADY_EXISTS
-        repository.create_tag(table.id, "v2", 2, None)
+        repository.tags.create(table.id, "v2", 2, None)
     with database.reading() as repository:
-        assert [(one.name, one.snapshot_id) for one in repository.list_tags(table.id, limit=9)] == [
+        assert [(one.name, one.snapshot_id) for one in repository.tags.page(table.id, limit=9)] == [
             ("v1", 1),
             ("v2", 2),
         ]
@@ -100,9 +100,9 @@ def test_tags_expire_when_their_time_is_over(database: CatalogDatabase) -> None:
     tag(database, table, "endless", retained=timedelta.max)
     tag(database, table, "kept")
     with database.transaction() as repository:
-        assert repository.expire_tags(table.id, datetime.now(UTC) + 0.9 * HOUR) == 0
-        assert repository.expire_tags(table.id, datetime.now(UTC) + 1.1 * HOUR) == 1
-        assert [one.name for one in repository.list_tags(table.id, limit=9)] == ["endless", "kept", "long"]
+        assert repository.tags.expire(table.id, datetime.now(UTC) + 0.9 * HOUR) == 0
+        assert repository.tags.expire(table.id, datetime.now(UTC) + 1.1 * HOUR) == 1
+        assert [one.name for one in repository.tags.page(table.id, limit=9)] == ["endless", "kept", "long"]
 
 
 def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: CatalogDatabase) -> None:
@@ -111,22 +111,22 @@ def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: Catal
     for name in ("b_2", "A", "b%1", "ü", "b", "a"):
         tag(database, table, name)
     with database.reading() as repository:
-        names = [one.name for one in repository.list_tags(table.id, limit=9)]
+        names = [one.name for one in repository.tags.page(table.id, limit=9)]
         assert names == ["A", "a", "b", "b%1", "b_2", "ü"]
-        assert [one.name for one in repository.list_tags(table.id, after="a", limit=2)] == ["b", "b%1"]
-        assert [one.name for one in repository.list_tags(table.id, limit=9, prefix="b")] == ["b", "b%1", "b_2"]
-        assert [one.name for one in repository.list_tags(table.id, limit=9, prefix="b%")] == ["b%1"]
-        assert [one.name for one in repository.list_tags(table.id, limit=9, prefix="b_")] == ["b_2"]
-        assert {one.name for one in repository.tags_on(table.id, [1, 5])} == set(names)
+        assert [one.name for one in repository.tags.page(table.id, after="a", limit=2)] == ["b", "b%1"]
+        assert [one.name for one in repository.tags.page(table.id, limit=9, prefix="b")] == ["b", "b%1", "b_2"]
+        assert [one.name for one in repository.tags.page(table.id, limit=9, prefix="b%")] == ["b%1"]
+        assert [one.name for one in repository.tags.page(table.id, limit=9, prefix="b_")] == ["b_2"]
+        assert {one.name for one in repository.tags.on(table.id, [1, 5])} == set(names)
 
 
 def test_a_tag_that_is_not_there_is_not_found(database: CatalogDatabase) -> None:
     table = create_table(database)
     with pytest.raises(NotFound) as missing, database.reading() as repository:
-        repository.get_tag(table.id, "v1")
+        repository.tags.get(table.id, "v1")
     assert (missing.value.code, missing.value.resource_type) == (ErrorCode.TAG_NOT_FOUND, "TAG")
     with pytest.raises(NotFound), database.transaction() as repository:
-        repository.delete_tag(table.id, "v1")
+        repository.tags.delete(table.id, "v1")
 
 
 def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase) -> None:
@@ -134,9 +134,9 @@ def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase) -> None
     grow(database, table, "a")
     tag(database, table, "v1")
     with database.transaction() as repository:
-        repository.drop_table("shop", "wide")
+        repository.tables.drop("shop", "wide")
     with database.reading() as repository:
-        assert repository.list_tags(table.id, limit=9) == []
+        assert repository.tags.page(table.id, limit=9) == []
 
 
 def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabase) -> None:
@@ -145,7 +145,7 @@ def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabas
 
     def expire(number: int) -> None:
         with database.transaction() as repository:
-            repository.expire_snapshots(table.id, range(number, 99))
+            repository.snapshots.expire(table.id, range(number, 99))
 
     def try_tag(number: int) -> bool:
         try:
@@ -161,4 +161,4 @@ def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabas
     left = numbers(database, table)
     assert {number for number in range(1, 31) if tagged[number - 1]} <= set(left)
     with database.reading() as repository:
-        assert all(repository.get_snapshot(table.id, number).runs for number in left)
+        assert all(repository.snapshots.get(table.id, number).runs for number in left)

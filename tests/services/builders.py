@@ -35,11 +35,11 @@ def create_table(database: CatalogDatabase, options: Mapping[str, str] = SUM, na
     """A table of the database ``shop`` with a key ``id`` and a number ``n``."""
     try:
         with database.transaction() as repository:
-            repository.create_database("shop", {})
+            repository.databases.create("shop", {})
     except AlreadyExists:
         pass
     with database.transaction() as repository:
-        return repository.create_table("shop", name, schema(options=options))
+        return repository.tables.create("shop", name, schema(options=options))
 
 
 def post(
@@ -57,7 +57,7 @@ def post(
 def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:
     """What readers of the table see now."""
     with database.reading() as repository:
-        return repository.current_snapshot(table.id)
+        return repository.snapshots.current(table.id)
 
 
 def totals(
@@ -66,7 +66,7 @@ def totals(
     """The column ``n`` of the rows ``ids``; None where there is no row."""
     consistency = Consistency.LATEST if latest else Consistency.MERGED
     with database.reading() as repository:
-        now = repository.get_table_by_id(table.id) or table
+        now = repository.tables.find(table.id) or table
         found = get_rows(repository, images, now, [(one,) for one in ids], consistency)
     return [None if one.row is None else one.row["n"] for one in found]
 
@@ -76,7 +76,7 @@ def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str)
     wanted = request_merge(database, table_id)
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
     with database.reading() as repository:
-        return repository.get_merge(table_id, wanted.id)
+        return repository.tasks.get(table_id, wanted.id)
 
 
 def compact(site: MergeSite, table: Table) -> None:

@@ -21,8 +21,8 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dic
     fields = [{"id": number, "name": name, "type": "BIGINT"} for number, name in ((0, "id"), *columns)]
     schema = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"], "options": options})
     with site.database.transaction() as repository:
-        now = repository.get_table("shop", "wide")
-        repository.alter_table(table.id, now.schema_id, schema)
+        now = repository.tables.get("shop", "wide")
+        repository.tables.alter(table.id, now.schema_id, schema)
 
 
 def merge(site: MergeSite, table: Table, **values: int) -> Merge:
@@ -32,12 +32,12 @@ def merge(site: MergeSite, table: Table, **values: int) -> Merge:
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        return repository.get_merge(table.id, wanted.id)
+        return repository.tasks.get(table.id, wanted.id)
 
 
 def row(site: MergeSite, images: Images) -> object:
     with site.database.reading() as repository:
-        return get_row(repository, images, repository.get_table("shop", "wide"), ["1"], Consistency.LATEST).row
+        return get_row(repository, images, repository.tables.get("shop", "wide"), ["1"], Consistency.LATEST).row
 
 
 @pytest.fixture(params=[50, 2], ids=["runs_stay", "runs_are_compacted"])

@@ -16,12 +16,12 @@ from tests.services.executor import InterruptedExecutor, PatientExecutor, Python
 
 def cancel(site: MergeSite, table: Table, merge: Merge) -> None:
     with site.database.transaction() as repository:
-        repository.request_cancel(table.id, merge.id)
+        repository.tasks.request_cancel(table.id, merge.id)
 
 
 def after(site: MergeSite, table: Table, merge: Merge) -> Merge:
     with site.database.reading() as repository:
-        return repository.get_merge(table.id, merge.id)
+        return repository.tasks.get(table.id, merge.id)
 
 
 def test_a_pending_merge_that_is_cancelled_is_never_run(site: MergeSite, executor: PythonExecutor) -> None:
@@ -71,13 +71,13 @@ def test_a_cancelled_merge_whose_worker_died_is_not_run_again(site: MergeSite, e
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     wanted = request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("dead", -1) is not None
+        assert repository.leases.claim("dead", -1) is not None
     cancel(site, table, wanted)
     assert not run_next_merge(site, "worker")
     assert after(site, table, wanted).state is MergeState.CANCELLED
     assert executor.merges == 0
     with site.database.reading() as repository:
-        assert [(one.state, one.merge_id) for one in repository.list_batches(table.id, limit=9)] == [
+        assert [(one.state, one.merge_id) for one in repository.batches.page(table.id, limit=9)] == [
             (BatchState.STAGED, None)
         ]
 
@@ -91,7 +91,7 @@ def test_a_merge_whose_lease_went_to_another_worker_stops_its_job(site: MergeSit
         running = pool.submit(run_next_merge, replace(site, executor=patient, lease_seconds=5), "late")
         assert patient.started.wait(60)
         with site.database.transaction() as repository:
-            repository.renew_lease(wanted.id, "late", -1)
-            assert repository.claim_merge("rival", 600) is not None
+            repository.leases.renew(wanted.id, "late", -1)
+            assert repository.leases.claim("rival", 600) is not None
         assert running.result()
     assert after(site, table, wanted).state is MergeState.RUNNING

@@ -31,12 +31,12 @@ def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> MergeSt
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        return repository.get_merge(table.id, wanted.id).state
+        return repository.tasks.get(table.id, wanted.id).state
 
 
 def latest(site: MergeSite, table: Table) -> Table:
     with site.database.reading() as repository:
-        return repository.get_table(table.database, table.name)
+        return repository.tables.get(table.database, table.name)
 
 
 def page(
@@ -160,8 +160,8 @@ def test_a_range_that_is_not_kept_is_refused_and_says_what_is(site: MergeSite) -
     for _ in range(5):
         merge(site, table, {"id": 1, "n": 1})
     with site.database.transaction() as repository:
-        repository.create_tag(table.id, "kept", 1, None)
-        repository.expire_snapshots(table.id, [3, 4, 5])
+        repository.tags.create(table.id, "kept", 1, None)
+        repository.snapshots.expire(table.id, [3, 4, 5])
     for start in (1, 2):
         with pytest.raises(NotFound, match=f"snapshot {start} .* has expired: the changelog has snapshots 3 to 5"):
             page(site, table, start)
@@ -181,7 +181,7 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: Map
     fields = [{"id": number, "name": name, "type": "BIGINT"} for number, name in ((0, "id"), *columns)]
     altered = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"], "options": dict(options)})
     with site.database.transaction() as repository:
-        repository.alter_table(table.id, latest(site, table).schema_id, altered)
+        repository.tables.alter(table.id, latest(site, table).schema_id, altered)
 
 
 def test_changes_are_read_under_the_schema_of_their_snapshot(site: MergeSite) -> None:
@@ -214,7 +214,7 @@ def test_rollbacks_and_partition_drops_have_no_changes(kind: SnapshotKind, site:
         merge(site, table, {"id": 1, "n": 1})
         merge(site, table, {"id": 1, "n": 2})
         with site.database.transaction() as repository:
-            repository.commit_snapshot(table.id, 2, repository.get_snapshot(table.id, 1).runs, kind)
+            repository.snapshots.commit(table.id, 2, repository.snapshots.get(table.id, 1).runs, kind)
         assert changelog(site, table, 3) == []
         assert len(changelog(site, table)) == (3 if name == "kept" else 2)
 
@@ -230,7 +230,7 @@ def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: Merg
 
     def roll_back() -> None:
         with site.database.transaction() as repository:
-            repository.commit_snapshot(table.id, 2, repository.get_snapshot(table.id, 1).runs, SnapshotKind.ROLLBACK)
+            repository.snapshots.commit(table.id, 2, repository.snapshots.get(table.id, 1).runs, SnapshotKind.ROLLBACK)
 
     executor = InterruptedExecutor(lambda: None)
     write_changes = executor.write_changes
@@ -269,7 +269,7 @@ def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse
     body = {"fields": fields, "primaryKeys": ["p", "id"], "partitionKeys": ["p"], "options": SUM | LOOKUP}
     create_table(site.database)
     with site.database.transaction() as repository:
-        table = repository.create_table("shop", "parted", TableSchema.from_json(body))
+        table = repository.tables.create("shop", "parted", TableSchema.from_json(body))
     for number in range(1, 4):
         merge(site, table, *({"p": p, "id": 1, "n": 1} for p in "abc"[:number]))
     snapshot = snapshot_of(site.database, table)

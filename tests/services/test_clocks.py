@@ -47,7 +47,7 @@ def stage(site: MergeSite) -> None:
 
 def states(site: MergeSite, table: Table) -> list[MergeState]:
     with site.database.reading() as repository:
-        return [one.state for one in repository.list_merges(table.id, limit=100)]
+        return [one.state for one in repository.tasks.page(table.id, limit=100)]
 
 
 def test_a_batch_that_was_accepted_in_the_future_is_due(site: MergeSite, clock: SetClock) -> None:
@@ -65,7 +65,7 @@ def test_a_merge_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("dead", site.lease_seconds) is not None
+        assert repository.leases.claim("dead", site.lease_seconds) is not None
     clock.move(hours=-1)
     assert run_next_merge(site, "next")
     assert totals(site.database, images, table, [1]) == [1]
@@ -81,7 +81,7 @@ def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_o
         assert run_next_merge(site, "worker")
     request_compaction(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("dead", site.lease_seconds, Job.COMPACTION) is not None
+        assert repository.leases.claim("dead", site.lease_seconds, Job.COMPACTION) is not None
     clock.move(hours=-1)
     assert run_next_compaction(site, "next")
 
@@ -91,11 +91,11 @@ def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: Merg
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        claimed = repository.claim_merge("alive", site.lease_seconds)
+        claimed = repository.leases.claim("alive", site.lease_seconds)
     assert claimed is not None
     clock.move(hours=-1)
     with site.database.transaction() as repository:
-        repository.renew_lease(claimed.merge.id, "alive", site.lease_seconds)
+        repository.leases.renew(claimed.merge.id, "alive", site.lease_seconds)
     assert not run_next_merge(site, "next")
     clock.move(seconds=31)
     assert run_next_merge(site, "next")
@@ -106,7 +106,7 @@ def test_a_small_step_back_takes_no_lease_away(site: MergeSite, clock: SetClock)
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("alive", site.lease_seconds) is not None
+        assert repository.leases.claim("alive", site.lease_seconds) is not None
     clock.move(seconds=-1)
     assert not run_next_merge(site, "next")
 
@@ -116,7 +116,7 @@ def test_a_lease_of_another_length_is_no_lease_of_the_future(site: MergeSite) ->
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("patient", 3600) is not None
+        assert repository.leases.claim("patient", 3600) is not None
     assert not run_next_merge(site, "next")
 
 
@@ -149,7 +149,7 @@ def test_failures_are_counted_since_the_last_success_whatever_the_clock_says(sit
         assert run_next_merge(executor, "worker")
         clock.move(hours=-1)
     with site.database.reading() as repository:
-        [backlog] = repository.backlogs()
+        [backlog] = repository.tasks.backlogs()
     assert backlog.failures == 1
 
 
@@ -189,15 +189,15 @@ def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commi
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        claimed = repository.claim_merge("late", site.lease_seconds)
+        claimed = repository.leases.claim("late", site.lease_seconds)
     assert claimed is not None
     clock.move(hours=1)
     with site.database.transaction() as repository:
-        assert repository.claim_merge("next", site.lease_seconds) is not None
+        assert repository.leases.claim("next", site.lease_seconds) is not None
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.renew_lease(claimed.merge.id, "late", site.lease_seconds)
+        repository.leases.renew(claimed.merge.id, "late", site.lease_seconds)
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.commit_merge(claimed.merge.id, "late", [], base_snapshot_id=None, rows=0, records=0)
+        repository.leases.commit_merge(claimed.merge.id, "late", [], base_snapshot_id=None, rows=0, records=0)
 
 
 def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:

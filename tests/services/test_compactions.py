@@ -30,7 +30,7 @@ def merge(site: MergeSite, table: Table, *records: dict[str, int]) -> None:
 
 def last_compaction(site: MergeSite, table: Table) -> Merge:
     with site.database.reading() as repository:
-        return next(one for one in repository.list_merges(table.id, limit=100) if one.job is Job.COMPACTION)
+        return next(one for one in repository.tasks.page(table.id, limit=100) if one.job is Job.COMPACTION)
 
 
 def run_ids(site: MergeSite, table: Table) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(
     def faster() -> None:
         running = last_compaction(plain, table)
         with database.transaction() as repository:
-            repository.renew_lease(running.id, "late", -1)
+            repository.leases.renew(running.id, "late", -1)
         assert run_next_compaction(plain, "rival")
 
     request_compaction(database, table.id)

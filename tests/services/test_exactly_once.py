@@ -75,7 +75,7 @@ def merge_the_rest(database: CatalogDatabase, warehouse: Warehouse, table: Table
     site = MergeSite(database, warehouse, PythonExecutor(), 600)
     for number in range(1000):
         with database.reading() as repository:
-            staged = repository.staged_batches(table.id)
+            staged = repository.batches.staged(table.id)
         if not staged:
             return
         request_merge(database, table.id)
@@ -116,7 +116,7 @@ def test_every_accepted_batch_is_folded_exactly_once(
     merge_the_rest(database, warehouse, table)
     assert totals(database, images, table, range(KEYS)) == expected
     with database.reading() as repository:
-        batches = repository.list_batches(table.id, limit=1000)
+        batches = repository.batches.page(table.id, limit=1000)
     assert [batch.number for batch in batches] == list(range(1, POSTERS * POSTS + 1))
     assert {batch.state for batch in batches} == {BatchState.MERGED}
 
@@ -133,7 +133,7 @@ def test_workers_that_look_for_work_themselves_merge_what_is_due(
         post(database, warehouse, {"id": number % 2, "n": 1})
     for _ in range(1000):
         with database.reading() as repository:
-            if not repository.staged_batches(table.id):
+            if not repository.batches.staged(table.id):
                 break
         threading.Event().wait(0.02)
     for worker in workers:
@@ -162,8 +162,8 @@ def test_a_table_dropped_under_posters_and_workers_refuses_batches_and_harms_nob
             outcome.result()
     assert set(refused) <= {"table_not_found"}
     with database.reading() as repository:
-        assert repository.get_table_by_id(table.id) is None
-        assert repository.backlogs() == []
+        assert repository.tables.find(table.id) is None
+        assert repository.tasks.backlogs() == []
     with pytest.raises(NotFound):
         post(database, warehouse, {"id": 1, "n": 1})
 
@@ -176,4 +176,4 @@ def test_due_merges_are_asked_for_by_many_workers_but_only_once(
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: request_due_merges(database), range(24)))
     with database.reading() as repository:
-        assert len(repository.list_merges(table.id, limit=100)) == 1
+        assert len(repository.tasks.page(table.id, limit=100)) == 1

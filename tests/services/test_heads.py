@@ -35,7 +35,7 @@ def test_a_dropped_table_ends_the_waiting(database: CatalogDatabase) -> None:
         with heads.following(table.id):
             assert await heads.newer(table.id, 0, 0.05) is None
             with database.transaction() as repository:
-                repository.drop_table("shop", "wide")
+                repository.tables.drop("shop", "wide")
             await heads.newer(table.id, 0, 60)
 
     with pytest.raises(Dropped):

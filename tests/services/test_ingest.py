@@ -57,7 +57,7 @@ def test_a_request_with_a_fault_stores_nothing(database: CatalogDatabase, wareho
     assert refusal.value.violations
     assert staged_files(warehouse, table) == set()
     with database.reading() as repository:
-        assert repository.list_batches(table.id, limit=1) == []
+        assert repository.batches.page(table.id, limit=1) == []
 
 
 def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Warehouse) -> None:
@@ -114,7 +114,7 @@ def test_a_key_belongs_to_one_table(database: CatalogDatabase, warehouse: Wareho
     create_table(database)
     first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
     with database.transaction() as repository:
-        repository.rename_table("shop", "wide", "shop", "old")
+        repository.tables.rename("shop", "wide", "shop", "old")
     create_table(database)
     assert post(database, warehouse, {"id": 1, "n": 1}, key="k").id != first.id
 
@@ -134,7 +134,7 @@ def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(race, range(16)))
     with database.reading() as repository:
-        [batch] = repository.list_batches(table.id, limit=10)
+        [batch] = repository.batches.page(table.id, limit=10)
     assert set(answers) == ({batch.id} if same else {batch.id, "idempotency_key_reused"})
     assert staged_files(warehouse, table) == {batch.file}
 

@@ -23,13 +23,13 @@ from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed,
 def merges_of(database: CatalogDatabase, table: Table) -> list[Merge]:
     """The table's merges, newest first."""
     with database.reading() as repository:
-        return repository.list_merges(table.id, limit=100)
+        return repository.tasks.page(table.id, limit=100)
 
 
 def states_of(database: CatalogDatabase, table: Table) -> list[BatchState]:
     """The states of the table's batches in arrival order."""
     with database.reading() as repository:
-        return [batch.state for batch in repository.list_batches(table.id, limit=100)]
+        return [batch.state for batch in repository.batches.page(table.id, limit=100)]
 
 
 def merge(site: MergeSite, table: Table) -> Merge:
@@ -37,7 +37,7 @@ def merge(site: MergeSite, table: Table) -> Merge:
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        return repository.get_merge(table.id, wanted.id)
+        return repository.tasks.get(table.id, wanted.id)
 
 
 def soon(seconds: float) -> datetime:
@@ -77,7 +77,7 @@ def test_a_table_that_waits_for_ages_does_not_keep_the_others_waiting(site: Merg
     create_table(site.database, SUM | {"merge.max-staleness": "100000000 d"})
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     with site.database.transaction() as repository:
-        repository.rename_table("shop", "wide", "shop", "patient")
+        repository.tables.rename("shop", "wide", "shop", "patient")
     other = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database, soon(60)) == 1
@@ -102,7 +102,7 @@ def test_a_table_whose_merges_fail_waits_longer_each_time(site: MergeSite) -> No
         ]
         waits.append(due[-1])
         with site.database.transaction() as repository:  # what the probe asked for
-            repository.request_cancel(table.id, merges_of(site.database, table)[0].id)
+            repository.tasks.request_cancel(table.id, merges_of(site.database, table)[0].id)
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
@@ -185,7 +185,7 @@ def test_a_total_that_leaves_its_column_fails_the_merge_and_names_the_key(site: 
     assert failed.state is MergeState.FAILED
     assert "{'id': 7}" in (failed.error or "")
     with site.database.transaction() as repository:
-        repository.delete_staged_batch(table.id, too_much.id)
+        repository.batches.delete_staged(table.id, too_much.id)
     post(site.database, site.warehouse, {"id": 7, "n": -2})
     assert merge(site, table).state is MergeState.SUCCEEDED
     assert totals(site.database, images, table, [7]) == [2**63 - 3]
@@ -243,7 +243,7 @@ def lose_lease_to(rival: MergeSite, table: Table) -> None:
     """The running merge's lease runs out and ``rival`` does the merge."""
     [running] = [one for one in merges_of(rival.database, table) if one.state is MergeState.RUNNING]
     with rival.database.transaction() as repository:
-        repository.renew_lease(running.id, "late", -1)
+        repository.leases.renew(running.id, "late", -1)
     assert run_next_merge(rival, "rival")
 
 
@@ -256,16 +256,16 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
     def take_over() -> None:
         [running] = merges_of(database, table)
         with database.transaction() as repository:
-            repository.renew_lease(running.id, "late", -1)
+            repository.leases.renew(running.id, "late", -1)
         with database.transaction() as repository:
-            assert repository.claim_merge("rival", 600) is not None
+            assert repository.leases.claim("rival", 600) is not None
 
     request_merge(database, table.id)
     assert run_next_merge(MergeSite(database, warehouse, InterruptedExecutor(take_over), 600), "late")
     assert snapshot_of(database, table) is None
     assert [one.state for one in merges_of(database, table)] == [MergeState.RUNNING]
     with database.reading() as repository:
-        assert [batch.number for batch in repository.staged_batches(table.id)] == [1]
+        assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
 
 
 def test_a_merge_commits_on_top_of_a_compaction_that_came_meanwhile(
@@ -294,7 +294,7 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
 
     def drop() -> None:
         with database.transaction() as repository:
-            repository.drop_table("shop", "wide")
+            repository.tables.drop("shop", "wide")
 
     post(database, warehouse, {"id": 1, "n": 5})
     request_merge(database, table.id)

@@ -52,13 +52,13 @@ def stage(site: MergeSite, table: Table) -> None:
 
 def merged(site: MergeSite, tables: Sequence[Table]) -> bool:
     with site.database.reading() as repository:
-        return not any(repository.staged_batches(table.id) for table in tables)
+        return not any(repository.batches.staged(table.id) for table in tables)
 
 
 def states(site: MergeSite, table: Table) -> list[MergeState]:
     """Of its merges, newest first."""
     with site.database.reading() as repository:
-        return [merge.state for merge in repository.list_merges(table.id, limit=100)]
+        return [merge.state for merge in repository.tasks.page(table.id, limit=100)]
 
 
 def test_a_slow_table_delays_no_other(site: MergeSite, images: Images) -> None:
@@ -123,7 +123,7 @@ def test_cancelling_one_of_several_stops_no_other(site: MergeSite) -> None:
     with working(replace(site, executor=executor), poll_seconds=0.02, merges_at_once=2):
         assert until(lambda: len(executor.running) == 2)
         with site.database.transaction() as repository:
-            repository.request_cancel(unwanted.id, cancelled.id)
+            repository.tasks.request_cancel(unwanted.id, cancelled.id)
         assert until(lambda: states(site, unwanted) == [MergeState.CANCELLED])
         assert states(site, wanted) == [MergeState.RUNNING]
         executor.gate.set()

@@ -20,18 +20,18 @@ from tests.services.builders import post, schema
 def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
     """``shop.wide`` with a key, a sequence ``g`` and a TINYINT ``n``."""
     with database.transaction() as repository:
-        repository.create_database("shop", {})
+        repository.databases.create("shop", {})
         columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
-        return repository.create_table("shop", "wide", schema(*columns, options=options))
+        return repository.tables.create("shop", "wide", schema(*columns, options=options))
 
 
 def alter(database: CatalogDatabase, table: Table, options: Mapping[str, str]) -> Table:
     """The same columns under other options."""
     with database.transaction() as repository:
-        now = repository.get_table("shop", "wide")
+        now = repository.tables.get("shop", "wide")
         columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
-        repository.alter_table(table.id, now.schema_id, schema(*columns, options=options))
-        return repository.get_table("shop", "wide")
+        repository.tables.alter(table.id, now.schema_id, schema(*columns, options=options))
+        return repository.tables.get("shop", "wide")
 
 
 def merge(site: MergeSite, table: Table) -> Merge:
@@ -39,13 +39,13 @@ def merge(site: MergeSite, table: Table) -> Merge:
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        return repository.get_merge(table.id, wanted.id)
+        return repository.tasks.get(table.id, wanted.id)
 
 
 def number(site: MergeSite, images: Images, consistency: Consistency = Consistency.MERGED) -> Any:
     """The column ``n`` of the row 7."""
     with site.database.reading() as repository:
-        found = get_row(repository, images, repository.get_table("shop", "wide"), ["7"], consistency)
+        found = get_row(repository, images, repository.tables.get("shop", "wide"), ["7"], consistency)
     return (found.row or {})["n"]
 
 
@@ -62,9 +62,9 @@ def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
     assert "column 'n' of key {'id': 7}: its total is out of range for TINYINT" in (failed.error or "")
     assert number(site, images) == 100
     with site.database.transaction() as repository:
-        states = [batch.state for batch in repository.list_batches(table.id, limit=10)]
+        states = [batch.state for batch in repository.batches.page(table.id, limit=10)]
         assert states == [BatchState.MERGED, BatchState.STAGED]
-        repository.delete_staged_batch(table.id, too_much.id)
+        repository.batches.delete_staged(table.id, too_much.id)
     post(site.database, site.warehouse, {"id": 7, "g": 3, "n": 1})
     assert merge(site, table).state is MergeState.SUCCEEDED
 
@@ -96,9 +96,9 @@ def test_a_quotient_without_end_says_so(site: MergeSite) -> None:
     removed = {"sequence.field": "g", "aggregation.remove-record-on-delete": "true"}
     options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "product", **removed}
     with site.database.transaction() as repository:
-        repository.create_database("shop", {})
+        repository.databases.create("shop", {})
         columns = schema(("id", "BIGINT"), ("g", "INT"), ("n", "DECIMAL(6, 2)"), options=options)
-        table = repository.create_table("shop", "wide", columns)
+        table = repository.tables.create("shop", "wide", columns)
     post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 2}, {"id": 7, "g": 2, "n": 3, "_kind": "-U"})
     error = merge(site, table).error or ""
     assert "column 'n' of key {'id': 7}" in error

@@ -30,8 +30,8 @@ def partitioned(site: MergeSite, options: Mapping[str, str] = SUMS, by: tuple[st
     declared = schema(*COLUMNS, key=("day", "shop", "id"), options=options)
     body = {**declared.to_json(), "partitionKeys": list(by)}
     with site.database.transaction() as repository:
-        repository.create_database("shop", {})
-        return repository.create_table("shop", "wide", type(declared).from_json(body))
+        repository.databases.create("shop", {})
+        return repository.tables.create("shop", "wide", type(declared).from_json(body))
 
 
 def merge(site: MergeSite, table: Table, *rows: tuple[str, str, int, int]) -> None:
@@ -41,13 +41,13 @@ def merge(site: MergeSite, table: Table, *rows: tuple[str, str, int, int]) -> No
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        assert repository.get_merge(table.id, wanted.id).state is MergeState.SUCCEEDED
+        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
 
 
 def numbers(site: MergeSite, images: Images, table: Table, *keys: tuple[str, str, int]) -> list[Any]:
     found_keys = [(datetime.fromisoformat(day).date(), shop, number) for day, shop, number in keys]
     with site.database.reading() as repository:
-        current = repository.get_table_by_id(table.id)
+        current = repository.tables.find(table.id)
         assert current is not None
         found = get_rows(repository, images, current, found_keys, Consistency.MERGED)
     return [None if one.row is None else one.row["n"] for one in found]

@@ -39,7 +39,7 @@ def back_to(site: MergeSite, table: Table, number: int) -> DescribedSnapshot:
 def at(site: MergeSite, images: Images, version: str) -> object:
     """The row 1 as it is at a version."""
     with site.database.reading() as repository:
-        return get_row(repository, images, repository.get_table("shop", "wide"), ["1"], version=version).row
+        return get_row(repository, images, repository.tables.get("shop", "wide"), ["1"], version=version).row
 
 
 def test_staged_batches_stay_and_are_folded_on_top(site: MergeSite, images: Images) -> None:
@@ -63,8 +63,8 @@ def test_a_merge_under_way_goes_on_top_of_the_rollback(site: MergeSite, images: 
     executor = InterruptedExecutor(lambda: back_to(site, table, 1))
     run_next_merge(MergeSite(site.database, site.warehouse, executor, 600), "worker")
     with site.database.reading() as repository:
-        assert repository.get_merge(table.id, wanted.id).state is MergeState.SUCCEEDED
-        assert [snapshot.kind for snapshot in repository.list_snapshots(table.id, limit=2)] == ["merge", "rollback"]
+        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
+        assert [snapshot.kind for snapshot in repository.snapshots.page(table.id, limit=2)] == ["merge", "rollback"]
     assert totals(site.database, images, table, [1]) == [101]
 
 
@@ -105,7 +105,7 @@ def test_the_option_says_how_long_a_tag_is_kept_that_does_not_say_so(site: Merge
         create_tag(repository, table, "longer", None, "2 d")
     expire_snapshots(site.database, datetime.now(UTC) + timedelta(hours=1, minutes=1))
     with site.database.reading() as repository:
-        assert [tag.name for tag in repository.list_tags(table.id, limit=9)] == ["longer"]
+        assert [tag.name for tag in repository.tags.page(table.id, limit=9)] == ["longer"]
 
 
 def test_times_beyond_the_calendar_keep_everything(site: MergeSite) -> None:
@@ -123,7 +123,7 @@ def test_a_rollback_keeps_the_schema_and_the_old_snapshot_keeps_its_own(site: Me
     wider = PATIENT | {"fields.m.aggregate-function": "sum"}
     with site.database.transaction() as repository:
         added = schema(("id", "BIGINT"), ("n", "BIGINT"), ("m", "BIGINT"), options=wider)
-        altered = repository.alter_table(table.id, 0, added)
+        altered = repository.tables.alter(table.id, 0, added)
     post(site.database, site.warehouse, {"id": 1, "n": 10, "m": 5})
     merge_staged(site.database, site.warehouse, table.id)
     assert back_to(site, altered, 1).snapshot.schema_id == 1
@@ -167,7 +167,7 @@ def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anyt
         chooser = random.Random(7)
         for _ in range(8):
             with site.database.reading() as repository:
-                known = [snapshot.id for snapshot in repository.list_snapshots(table.id, limit=99)]
+                known = [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=99)]
             if known:
                 number = chooser.choice(known)
                 target[back_to(site, table, number).snapshot.id] = number
@@ -189,8 +189,8 @@ def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anyt
             done.set()
         assert all(reader.result(60) for reader in readers)
     with site.database.reading() as repository:
-        history = list(reversed(repository.list_snapshots(table.id, limit=99)))
-        merged = [batch.snapshot_id for batch in repository.list_batches(table.id, limit=99)]
+        history = list(reversed(repository.snapshots.page(table.id, limit=99)))
+        merged = [batch.snapshot_id for batch in repository.batches.page(table.id, limit=99)]
     assert [snapshot.id for snapshot in history] == list(range(1, len(history) + 1))
     shown = {0: 0}
     for snapshot in history:

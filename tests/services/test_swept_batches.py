@@ -66,7 +66,7 @@ def test_a_batch_whose_file_was_swept_before_its_commit_is_not_acknowledged(
     with pytest.raises(Unavailable, match="post it again"):
         post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once")
     with site.database.reading() as repository:
-        assert repository.list_batches(table.id, limit=9) == []
+        assert repository.batches.page(table.id, limit=9) == []
     assert post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once").number == 1
     assert totals(site.database, images, table, [1], latest=True) == [1]
     sleepy.close()

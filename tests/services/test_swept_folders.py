@@ -32,8 +32,8 @@ def write(site: MergeSite, table: Table, *segments: str, age: float = 0) -> Path
 def claimed(site: MergeSite, table: Table, job: Job = Job.MERGE) -> ClaimedMerge:
     """A merge or compaction of the table that runs now."""
     with site.database.transaction() as repository:
-        repository.request_merge(table.id, MergeTrigger.REQUEST, job)
-        found = repository.claim_merge("worker", 600, job)
+        repository.tasks.request(table.id, MergeTrigger.REQUEST, job)
+        found = repository.leases.claim("worker", 600, job)
     assert found is not None
     return found
 
@@ -45,11 +45,11 @@ def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, .
     merge = claimed(site, table)
     base = merge.base.id if merge.base else None
     with site.database.transaction() as repository:
-        repository.commit_merge(
+        repository.leases.commit_merge(
             merge.merge.id, "worker", runs, base_snapshot_id=base, rows=1, records=0, changelog=files
         )
         if not keep:
-            repository.expire_snapshots(table.id, [])
+            repository.snapshots.expire(table.id, [])
 
 
 def test_a_folder_of_partitions_stays_while_one_of_its_runs_is_named(site: MergeSite) -> None:
@@ -102,7 +102,7 @@ def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeS
     assert not older.parent.exists()
     assert all(path.exists() for path in folders)
     with site.database.transaction() as repository:
-        repository.fail_merge(running.merge.id, "worker", "no luck")
+        repository.leases.fail(running.merge.id, "worker", "no luck")
     assert sweep(site.database, site.warehouse, NO_GRACE) == 2
     assert not any(path.exists() for path in folders)
 
@@ -126,7 +126,7 @@ def test_what_expired_stays_for_its_readers_until_the_grace_is_over(site: MergeS
     assert sweep(site.database, site.warehouse) == 0
     folder = Path(site.warehouse.path(table.id, "runs", "old"))
     with site.database.reading() as repository:
-        assert repository.live_run_ids(table.id) == {(table.id, "new")}
+        assert repository.snapshots.live_run_ids(table.id) == {(table.id, "new")}
     for entry in (*folder.iterdir(), folder):
         os.utime(entry, (time.time() - DAY,) * 2)
     assert sweep(site.database, site.warehouse) == 1

@@ -25,22 +25,22 @@ def merge(site: MergeSite, table: Table, now: int, *records: dict[str, object]) 
     then = replace(site, clock=lambda: float(now))
     assert run_next_merge(then, "worker")
     with site.database.reading() as repository:
-        assert repository.get_merge(table.id, wanted.id).state is MergeState.SUCCEEDED
-        snapshot = repository.current_snapshot(table.id)
+        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
+        snapshot = repository.snapshots.current(table.id)
     if snapshot is not None and len(snapshot.runs) > 1:
         compact(then, table)
 
 
 def alter(site: MergeSite, table: Table, options: dict[str, str]) -> None:
     with site.database.transaction() as repository:
-        repository.alter_table(table.id, repository.get_table("shop", "wide").schema_id, schema(options=options))
+        repository.tables.alter(table.id, repository.tables.get("shop", "wide").schema_id, schema(options=options))
 
 
 def fate(site: MergeSite, images: Images, key: int) -> object:
     """The number of a row, or what became of it."""
     with site.database.reading() as repository:
         try:
-            row = get_row(repository, images, repository.get_table("shop", "wide"), [str(key)], Consistency.LATEST).row
+            row = get_row(repository, images, repository.tables.get("shop", "wide"), [str(key)], Consistency.LATEST).row
         except NotFound as error:
             return "deleted" if error.message.endswith("was deleted") else "never written"
     return (row or {})["n"]

@@ -35,7 +35,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 def succeeded(site: MergeSite, table: Table, job: Job) -> int:
     with site.database.reading() as repository:
-        found = repository.list_merges(table.id, limit=100)
+        found = repository.tasks.page(table.id, limit=100)
     return sum(one.job is job and one.state is MergeState.SUCCEEDED for one in found)
 
 

@@ -192,8 +192,8 @@ def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: 
     assert run_next_merge(site, "worker")
     assert jobs.killed
     with database.reading() as repository:
-        failed = repository.get_merge(table.id, first.id)
-        states = {batch.state for batch in repository.list_batches(table.id, limit=100)}
+        failed = repository.tasks.get(table.id, first.id)
+        states = {batch.state for batch in repository.batches.page(table.id, limit=100)}
     assert failed.state is MergeState.FAILED
     assert failed.error is not None
     assert failed.error.startswith("Spark was lost")
@@ -201,8 +201,8 @@ def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: 
     again = request_merge(database, table.id)
     assert run_next_merge(site, "worker")
     with database.reading() as repository:
-        done = repository.get_merge(table.id, again.id)
-        snapshot = repository.current_snapshot(table.id)
+        done = repository.tasks.get(table.id, again.id)
+        snapshot = repository.snapshots.current(table.id)
     assert done.state is MergeState.SUCCEEDED, done.error
     assert snapshot is not None
     assert_every_row_once(site.warehouse, table.id, snapshot.runs[0])
@@ -213,8 +213,8 @@ def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: 
 def table_with_batches(site: MergeSite) -> Table:
     """The table in a catalog, with all its batches staged."""
     with site.database.transaction() as repository:
-        repository.create_database("shop", {})
-        table = repository.create_table("shop", "sums", PLAN.schema)
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "sums", PLAN.schema)
     for number in range(1, BATCHES + 1):
         records = [{"k": key, "n": number} for key in range(KEYS)]
         upload = Upload(json.dumps({"records": records}).encode(), JSON)

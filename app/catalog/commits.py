@@ -1,4 +1,4 @@
-"""What readers of a changelog ask the catalog: which snapshots are kept, and what brought each of them."""
+"""Commits: which snapshots are kept, and what brought each of them, without their runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.catalog.models import snapshots, tables
-from app.catalog.tables import Tables
+from app.catalog.transaction import Transaction
 from app.core.table.history import SnapshotKind
 
 
@@ -23,17 +23,20 @@ class Commit:
     committed_at: datetime
 
 
-class Changelogs(Tables):
+@dataclass(frozen=True)
+class Commits:
     """What the repository knows about the order of snapshots."""
 
-    def kept_snapshots(self, table_id: str) -> range:
+    transaction: Transaction
+
+    def kept(self, table_id: str) -> range:
         """The snapshots that are kept without a gap up to the current one, which is the last; empty before the first
         commit.
 
         A tagged snapshot that outlived its neighbours is not among them: what came after it is gone.
         """
         current = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
-        number = self.connection.execute(current).scalar_one_or_none()
+        number = self.transaction.execute(current).scalar_one_or_none()
         if number is None:
             return range(1, 1)
         before = snapshots.alias("before")
@@ -43,16 +46,16 @@ class Changelogs(Tables):
         first = sa.select(sa.func.max(snapshots.c.id)).where(
             snapshots.c.table_id == table_id, snapshots.c.id <= number, sa.not_(has_predecessor)
         )
-        return range(self.connection.execute(first).scalar_one(), number + 1)
+        return range(self.transaction.execute(first).scalar_one(), number + 1)
 
-    def get_commit(self, table_id: str, number: int) -> Commit | None:
+    def find(self, table_id: str, number: int) -> Commit | None:
         """The snapshot of this number; None if there is none (any more)."""
         columns = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at)
         query = sa.select(*columns).where(snapshots.c.table_id == table_id, snapshots.c.id == number)
-        row = self.connection.execute(query).first()
+        row = self.transaction.execute(query).first()
         return None if row is None else Commit(*row)
 
-    def current_snapshot_ids(self, table_ids: Collection[str]) -> dict[str, int]:
+    def heads(self, table_ids: Collection[str]) -> dict[str, int]:
         """The current snapshot of each of the tables that exist; 0 before the first commit."""
         query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))
-        return {row.id: row.snapshot_id or 0 for row in self.connection.execute(query)}
+        return {row.id: row.snapshot_id or 0 for row in self.transaction.execute(query)}

@@ -13,32 +13,32 @@ from tests.catalog.builders import commit, create_table, post, request_and_claim
 def test_a_table_has_one_pending_merge_however_often_it_is_asked_for(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        first = repository.request_merge(one.id, MergeTrigger.REQUEST)
+        first = repository.tasks.request(one.id, MergeTrigger.REQUEST)
         assert (first.state, first.trigger) == (MergeState.PENDING, MergeTrigger.REQUEST)
-        assert repository.request_merge(one.id, MergeTrigger.ROWS) == first
-        assert repository.request_merge(two.id, MergeTrigger.ROWS).id != first.id
-        assert repository.get_merge(one.id, first.id) == first
+        assert repository.tasks.request(one.id, MergeTrigger.ROWS) == first
+        assert repository.tasks.request(two.id, MergeTrigger.ROWS).id != first.id
+        assert repository.tasks.get(one.id, first.id) == first
 
 
 def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDatabase) -> None:
     table = create_table(database)
     running = request_and_claim(database, table)
     with database.transaction() as repository:
-        assert repository.request_merge(table.id, MergeTrigger.STALENESS).id != running.merge.id
-        assert repository.claim_merge("another", 600) is None
+        assert repository.tasks.request(table.id, MergeTrigger.STALENESS).id != running.merge.id
+        assert repository.leases.claim("another", 600) is None
 
 
 def test_a_merge_of_a_missing_table_cannot_be_asked_for(database: CatalogDatabase) -> None:
     with pytest.raises(NotFound) as missing, database.transaction() as repository:
-        repository.request_merge("none", MergeTrigger.REQUEST)
+        repository.tasks.request("none", MergeTrigger.REQUEST)
     assert missing.value.code is ErrorCode.TABLE_NOT_FOUND
 
 
 def test_a_merge_of_another_table_is_not_found(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        merge = repository.request_merge(one.id, MergeTrigger.REQUEST)
-        for operation in (repository.get_merge, repository.request_cancel):
+        merge = repository.tasks.request(one.id, MergeTrigger.REQUEST)
+        for operation in (repository.tasks.get, repository.tasks.request_cancel):
             with pytest.raises(NotFound) as missing:
                 operation(two.id, merge.id)
             assert missing.value.code is ErrorCode.MERGE_NOT_FOUND
@@ -54,22 +54,22 @@ def test_pages_of_merges_cover_all_of_them_newest_first(database: CatalogDatabas
         ids.append(claimed.merge.id)
     seen: list[str] = []
     with database.reading() as repository:
-        while page := repository.list_merges(table.id, after=seen[-1] if seen else None, limit=2):
+        while page := repository.tasks.page(table.id, after=seen[-1] if seen else None, limit=2):
             seen += [merge.id for merge in page]
         with pytest.raises(Invalid):
-            repository.list_merges(table.id, after="no id", limit=1)
+            repository.tasks.page(table.id, after="no id", limit=1)
     assert seen == ids[::-1]
 
 
 def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        merge = repository.request_merge(table.id, MergeTrigger.REQUEST)
-        cancelled = repository.request_cancel(table.id, merge.id)
+        merge = repository.tasks.request(table.id, MergeTrigger.REQUEST)
+        cancelled = repository.tasks.request_cancel(table.id, merge.id)
         assert cancelled.state is MergeState.CANCELLED
         assert cancelled.finished_at is not None
-        assert repository.claim_merge("worker", 600) is None
-        assert repository.request_merge(table.id, MergeTrigger.REQUEST).id != merge.id
+        assert repository.leases.claim("worker", 600) is None
+        assert repository.tasks.request(table.id, MergeTrigger.REQUEST).id != merge.id
 
 
 def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -> None:
@@ -77,14 +77,14 @@ def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        assert repository.renew_lease(claimed.merge.id, "worker", 600, 0.25, {"files": 1}) is False
-        asked = repository.request_cancel(table.id, claimed.merge.id)
+        assert repository.leases.renew(claimed.merge.id, "worker", 600, 0.25, {"files": 1}) is False
+        asked = repository.tasks.request_cancel(table.id, claimed.merge.id)
         assert (asked.state, asked.cancel_requested) == (MergeState.RUNNING, True)
         assert (asked.progress, asked.progress_detail) == (0.25, {"files": 1})
-        assert repository.renew_lease(claimed.merge.id, "worker", 600, 0.5, {}) is True
-        ended = repository.fail_merge(claimed.merge.id, "worker", "cancelled on request", cancelled=True)
+        assert repository.leases.renew(claimed.merge.id, "worker", 600, 0.5, {}) is True
+        ended = repository.leases.fail(claimed.merge.id, "worker", "cancelled on request", cancelled=True)
         assert (ended.state, ended.error) == (MergeState.CANCELLED, "cancelled on request")
-        assert [batch.merge_id for batch in repository.staged_batches(table.id)] == [None]
+        assert [batch.merge_id for batch in repository.batches.staged(table.id)] == [None]
 
 
 def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDatabase) -> None:
@@ -92,8 +92,8 @@ def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDataba
     claimed = request_and_claim(database, table)
     commit(database, claimed, [run("r")])
     with database.transaction() as repository:
-        before = repository.get_merge(table.id, claimed.merge.id)
-        assert repository.request_cancel(table.id, claimed.merge.id) == before
+        before = repository.tasks.get(table.id, claimed.merge.id)
+        assert repository.tasks.request_cancel(table.id, claimed.merge.id) == before
     assert before.state is MergeState.SUCCEEDED
 
 
@@ -101,9 +101,9 @@ def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> 
     busy, asked, idle = (create_table(database, name) for name in ("busy", "asked", "idle"))
     first, last = post(database, busy, records=3), post(database, busy, records=4)
     with database.transaction() as repository:
-        repository.request_merge(asked.id, MergeTrigger.REQUEST)
+        repository.tasks.request(asked.id, MergeTrigger.REQUEST)
     with database.reading() as repository:
-        backlogs = {backlog.table.name: backlog for backlog in repository.backlogs()}
+        backlogs = {backlog.table.name: backlog for backlog in repository.tasks.backlogs()}
     assert set(backlogs) == {"busy", "asked"}
     assert (backlogs["busy"].table, backlogs["busy"].batches, backlogs["busy"].records) == (busy, 2, 7)
     assert backlogs["busy"].oldest_accepted_at == first.accepted_at
@@ -111,14 +111,14 @@ def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> 
     assert (backlogs["asked"].batches, backlogs["asked"].records) == (0, 0)
     assert backlogs["asked"].oldest_accepted_at is None
     with database.transaction() as repository:
-        assert repository.claim_merge("worker", 600) is not None
-        assert [backlog.table.name for backlog in repository.backlogs()] == ["busy"]
+        assert repository.leases.claim("worker", 600) is not None
+        assert [backlog.table.name for backlog in repository.tasks.backlogs()] == ["busy"]
     request_and_claim(database, busy)
     with database.reading() as repository:
-        assert repository.backlogs() == []
+        assert repository.tasks.backlogs() == []
     newest = post(database, busy, records=5)
     with database.reading() as repository:
-        [left] = repository.backlogs()
+        [left] = repository.tasks.backlogs()
         assert (left.batches, left.records, left.oldest_accepted_at) == (1, 5, newest.accepted_at)
     assert idle.name == "idle"
 
@@ -130,19 +130,19 @@ def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDat
     def fail() -> None:
         claimed = request_and_claim(database, table)
         with database.transaction() as repository:
-            repository.fail_merge(claimed.merge.id, "worker", "Spark is gone")
+            repository.leases.fail(claimed.merge.id, "worker", "Spark is gone")
 
     fail()
     fail()
     with database.reading() as repository:
-        [backlog] = repository.backlogs()
+        [backlog] = repository.tasks.backlogs()
         assert (backlog.failures, backlog.batches) == (2, 1)
-        assert backlog.last_failed_at == repository.list_merges(table.id, limit=1)[0].finished_at
+        assert backlog.last_failed_at == repository.tasks.page(table.id, limit=1)[0].finished_at
     commit(database, request_and_claim(database, table), [run("r")])
     post(database, table)
     with database.reading() as repository:
-        [backlog] = repository.backlogs()
+        [backlog] = repository.tasks.backlogs()
         assert (backlog.failures, backlog.last_failed_at) == (0, None)
     fail()
     with database.reading() as repository:
-        assert [backlog.failures for backlog in repository.backlogs()] == [1]
+        assert [backlog.failures for backlog in repository.tasks.backlogs()] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,21 +15,20 @@ AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query'
 LARGEST_NUMBER = 2**31 - 1
 
 
-class CatalogPart:
-    """Reads and writes over ``connection``; whoever opened its transaction ends it.
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction of the catalog over ``connection``; whoever opened it ends it.
 
     ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests).
     """
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        loaded: SnapshotCache | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        self.connection = connection
-        self.loaded = loaded or SnapshotCache()
-        self.clock = clock
+    connection: sa.Connection
+    loaded: SnapshotCache = field(default_factory=SnapshotCache)
+    clock: Callable[[], datetime] | None = None
+
+    def execute(self, statement: sa.Executable, values: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
+        """The result of ``statement``, run with ``values`` (one mapping, or a list of them for as many rows)."""
+        return self.connection.execute(statement, values)
 
     @property
     def writes(self) -> bool:
@@ -45,5 +45,5 @@ class CatalogPart:
             return self.clock()
         if self.connection.dialect.name == "sqlite":
             return datetime.now(UTC)
-        time: datetime = self.connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+        time: datetime = self.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
         return time.astimezone(UTC)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.batches import Batches
 from app.catalog.models import batches, merges, tables
-from app.catalog.part import AnyRow
-from app.catalog.snapshots import Snapshots
-from app.catalog.tables import TABLES, table_of
+from app.catalog.tables import TABLES, Tables, table_of
+from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import ErrorCode, Invalid, NotFound
 from app.core.table.history import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
 
@@ -25,27 +23,33 @@ def merge_of(row: AnyRow) -> Merge:
     return Merge(**{column.name: row._mapping[column.name] for column in _MERGE_COLUMNS})
 
 
-class Merges(Batches, Snapshots):
+@dataclass(frozen=True)
+class Tasks:
     """What the repository knows about merges that are asked for, watched and cancelled."""
 
-    def request_merge(self, table_id: str, trigger: MergeTrigger, job: Job = Job.MERGE, *, full: bool = False) -> Merge:
+    transaction: Transaction
+    tables: Tables
+
+    def request(self, table_id: str, trigger: MergeTrigger, job: Job = Job.MERGE, *, full: bool = False) -> Merge:
         """The table's pending merge (or compaction), new unless one is pending already.
 
         A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
         ``NotFound`` when the table is gone.
         """
-        self._lock_table(table_id)
+        self.tables.lock(table_id)
         mine = (merges.c.table_id == table_id) & (merges.c.job == job)
         pending = sa.select(merges).where(mine, merges.c.state == MergeState.PENDING)
-        row = self.connection.execute(pending).first()
+        row = self.transaction.execute(pending).first()
         if row is not None and full and not row.full:
-            self.connection.execute(merges.update().where(merges.c.id == row.id).values(full=True))
-            return self.get_merge(table_id, row.id)
+            self.transaction.execute(merges.update().where(merges.c.id == row.id).values(full=True))
+            return self.get(table_id, row.id)
         if row is not None:
             return merge_of(row)
-        merge = Merge(uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.now(), job=job, full=full)
+        merge = Merge(
+            uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.transaction.now(), job=job, full=full
+        )
         values = {column.name: getattr(merge, column.name) for column in _MERGE_COLUMNS}
-        self.connection.execute(merges.insert().values(values))
+        self.transaction.execute(merges.insert().values(values))
         return merge
 
     def request_merges(self, triggers: Mapping[str, MergeTrigger]) -> None:
@@ -53,21 +57,21 @@ class Merges(Batches, Snapshots):
         gone = {table_id for table_id in sorted(triggers) if not self._locked(table_id)}
         for table_id, trigger in triggers.items():
             if table_id not in gone:
-                self.request_merge(table_id, trigger)
+                self.request(table_id, trigger)
 
     def _locked(self, table_id: str) -> bool:
         """Whether the table's row is there, and ours now. Who locks several goes by id, so that no two deadlock."""
         try:
-            self._lock_table(table_id)
+            self.tables.lock(table_id)
         except NotFound:
             return False
         return True
 
-    def get_merge(self, table_id: str, merge_id: str) -> Merge:
+    def get(self, table_id: str, merge_id: str) -> Merge:
         """The table's merge with this id. Raises ``NotFound``."""
-        return merge_of(self._merge_row(table_id, merge_id))
+        return merge_of(self.row(table_id, merge_id))
 
-    def list_merges(self, table_id: str, *, after: str | None = None, limit: int) -> list[Merge]:
+    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Merge]:
         """Up to ``limit`` merges of the table, newest first, those that come after the merge with the id ``after``.
 
         Raises ``Invalid`` when ``after`` is no merge of the table.
@@ -76,32 +80,32 @@ class Merges(Batches, Snapshots):
         place = sa.tuple_(merges.c.requested_at, merges.c.id)
         if after is not None:
             try:
-                last = self.get_merge(table_id, after)
+                last = self.get(table_id, after)
             except NotFound as error:
                 raise Invalid("the page token is not one that this list gave") from error
             query = query.where(place < sa.tuple_(sa.literal(last.requested_at, merges.c.requested_at.type), last.id))
         query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
-        return [merge_of(row) for row in self.connection.execute(query)]
+        return [merge_of(row) for row in self.transaction.execute(query)]
 
     def request_cancel(self, table_id: str, merge_id: str) -> Merge:
         """The merge: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
 
         Raises ``NotFound``.
         """
-        row = self._merge_row(table_id, merge_id, lock=True)
+        row = self.row(table_id, merge_id, lock=True)
         change = merges.update().where(merges.c.id == merge_id)
         if row.state is MergeState.PENDING:
-            cancelled = {"state": MergeState.CANCELLED, "cancel_requested": True, "finished_at": self.now()}
-            self.connection.execute(change.values(cancelled))
+            cancelled = {"state": MergeState.CANCELLED, "cancel_requested": True, "finished_at": self.transaction.now()}
+            self.transaction.execute(change.values(cancelled))
         elif row.state is MergeState.RUNNING:
-            self.connection.execute(change.values(cancel_requested=True))
-        return self.get_merge(table_id, merge_id)
+            self.transaction.execute(change.values(cancel_requested=True))
+        return self.get(table_id, merge_id)
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """When the oldest merge or compaction of the table that runs now began; None while none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))
         running = (merges.c.table_id == table_id) & (merges.c.state == MergeState.RUNNING)
-        started: datetime | None = self.connection.execute(query.where(running)).scalar_one()
+        started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
     def backlogs(self) -> list[Backlog]:
@@ -128,11 +132,12 @@ class Merges(Batches, Snapshots):
             .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
             .order_by(waiting.c.oldest, tables.c.id)
         )
-        return [_backlog(row) for row in self.connection.execute(query)]
+        return [_backlog(row) for row in self.transaction.execute(query)]
 
-    def _merge_row(self, table_id: str, merge_id: str, *, lock: bool = False) -> AnyRow:
+    def row(self, table_id: str, merge_id: str, *, lock: bool = False) -> AnyRow:
+        """The merge's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == merge_id)
-        row = self.connection.execute(query.with_for_update() if lock else query).first()
+        row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:
             raise NotFound(
                 f"merge {merge_id!r} does not exist",
