@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Database, Table
+from app.core.table.schema import escape_pointer
+from app.core.types.parser import is_text
 
 LONGEST_NAME = 255
 
@@ -100,6 +102,14 @@ def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Vio
     if "location" in options:
         message = "Keyfold chooses the location of its databases"
         yield Violation(f"{pointer}/location", FaultCode.LOCATION_NOT_ALLOWED, message, "remove the option location")
+    for key, text in options.items():
+        if not is_text(key) or not is_text(text):
+            yield _illegal_text(f"{pointer}/{escape_pointer(key)}")
+
+
+def _illegal_text(pointer: str) -> Violation:
+    message = "the text has half a surrogate pair, which no answer can carry"
+    return Violation(pointer, FaultCode.ILLEGAL_TEXT, message, "remove it")
 
 
 def get_database(repository: Repository, name: str) -> Database:
@@ -112,6 +122,7 @@ def alter_database(
 ) -> DatabaseChange:
     """Removes and sets options of the database, all or nothing. Raises ``Invalid`` or ``NotFound``."""
     faults = list(_option_violations(updates, "/updates"))
+    faults += [_illegal_text(f"/removals/{index}") for index, key in enumerate(removals) if not is_text(key)]
     if faults:
         raise Invalid("the change of the database is not valid", violations=faults)
     present = repository.databases.get(name).options

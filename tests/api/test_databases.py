@@ -75,6 +75,24 @@ def test_a_plus_in_a_path_is_a_space_and_an_encoded_plus_is_a_plus(client: TestC
     assert client.get(f"{DATABASES}/a%2Bb").json()["name"] == "a+b"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        (DATABASES, b'{"name": "other", "options": {"a": "\\ud800"}}', "/options/a"),
+        (DATABASES, b'{"name": "other", "options": {"\\ud800": "a"}}', "/options/\ud800"),
+        (f"{DATABASES}/shop", b'{"updates": {"a": "\\ud800"}}', "/updates/a"),
+        (f"{DATABASES}/shop", b'{"removals": ["b", "\\ud800"]}', "/removals/1"),
+    ],
+)
+def test_half_a_surrogate_pair_in_an_option_is_a_fault_of_the_request(
+    shop: TestClient, path: str, body: bytes, pointer: str
+) -> None:
+    answer = shop.post(path, content=body)
+    assert answer.status_code == 400
+    assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [(pointer, "illegal_text")]
+    assert shop.get(DATABASES).json()["databases"] == ["shop"]
+
+
 def test_an_external_location_is_refused_by_name(shop: TestClient) -> None:
     created = shop.post(DATABASES, json={"name": "other", "options": {"location": "s3://mine"}})
     altered = shop.post(f"{DATABASES}/shop", json={"updates": {"location": "s3://mine"}})
