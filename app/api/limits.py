@@ -51,11 +51,13 @@ def _pattern(template: str) -> re.Pattern[str]:
 class BodyLimit:
     """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory.
 
-    The routes behind it have the whole body, so that no slow sender holds a thread or a transaction.
+    The routes behind it have the whole body, so that no slow sender holds a thread or a transaction. A sender may be
+    silent for ``silence_seconds``.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, silence_seconds: float = SILENCE_SECONDS) -> None:
         self.app = app
+        self.silence_seconds = silence_seconds
         self.limits = BodyLimits(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +68,7 @@ class BodyLimit:
         most = self.limits.of(scope["method"], scope["path"])
         try:
             _check_declared(Request(scope).headers.get("content-length", ""), most)
-            body = await _read(receive, most)
+            body = await _read(receive, most, self.silence_seconds)
         except KeyfoldError as error:
             await refuse(scope, receive, send, error)
             return
@@ -79,12 +81,12 @@ def _check_declared(length: str, most: int) -> None:
         raise _too_large(most)
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
+async def _read(receive: Receive, most: int, silence_seconds: float) -> bytes | None:
     """The whole body, None if the client went before its end. Raises ``TooLarge`` and ``TooSlow``."""
     body = bytearray()
     more = True
     while more:
-        message = await _next(receive)
+        message = await _next(receive, silence_seconds)
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
@@ -94,12 +96,12 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     return bytes(body)
 
 
-async def _next(receive: Receive) -> Message:
+async def _next(receive: Receive, silence_seconds: float) -> Message:
     try:
-        with anyio.fail_after(SILENCE_SECONDS):
+        with anyio.fail_after(silence_seconds):
             return await receive()
     except TimeoutError as error:
-        message = f"nothing came of the body for {SILENCE_SECONDS:g} seconds; nothing was stored"
+        message = f"nothing came of the body for {silence_seconds:g} seconds; nothing was stored"
         fault = Violation("", FaultCode.TOO_SLOW, message, "send the request again, its body without a pause")
         raise TooSlow(message, violations=[fault]) from error
 

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from app.api.problems import Fault
 from app.core.alter.draft import Place
-from app.core.errors import Violation
+from app.core.errors import FaultCode, Violation
 from app.core.table.history import Database, Table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -345,7 +345,7 @@ class TableWarning(Payload):
     """Something legal but surprising, and what to do if it is not wanted."""
 
     pointer: str
-    code: str
+    code: FaultCode
     message: str
     fix: str
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.api.problems import KINDS, Problem
 from app.core import errors
-from app.core.errors import ErrorCode, Invalid, KeyfoldError, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, Violation
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES
@@ -68,7 +68,10 @@ def test_a_kind_of_error_is_told_by_its_status(
 
 
 def test_every_fault_is_told_and_faults_left_out_are_counted(app: FastAPI, client: TestClient) -> None:
-    faults = [Violation("/records/3/a", "out_of_range", "too big", "use BIGINT", 3, "a"), Violation("", "c", "m")]
+    faults = [
+        Violation("/records/3/a", FaultCode.OUT_OF_RANGE, "too big", "use BIGINT", 3, "a"),
+        Violation("", FaultCode.MISSING, "m"),
+    ]
     body = _answer_to(app, client, Invalid("bad rows", violations=faults, total_violations=5000)).json()
     assert body["errors"] == [
         {
@@ -79,14 +82,14 @@ def test_every_fault_is_told_and_faults_left_out_are_counted(app: FastAPI, clien
             "row": 3,
             "column": "a",
         },
-        {"pointer": "", "code": "c", "detail": "m", "fix": ""},
+        {"pointer": "", "code": "missing", "detail": "m", "fix": ""},
     ]
     assert body["errorCount"] == 5000
     assert Problem.model_validate(body).error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_message_that_quotes_half_a_surrogate_pair_is_still_json(app: FastAPI, client: TestClient) -> None:
-    error = Invalid("bad \ud800", violations=[Violation("/\ud800", "c", "größe \ud800")])
+    error = Invalid("bad \ud800", violations=[Violation("/\ud800", FaultCode.ILLEGAL_TEXT, "größe \ud800")])
     response = _answer_to(app, client, error)
     assert response.status_code == 400
     assert response.json()["detail"] == "bad \ud800"

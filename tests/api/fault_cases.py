@@ -1,0 +1,321 @@
+"""A request for every code of a fault: what provokes it, through HTTP wherever HTTP can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.types import Message
+
+from app.api.limits import BodyLimit
+from app.catalog.database import CatalogDatabase
+from app.core.alter.changes import alter_schema
+from app.core.alter.draft import LARGEST_FIELD_ID
+from app.core.errors import FaultCode, Invalid, Unauthorized
+from app.core.table.schema import TableSchema
+from app.services.tables import DEEPEST_TYPE
+from app.services.tokens import TokenGate, create_token
+from app.settings import Settings
+from tests.api.conftest import DATABASES, TABLES
+
+_NUMBERS = count()
+AGGREGATION = {"merge-engine": "aggregation"}
+PARTIAL = {"merge-engine": "partial-update"}
+GROUP = PARTIAL | {"fields.a.sequence-group": "b"}
+A_FUNCTION = "fields.a.aggregate-function"
+DEEP = "ARRAY<" * DEEPEST_TYPE + "INT" + ">" * DEEPEST_TYPE
+THREE = {"a": "INT", "b": "INT", "c": "INT"}
+ROW = {"r": "ROW<x INT, y INT>", "s": "ROW<x INT>"}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that is open to this machine, with the database ``shop``."""
+
+    app: FastAPI
+    client: TestClient
+    folder: Path  # for a catalog of a case's own
+
+
+# What provokes the code: the faults (or warnings) that the service, or the function behind it, answers.
+Case = Callable[[Service], Iterable[Mapping[str, Any]]]
+
+
+def told(response: Any) -> list[dict[str, Any]]:
+    body = response.json()
+    return [*body.get("errors", ()), *body.get("warnings", ())]
+
+
+def schema(columns: Mapping[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+    """A schema with the key ``k`` and the columns ``a`` and ``b`` or others."""
+    types = {"k": "INT NOT NULL", **({"a": "INT", "b": "INT"} if columns is None else columns)}
+    fields = [{"name": name, "type": kind} for name, kind in types.items()]
+    return {"fields": fields, "primaryKeys": ["k"], "options": {}} | members
+
+
+def created(columns: Mapping[str, Any] | None = None, name: str = "t", **members: Any) -> Case:
+    """Creating a table; nothing is stored."""
+    body = {"identifier": {"database": "shop", "object": name}, "schema": schema(columns, **members)}
+    return lambda service: told(service.client.post(TABLES, json=body, params={"validateOnly": "true"}))
+
+
+def options(more: Mapping[str, str], columns: Mapping[str, Any] | None = None, **members: Any) -> Case:
+    return created(columns, options=more, **members)
+
+
+def _new_table(service: Service, described: Mapping[str, Any]) -> str:
+    """The URL of a table that nothing else uses."""
+    name = f"t{next(_NUMBERS)}"
+    body = {"identifier": {"database": "shop", "object": name}, "schema": described}
+    response = service.client.post(TABLES, json=body)
+    assert response.status_code == 200, response.text
+    return f"{TABLES}/{name}"
+
+
+def posted(record: Any, columns: Mapping[str, Any] | None = None, **members: Any) -> Case:
+    """Posting one record."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        url = _new_table(service, schema(columns, **members))
+        return told(service.client.post(f"{url}/batches", json={"records": [record]}))
+
+    return provoke
+
+
+def value(kind: str, wrong: Any) -> Case:
+    """Posting a wrong value of a type."""
+    return posted({"k": 1, "v": wrong}, {"v": kind})
+
+
+def altered(*changes: Any, columns: Mapping[str, Any] | None = None, has_rows: bool = False, **members: Any) -> Case:
+    """Altering a table."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        url = _new_table(service, schema(columns, **members))
+        if has_rows:
+            assert service.client.post(f"{url}/batches", json={"records": [{"k": 1}]}).status_code == 202
+        return told(service.client.post(url, json={"changes": changes}))
+
+    return provoke
+
+
+def asked(method: str, path: str, table: Mapping[str, Any] | None = None, **sent: Any) -> Case:
+    """Any request; ``{table}`` in its path is a new table."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        url = path.format(table=_new_table(service, table or schema()) if "{table}" in path else "")
+        return told(service.client.request(method, url, **sent))
+
+    return provoke
+
+
+def add(name: str = "n", kind: Any = "INT", **members: Any) -> dict[str, Any]:
+    return {"action": "addColumn", "fieldNames": [name], "dataType": kind} | members
+
+
+def change(action: str, *path: str, **members: Any) -> dict[str, Any]:
+    return {"action": action, "fieldNames": list(path)} | members
+
+
+def set_option(key: str, text: Any) -> dict[str, Any]:
+    return {"action": "setOption", "key": key, "value": text}
+
+
+def _with_token(authorization: str | None, *, made: bool) -> Case:
+    """Passing a gate that asks for a token; ``made`` says whether there is one."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(_NUMBERS)}.db'}")
+        database.migrate()
+        if made:
+            create_token(database, "ci")
+        with pytest.raises(Unauthorized) as refused:
+            TokenGate(database, required=True).check(authorization)
+        database.close()
+        return [{"code": fault.code} for fault in refused.value.violations]
+
+    return provoke
+
+
+def _too_slow(_: Service) -> Iterable[Mapping[str, Any]]:
+    sent: list[Message] = []
+
+    async def silence() -> Message:
+        await anyio.sleep(60)
+        raise AssertionError
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    async def ask() -> None:
+        app = FastAPI()
+        headers = [(b"host", b"localhost")]
+        scope = {"type": "http", "method": "POST", "path": "/x", "raw_path": b"/x", "headers": headers, "app": app}
+        limit = BodyLimit(app, Settings(KEYFOLD_DATA="/nowhere"), silence_seconds=0.01)
+        await limit({**scope, "query_string": b"", "http_version": "1.1"}, silence, keep)
+
+    anyio.run(ask)
+    body = b"".join(message.get("body", b"") for message in sent)
+    return json.loads(body)["errors"]
+
+
+def _no_free_id(_: Service) -> Iterable[Mapping[str, Any]]:
+    table = TableSchema.from_json(schema())
+    with pytest.raises(Invalid) as refused:
+        alter_schema(table, [add()], highest_id=LARGEST_FIELD_ID, has_rows=False, deepest_type=50)
+    return [{"code": fault.code} for fault in refused.value.violations]
+
+
+TOKENS: Mapping[FaultCode, Case] = {
+    FaultCode.NO_TOKEN_LEFT: _with_token(None, made=False),
+    FaultCode.MISSING_TOKEN: _with_token(None, made=True),
+    FaultCode.UNKNOWN_TOKEN: _with_token("Bearer kf_wrong", made=True),
+}
+VALUES: Mapping[FaultCode, Case] = {
+    FaultCode.BAD_DATE: value("DATE", "2024-02-30"),
+    FaultCode.BAD_ROW_KIND: posted({"k": 1, "_kind": "+X"}),
+    FaultCode.BAD_TIME: value("TIME", "25:00"),
+    FaultCode.BAD_TIMESTAMP: value("TIMESTAMP(3)", "yesterday"),
+    FaultCode.DUPLICATE_KEY: value("MAP<INT, INT>", [{"key": 1, "value": 1}, {"key": 1, "value": 2}]),
+    FaultCode.MISSING_COLUMN: posted({"a": 1}),
+    FaultCode.NOT_AN_OBJECT: posted(5),
+    FaultCode.NOT_A_NUMBER: posted(
+        {"k": 1, "v": "x"}, {"v": "STRING"}, options={"sequence.field": "v", "sequence.auto-padding": "row-kind-flag"}
+    ),
+    FaultCode.NOT_BASE64: value("BYTES", "?"),
+    FaultCode.NOT_JSON: asked("POST", "{table}/batches", content=b"{", headers={"Content-Type": "application/json"}),
+    FaultCode.NOT_UNICODE: asked(
+        "POST",
+        "{table}/batches",
+        schema({"v": "STRING"}),
+        content=b'{"records": [{"k": 1, "v": "\\ud800"}]}',
+        headers={"Content-Type": "application/json"},
+    ),
+    FaultCode.NULL_IN_NOT_NULL: posted({"k": None}),
+    FaultCode.NULL_IN_PADDED_SEQUENCE: posted(
+        {"k": 1}, options={"sequence.field": "a", "sequence.auto-padding": "row-kind-flag"}
+    ),
+    FaultCode.OUT_OF_RANGE: value("TINYINT", 1000),
+    FaultCode.REFUSED_ROW_KIND: posted({"k": 1, "_kind": "-D"}, options={"merge-engine": "first-row"}),
+    FaultCode.TOO_LONG: value("CHAR(2)", "abc"),
+    FaultCode.TOO_MANY_DIGITS: value("DECIMAL(5, 2)", "1.234"),
+    FaultCode.UNKNOWN_FIELD: posted({"k": 1, "r": {"z": 1}}, ROW),
+    FaultCode.WRONG_TYPE: value("INT", "x"),
+}
+SCHEMAS: Mapping[FaultCode, Case] = {
+    FaultCode.COLUMN_IN_TWO_GROUPS: options(GROUP | {"fields.c.sequence-group": "b"}, THREE),
+    FaultCode.CONTRADICTING_OPTIONS: options({"merge-engine": "first-row", "sequence.field": "a"}),
+    FaultCode.FUNCTION_OUTSIDE_GROUP: options(PARTIAL | {A_FUNCTION: "sum"}),
+    FaultCode.ILLEGAL_COLUMN_TYPE: options({"rowkind.field": "a"}),
+    FaultCode.ILLEGAL_DEFAULT: options({"fields.a.default-value": "one"}),
+    FaultCode.ILLEGAL_FUNCTION_TYPE: options(AGGREGATION | {A_FUNCTION: "bool_or"}),
+    FaultCode.ILLEGAL_KEY_TYPE: created({"l": "ARRAY<INT>"}, primaryKeys=["l"]),
+    FaultCode.ILLEGAL_NAME: created(name="a/b"),
+    FaultCode.ILLEGAL_OPTION_VALUE: options({"merge-engine": "aggregated"}),
+    FaultCode.ILLEGAL_ORDER_TYPE: options({"sequence.field": "l"}, {"l": "ARRAY<INT>"}),
+    FaultCode.ILLEGAL_TEXT: created(comment="\0"),
+    FaultCode.KEY_IN_GROUP: options(PARTIAL | {"fields.a.sequence-group": "k"}),
+    FaultCode.KEY_WITH_DEFAULT: options({"fields.k.default-value": "1"}),
+    FaultCode.MALFORMED_OPTION: options({"fields.default-value": "1"}),
+    FaultCode.MISSING_OPTION: options({"sequence.snapshot-ordering": "true"}),
+    FaultCode.MISSING_PARTITION_KEYS: options({"partition.expiration-time": "1 d"}),
+    FaultCode.MISSING_PRIMARY_KEY: created(primaryKeys=[]),
+    FaultCode.NAME_TOO_LONG: created(name="x" * 1000),
+    FaultCode.NESTED_TOO_DEEPLY: created({"a": DEEP}),
+    FaultCode.NOT_A_LIST: created(primaryKeys="k"),
+    FaultCode.NOT_TEXT: created(options={"bucket": [1]}),
+    FaultCode.PARTITION_KEY_OUTSIDE_PRIMARY_KEY: created(partitionKeys=["a"]),
+    FaultCode.PATH_NOT_ALLOWED: options({"path": "/tmp/x"}),  # noqa: S108  # nothing is written
+    FaultCode.PRIMARY_KEY_TWICE: options({"primary-key": "k"}),
+    FaultCode.RESERVED_NAME: created({"_kind": "INT"}),
+    FaultCode.UNKNOWN_FUNCTION: options(AGGREGATION | {A_FUNCTION: "summ"}),
+    FaultCode.UNKNOWN_GROUP: options(PARTIAL | {"partial-update.remove-record-on-sequence-group": "a"}),
+    FaultCode.UNKNOWN_OPTION: options({"merge-engin": "aggregation"}),
+    FaultCode.UNKNOWN_TYPE: created({"a": "INTEGR"}),
+    FaultCode.UNSUPPORTED_TYPE: created({"a": "TIMESTAMP(9)"}),
+}
+WARNINGS: Mapping[FaultCode, Case] = {
+    FaultCode.CHANGELOG_NOT_REPAIRED: options({"changelog-producer": "input"}),
+    FaultCode.CHANGES_COME_LATE: options({"changelog-producer": "full-compaction"}),
+    FaultCode.COLUMN_IN_NO_GROUP: options(GROUP, THREE),
+    FaultCode.GROUP_REPLACED_WHOLE: options(PARTIAL | {"fields.a.sequence-group": "b,c"}, THREE),
+    FaultCode.LATE_RECORDS_COUNT: options(GROUP | {"fields.b.aggregate-function": "sum"}),
+    FaultCode.MERGES_READ_OLDER_RUNS: options({"changelog-producer": "lookup"}),
+    FaultCode.NULL_NEVER_WRITTEN: options(PARTIAL),
+    FaultCode.OPTION_WITHOUT_EFFECT: options({A_FUNCTION: "sum"}),
+}
+CHANGES: Mapping[FaultCode, Case] = {
+    FaultCode.COLUMN_IN_USE: altered(change("dropColumn", "a"), options={"sequence.field": "a"}),
+    FaultCode.DUPLICATE_COLUMN: altered(add("a")),
+    FaultCode.ILLEGAL_MOVE: altered(
+        {"action": "updateColumnPosition", "move": {"fieldName": "a", "referenceFieldName": "a", "type": "AFTER"}}
+    ),
+    FaultCode.ILLEGAL_PATH: altered(change("dropColumn", "a", "x")),
+    FaultCode.ILLEGAL_TYPE_CHANGE: altered(change("updateColumnType", "a", newDataType="TINYINT")),
+    FaultCode.IMMUTABLE_OPTION: altered(set_option("primary-key", "a"), has_rows=True),
+    FaultCode.KEY_COLUMN: altered(change("dropColumn", "k")),
+    FaultCode.LAST_FIELD: altered(change("dropColumn", "s", "x"), columns=ROW),
+    FaultCode.NESTED_COLUMN: altered(change("updateColumnDefaultValue", "r", "x", newDefaultValue="1"), columns=ROW),
+    FaultCode.NO_FREE_ID: _no_free_id,
+    FaultCode.NOT_BOOLEAN: altered(change("updateColumnNullability", "a", newNullability="no")),
+    FaultCode.NOT_NULL_COLUMN: altered(add(kind="INT NOT NULL")),
+    FaultCode.NULL_TO_NOT_NULL: altered(change("updateColumnNullability", "a", newNullability=False)),
+    FaultCode.PARTITION_COLUMN: altered(
+        change("renameColumn", "k", newName="n"), primaryKeys=["k"], partitionKeys=["k"]
+    ),
+    FaultCode.PRIMARY_KEY_NEEDED: altered({"action": "dropPrimaryKey"}),
+    FaultCode.TOO_MANY_CHANGES: altered(*[set_option("bucket", "1")] * 1001),
+    FaultCode.UNKNOWN_ACTION: altered({"action": "paint"}),
+    FaultCode.UNKNOWN_COLUMN: altered(change("dropColumn", "zzz")),
+    FaultCode.UNKNOWN_MOVE: altered(add(move={"type": "UP"})),
+}
+ROLLBACK = "{table}/rollback"
+REQUESTS: Mapping[FaultCode, Case] = {
+    FaultCode.BAD_HEADER: asked(
+        "POST", "{table}/batches", json={"records": []}, headers={"Idempotency-Key": "x" * 300}
+    ),
+    FaultCode.BOOL_PARSING: asked("POST", TABLES, params={"validateOnly": "perhaps"}, json={}),
+    FaultCode.BOOL_TYPE: asked("POST", "{table}/tags", json={"tagName": "v", "ignoreIfExists": None}),
+    FaultCode.CONTRADICTING_DATABASE: asked(
+        "POST", TABLES, json={"identifier": {"database": "other", "object": "t"}, "schema": schema()}
+    ),
+    FaultCode.CONTRADICTING_PARAMETERS: asked(
+        "GET", "{table}/rows", params={"key": "1", "snapshot": "1", "consistency": "latest"}
+    ),
+    FaultCode.CROSS_SITE: asked("GET", DATABASES, headers={"Sec-Fetch-Site": "cross-site"}),
+    FaultCode.DICT_TYPE: asked("POST", DATABASES, json={"name": "a", "options": []}),
+    FaultCode.EMPTY_NAME: asked("POST", DATABASES, json={"name": ""}),
+    FaultCode.EMPTY_RANGE: asked("GET", "{table}/changelog", params={"fromSnapshot": "3", "toSnapshot": "2"}),
+    FaultCode.ENUM: asked("GET", "{table}/rows", params={"key": "1", "consistency": "stale"}),
+    FaultCode.FOREIGN_HOST: asked("GET", DATABASES, headers={"Host": "evil.example"}),
+    FaultCode.FOREIGN_ORIGIN: asked("GET", DATABASES, headers={"Origin": "https://evil.example"}),
+    FaultCode.ILLEGAL_DURATION: asked("POST", "{table}/tags", json={"tagName": "v", "timeRetained": "long"}),
+    FaultCode.INT_PARSING: asked("GET", DATABASES, params={"maxResults": "ten"}),
+    FaultCode.INT_PARSING_SIZE: asked("GET", DATABASES, params={"maxResults": "1" * 5000}),
+    FaultCode.INT_TYPE: asked("POST", ROLLBACK, json={"snapshot": "one"}),
+    FaultCode.JSON_INVALID: asked("POST", DATABASES, content=b'{"name"'),
+    FaultCode.LIST_TYPE: asked("POST", "{table}/partitions/drop", json={"specs": {}}),
+    FaultCode.LOCATION_NOT_ALLOWED: asked("POST", DATABASES, json={"name": "a", "options": {"location": "/x"}}),
+    FaultCode.MISSING: asked("POST", DATABASES, json={}),
+    FaultCode.MODEL_ATTRIBUTES_TYPE: asked("POST", DATABASES, json=[]),
+    FaultCode.NO_INSTANT: asked("POST", ROLLBACK, json={}),
+    FaultCode.NOT_A_POSITION: asked("GET", "{table}/changelog", params={"pageToken": "?"}),
+    FaultCode.STRING_TYPE: asked("POST", DATABASES, json={"name": 5}),
+    FaultCode.TOO_LARGE: asked("POST", DATABASES, content=b" " * (2**20 + 1)),
+    FaultCode.TOO_SHORT: asked("POST", "{table}/partitions/drop", json={"specs": []}),
+    FaultCode.TOO_SLOW: _too_slow,
+    FaultCode.UNION_TAG_INVALID: asked("POST", ROLLBACK, json={"instant": {"type": "moon"}}),
+    FaultCode.UNION_TAG_NOT_FOUND: asked("POST", ROLLBACK, json={"instant": {}}),
+    FaultCode.UNKNOWN_MEMBER: asked("POST", "{table}/batches", json={"records": [], "more": 1}),
+    FaultCode.UNKNOWN_PARAMETER: asked("GET", DATABASES, params={"maxResult": "1"}),
+    FaultCode.WRONG_KEY_LENGTH: asked("GET", "{table}/rows", params={"key": ["1", "2"]}),
+}
+CASES: Mapping[FaultCode, Case] = {**VALUES, **SCHEMAS, **WARNINGS, **CHANGES, **REQUESTS, **TOKENS}
