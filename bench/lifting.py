@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
 from app.core.plan.jobs import MergeJob
-from app.core.plan.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import Progress
@@ -41,8 +41,7 @@ def _lifted(plan: MergePlan, staged: DataFrame) -> DataFrame:
     outputs = {name: quote(name) for name in plan.schema.primary_key}
     for rule in plan.rules:
         outputs |= rule.lift_sql()
-    if plan.liveness is Liveness.ADD:
-        outputs[LIVE_COLUMN] = "TRUE"
+    outputs |= plan.row.lift_sql()
     ids = {column.name: {FIELD_ID: column.id} for column in plan.schema.columns}
     columns = [
         F.expr(f"CAST({outputs[name]} AS {data_type.spark})").alias(name, **_metadata(ids.get(name)))

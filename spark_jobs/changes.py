@@ -10,7 +10,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.evolution import same_fold
 from app.core.plan.jobs import ChangesJob
-from app.core.plan.merge_plan import LIVE_COLUMN, Liveness, MergePlan
+from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import comparable, literal, member, quote, ref
 from app.core.table.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
 from spark_jobs.bitmaps import register_bitmaps
@@ -92,9 +92,8 @@ def _shown(plan: MergePlan, rows: DataFrame) -> DataFrame:
     members = ["'_kf_there', TRUE"]  # a struct is not empty where all columns are keys
     members += [f"{literal(column.name)}, {quote(column.name)}" for column in plan.schema.value_columns]
     row = f"named_struct({', '.join(members)})"
-    there = "TRUE" if plan.liveness is Liveness.ALWAYS else LIVE_COLUMN
     keys = [F.col(quote(name)) for name in key_names(plan)]
-    return rows.select(*keys, F.expr(f"IF({there}, {row}, NULL)").alias(_AFTER))
+    return rows.select(*keys, F.expr(f"IF({plan.row.live_sql}, {row}, NULL)").alias(_AFTER))
 
 
 def _joined(plan: MergePlan, before: DataFrame | None, after: DataFrame) -> DataFrame:

@@ -11,10 +11,10 @@ from pyspark.sql.types import StructField, StructType
 
 from app.core.plan.evolution import converted_sql, removing
 from app.core.plan.evolution import key_names as key_names_of
-from app.core.plan.fold import forgotten_until
-from app.core.plan.merge_plan import LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN, Liveness, MergePlan
+from app.core.plan.merge_plan import MergePlan
 from app.core.rules.replay import LOG, Replay
-from app.core.rules.spark_sql import ADD_SQL, quote, ref
+from app.core.rules.row import REMOVED_AT
+from app.core.rules.spark_sql import quote, ref
 from app.core.rules.widening import widened_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column as TableColumn
@@ -24,7 +24,6 @@ from spark_jobs.types import spark_type
 
 FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
-_REMOVED_AT = "_kf_removed_at"
 
 # Spark hands the schemas of Parquet files to their readers and writers as JSON in a Hadoop configuration, and Hadoop
 # replaces `${user.home}`, `${env.HOME}` and `${any.setting}` in what it gives back: a column of such a name would be
@@ -96,37 +95,26 @@ def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None, *, ra
 
     ``ranged``: the records have a ``RANGE_COLUMN``, by which they are spread.
     """
-    also = "TRUE"
-    relation = staged
     together = [*key_names(plan), *([RANGE_COLUMN] if ranged else [])]
-    if plan.removes_on_delete:
-        partition = ", ".join(quote(name) for name in together)
-        removal = f"max(IF({KIND_COLUMN} = 3, {ARRIVAL_COLUMN}, NULL)) OVER (PARTITION BY {partition})"
-        relation = staged.withColumn(_REMOVED_AT, F.expr(removal))
-        also = f"(r.{_REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{_REMOVED_AT})"
-    aggregates, outputs = _fold_sql(plan, also)
+    relation = _with_columns(staged, plan.row.removals_sql(together))
+    aggregates, outputs = _fold_sql(plan, touched)
     grouped = relation.alias("r").groupBy(*(F.col(ref("r", name)) for name in together))
     keys = {name: quote(name) for name in plan.schema.primary_key}
-    if plan.dead_rows_retained is not None:
-        outputs[TOUCHED_COLUMN] = "NULL" if touched is None else f"{touched}L"
     # The count stands in for the aggregates of a table that has key columns only.
     columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
     return _state_rows(plan, grouped.agg(*columns), {**keys, **outputs}, oldest=False)
 
 
-def _fold_sql(plan: MergePlan, also: str) -> tuple[dict[str, str], dict[str, str]]:
-    aggregates: dict[str, str] = {}
-    outputs: dict[str, str] = {}
+def _with_columns(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    return rows.withColumns({name: F.expr(sql) for name, sql in columns.items()}) if columns else rows
+
+
+def _fold_sql(plan: MergePlan, touched: int | None) -> tuple[dict[str, str], dict[str, str]]:
+    aggregates, outputs = plan.row.fold_sql(touched)
     for rule in plan.rules:
-        rule_aggregates, rule_outputs = rule.fold_sql(also)
+        rule_aggregates, rule_outputs = rule.fold_sql(plan.row.counts_sql)
         aggregates |= rule_aggregates
         outputs |= rule_outputs
-    if plan.liveness is Liveness.ADD:
-        aggregates[LIVE_COLUMN] = f"coalesce(bool_or({ADD_SQL} AND {also}), FALSE)"
-        outputs[LIVE_COLUMN] = LIVE_COLUMN
-    if plan.removes_on_delete:
-        aggregates[RESET_COLUMN] = f"bool_or(r.{KIND_COLUMN} = 3)"
-        outputs[RESET_COLUMN] = RESET_COLUMN
     return aggregates, outputs
 
 
@@ -181,7 +169,7 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
     """The rows that state rows of ``old`` show, as first records of ``new``, and the removals of those that they hide
     (``app.core.plan.evolution.carried_over``).
     """
-    live = rows if old.liveness is Liveness.ALWAYS else rows.where(F.col(LIVE_COLUMN))
+    live = rows.where(F.expr(old.row.live_sql))
     known = {column.id: column for column in old.schema.columns}
     values = [
         widened_sql(quote(known[column.id].name), known[column.id].type, column.type) if column.id in known else "NULL"
@@ -199,14 +187,14 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
 
 def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, rows: DataFrame) -> DataFrame:
     """The removals of the rows that state rows of ``old`` do not show, as state rows of ``new``."""
-    dead = rows.where(~F.col(LIVE_COLUMN)).withColumn(_REMOVED_AT, F.expr(before.removed_at_sql(LOG)))
-    removal = f"filter({LOG}, e -> e.{ARRIVAL_COLUMN} = {_REMOVED_AT})"
+    dead = rows.where(~F.expr(old.row.live_sql)).withColumn(REMOVED_AT, F.expr(before.removed_at_sql(LOG)))
+    removal = f"filter({LOG}, e -> e.{ARRIVAL_COLUMN} = {REMOVED_AT})"
     log, new_log = (DataType("ARRAY", element=replay.entry_type) for replay in (before, after))
     outputs: dict[str, str] = dict.fromkeys((name for name, _ in new.state_columns), "NULL")
     outputs |= {name: quote(source) for name, source in key_names_of(old, new)} | {
         LOG: widened_sql(removal, log, new_log)
     }
-    return _state_rows(new, dead.where(F.col(_REMOVED_AT).isNotNull()), outputs, oldest=False)
+    return _state_rows(new, dead.where(F.col(REMOVED_AT).isNotNull()), outputs, oldest=False)
 
 
 def converted(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
@@ -224,22 +212,12 @@ def _combine_sql(plan: MergePlan) -> dict[str, str]:
     outputs: dict[str, str] = {}
     for rule in plan.rules:
         outputs |= rule.combine_sql("o", "n")
-    if plan.liveness is Liveness.ADD:
-        outputs[LIVE_COLUMN] = f"(o.{LIVE_COLUMN} OR n.{LIVE_COLUMN})"
-    if plan.removes_on_delete:
-        outputs = {name: f"IF(n.{RESET_COLUMN}, {ref('n', name)}, {sql})" for name, sql in outputs.items()}
-        outputs[RESET_COLUMN] = f"(n.{RESET_COLUMN} OR o.{RESET_COLUMN})"
-    if plan.dead_rows_retained is not None:
-        times = (f"o.{TOUCHED_COLUMN}", f"n.{TOUCHED_COLUMN}")
-        known = " AND ".join(f"{time} IS NOT NULL" for time in times)
-        outputs[TOUCHED_COLUMN] = f"IF({known}, greatest({', '.join(times)}), NULL)"
-    return outputs
+    if plan.row.removes_on_delete:
+        outputs = {name: f"IF({plan.row.ends_sql('n')}, {ref('n', name)}, {sql})" for name, sql in outputs.items()}
+    return outputs | plan.row.combine_sql("o", "n")
 
 
 def compacted(plan: MergePlan, rows: DataFrame, now: int, *, oldest: bool) -> DataFrame:
     """What a compaction at ``now`` (epoch seconds) keeps of ``rows`` (``app.core.plan.fold.compacted``)."""
-    if plan.dead_rows_retained is not None:
-        rows = rows.withColumn(TOUCHED_COLUMN, F.coalesce(F.col(TOUCHED_COLUMN), F.lit(now).cast("bigint")))
-        young = F.col(TOUCHED_COLUMN) > forgotten_until(plan.dead_rows_retained, now)
-        return rows.where(F.col(LIVE_COLUMN) | young) if oldest else rows
-    return rows.where(F.col(LIVE_COLUMN)) if oldest and plan.forgets_dead_rows else rows
+    aged = _with_columns(rows, plan.row.aged_sql(now))
+    return aged.where(F.expr(plan.row.stays_sql(now))) if oldest else aged

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.plan.merge_plan import LIVE_COLUMN
+from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
 from app.core.table.history import ChangelogFile, Run
 from app.core.table.records import KIND_COLUMN, RowKind

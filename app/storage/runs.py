@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from app.core.plan.jobs import StoredFile
-from app.core.plan.merge_plan import LIVE_COLUMN
+from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import TotalBounds
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import partition_text

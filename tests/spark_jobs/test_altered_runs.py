@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from app.core.functions.roaring import write_roaring32
 from app.core.plan.evolution import same_fold
-from app.core.plan.fold import is_live, shown_row
+from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
 from spark_jobs.session import SparkConnection
@@ -148,7 +148,7 @@ def stored_rows(site: Site) -> Rows:
     plan = site.plan
     states = list(site.states(site.runs[0]))
     keys = [tuple(state[name] for name in plan.schema.primary_key) for state in states]
-    return {k: shown_row(plan, s) if is_live(plan, s) else None for k, s in zip(keys, states, strict=True)}
+    return {k: shown_row(plan, s) if plan.row.is_live(s) else None for k, s in zip(keys, states, strict=True)}
 
 
 @pytest.mark.parametrize(("wider", "largest"), [("BIGINT", 2**32 - 2), ("DECIMAL(10, 0)", Decimal(2**32 - 2))])

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.alter.changes import alter_schema
 from app.core.plan.evolution import same_fold
-from app.core.plan.fold import is_live, shown_row
+from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.schema import TableSchema
 from spark_jobs.session import SparkConnection
@@ -47,8 +47,8 @@ NEW = [
 
 def stored(site: Site) -> dict[int, Row | None]:
     """The visible columns of the one run, as Spark wrote them."""
-    plan = site.plan
-    return {s["id"]: in_any_order(shown_row(plan, s)) if is_live(plan, s) else None for s in site.states(site.runs[0])}
+    plan, states = site.plan, site.states(site.runs[0])
+    return {s["id"]: in_any_order(shown_row(plan, s)) if plan.row.is_live(s) else None for s in states}
 
 
 def in_any_order(row: Row | None) -> Row | None:

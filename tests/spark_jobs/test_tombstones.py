@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.core.plan.fold import compacted
-from app.core.plan.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.rules.row import TOUCHED_COLUMN
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of

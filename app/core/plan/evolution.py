@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from app.core.plan.fold import combine_all, lift, visible_row
-from app.core.plan.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
+from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.rules.accumulators import Sum
 from app.core.rules.order import Order, OrderField
 from app.core.rules.replay import Replay
@@ -69,8 +69,7 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
     replays = [rule for rule in plan.rules if isinstance(rule, Replay)]
     return (
         _meaning(plan.order),
-        plan.liveness,
-        plan.removes_on_delete,
+        *plan.row.meaning,
         tuple(_meaning(register.order) for rule in replays for register in rule.listed),
         len(replays),
         _meaning(plan.schema.key_columns),
@@ -190,8 +189,7 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
         return None
     key = {name: state[source] for name, source in key_names(old, new)}
     entry = widened(removal, *(replay.entry_type for replay in replays))
-    touched = {TOUCHED_COLUMN: None} if new.dead_rows_retained is not None else {}
-    return {**key, **replays[1].removed(entry), **touched}
+    return {**key, **replays[1].removed(entry), **new.row.touched(None)}
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:

@@ -15,9 +15,10 @@ from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order
 from app.core.rules.register import OnRetract, Pick, Register
 from app.core.rules.replay import Replay, group_of
+from app.core.rules.row import Liveness
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
-from app.core.table.records import Record, RowKind
+from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.values import encoder
 
@@ -193,16 +194,16 @@ def row_words(plan: MergePlan) -> str:
             f"a -D that the group {groups} accepts removes the row; a later add that is not older brings it back, and "
             "records of that group that are older than the removal change nothing of it"
         )
-    if replay is not None or plan.removes_on_delete:
+    if replay is not None or plan.row.removes_on_delete:
         return "a -D removes the row with all that came before it; a later add starts a new one"
-    return _LIVENESS_WORDS[plan.liveness.value]
+    return _LIVENESS_WORDS[plan.row.liveness]
 
 
 _CLOSED = "older than the removal of the row: ignored"
 _LIVENESS_WORDS = {
-    "always": "the row exists from its first record on",
-    "kind": "the row exists while its latest record is an add; -U and -D remove it",
-    "add": "the row exists once an add was folded",
+    Liveness.ALWAYS: "the row exists from its first record on",
+    Liveness.KIND: "the row exists while its latest record is an add; -U and -D remove it",
+    Liveness.ADD: "the row exists once an add was folded",
 }
 
 
@@ -216,7 +217,7 @@ def column_words(plan: MergePlan, column: Column) -> str:
 
 def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, str]:
     """Per value column why the record changes it or not, given the state row before it."""
-    if plan.removes_on_delete and record.kind is RowKind.DELETE:
+    if plan.row.removes(record):
         return dict.fromkeys((column.name for column in plan.schema.value_columns), "-D removes the row")
     replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
     inner: Mapping[str, Any] | None = before

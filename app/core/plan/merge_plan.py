@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,7 +18,8 @@ from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
 from app.core.rules.register import OnRetract, Pick, Register
 from app.core.rules.replay import Replay
-from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, TotalBounds
+from app.core.rules.row import Liveness, RowRule
+from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
 from app.core.rules.stepwise import Stepwise
 from app.core.table.options import FIELD_OPTIONS, MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
 from app.core.table.records import Record, RowKind
@@ -27,20 +27,9 @@ from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
 from app.core.types.values import text_decoder
 
-LIVE_COLUMN = "_kf_live"
-RESET_COLUMN = "_kf_reset"
-TOUCHED_COLUMN = "_kf_touched"
 # Options of a column that its function does not see itself.
 _OF_THE_COLUMN = ("sequence-group", "aggregate-function", "ignore-retract", "default-value")
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
-
-
-class Liveness(Enum):
-    """When a state row is a visible row."""
-
-    ALWAYS = "always"  # no record that could hide it is ever accepted
-    KIND = "kind"  # iff the record it holds is an add (deduplicate)
-    ADD = "add"  # iff an add was folded since the row was last removed
 
 
 @dataclass(frozen=True)
@@ -59,16 +48,13 @@ class MergePlan:
 
     ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
     ``read_defaults`` when a row is shown (A.6); ``row_kind_default`` is what ``row_kind_column`` is read as where
-    it is null (§7), and what is merged stays null; ``removes_on_delete``: a -D removes what arrived before it.
-    ``dead_rows_retained`` is how long a hidden row is remembered, None for ever (§10 Q2); only where late records could
-    meet it, and then each state row knows when a merge last touched it (``_kf_touched``, epoch seconds).
+    it is null (§7), and what is merged stays null.
     """
 
     schema: TableSchema
     rules: tuple[Rule, ...]
     order: Order
-    liveness: Liveness
-    removes_on_delete: bool = False
+    row: RowRule
     dropped: frozenset[RowKind] = frozenset()
     refusals: tuple[Refusal, ...] = ()
     row_kind_column: str | None = None
@@ -76,15 +62,11 @@ class MergePlan:
     write_defaults: Mapping[str, Any] = field(default_factory=dict)
     read_defaults: Mapping[str, Any] = field(default_factory=dict)
     row_kind_default: str | None = None
-    dead_rows_retained: timedelta | None = None
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """Every state column beside the visible ones."""
-        own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
-        own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
-        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.dead_rows_retained is not None else []
-        return (*(hidden for rule in self.rules for hidden in rule.hidden), *own)
+        return (*(hidden for rule in self.rules for hidden in rule.hidden), *self.row.hidden)
 
     @cached_property
     def state_columns(self) -> tuple[tuple[str, DataType], ...]:
@@ -96,19 +78,6 @@ class MergePlan:
     def totals(self) -> tuple[TotalBounds, ...]:
         """The accumulating columns whose total can leave the column's type."""
         return tuple(bounds for rule in self.rules for bounds in rule.bounds)
-
-    @property
-    def forgets_dead_rows(self) -> bool:
-        """Whether a hidden row of the oldest run can be dropped: only where no late record can sort before it (§10
-        Q2).
-        """
-        by_latest = all(isinstance(rule, Register) for rule in self.rules)
-        return self.liveness is Liveness.KIND and by_latest and self.order.by_arrival
-
-    @property
-    def remembers_dead_rows(self) -> bool:
-        """Whether a hidden row of the oldest run must be kept, because a late record could sort before what hid it."""
-        return self.liveness is not Liveness.ALWAYS and not self.forgets_dead_rows
 
     def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
         """Why a record can never be folded, None if it can."""
@@ -176,16 +145,13 @@ def _compile(schema: TableSchema) -> MergePlan:
     plan = _ENGINES[options.engine](schema, options, order, accepts_retracts)
     refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
     never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
-    # A log may hold removals of before ignore-delete was set (A.10).
-    removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
-    compiled = MergePlan(
+    return MergePlan(
         schema,
         plan.rules,
         order,
-        Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness,
-        plan.removes_on_delete,
+        _row_rule(plan, order, never_retracts, options["tombstone.time-retained"]),
         dropped,
         tuple(refusal for refusal in plan.refusals if refusal.kind not in dropped),
         options["rowkind.field"],
@@ -193,9 +159,7 @@ def _compile(schema: TableSchema) -> MergePlan:
         defaults if at_write else {},
         {} if at_write else defaults,
         None if at_write else _row_kind_default(schema, options),
-        options["tombstone.time-retained"],
     )
-    return compiled if compiled.remembers_dead_rows else replace(compiled, dead_rows_retained=None)
 
 
 @dataclass(frozen=True)
@@ -204,6 +168,17 @@ class _EnginePlan:
     liveness: Liveness
     refusals: tuple[Refusal, ...] = ()
     removes_on_delete: bool = False
+
+
+def _row_rule(plan: _EnginePlan, order: Order, never_retracts: bool, retained: timedelta | None) -> RowRule:
+    """The rule of the row; ``retained`` counts only where late records could meet a hidden row."""
+    # A log may hold removals of before ignore-delete was set (A.10).
+    removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
+    liveness = Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness
+    by_latest = order.by_arrival and all(isinstance(rule, Register) for rule in plan.rules)
+    forgets = liveness is Liveness.KIND and by_latest
+    remembers = liveness is not Liveness.ALWAYS and not forgets
+    return RowRule(liveness, plan.removes_on_delete, forgets, retained if remembers else None)
 
 
 def _dropped(options: TableOptions) -> frozenset[RowKind]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from app.core.rules.order import Order
+from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql, takes_part_sql
 from app.core.table.records import Record
@@ -89,7 +90,7 @@ class Register(Rule):
         if self._seen_column:
             hidden.append(HiddenColumn(self._seen_column, BOOLEAN))
         if self.keeps_kind:
-            hidden.append(HiddenColumn("_kf_live", BOOLEAN))
+            hidden.append(HiddenColumn(LIVE_COLUMN, BOOLEAN))
         return tuple(hidden)
 
     @cached_property
@@ -118,7 +119,7 @@ class Register(Rule):
         if self._seen_column:
             state[self._seen_column] = True
         if self.keeps_kind:
-            state["_kf_live"] = record.kind.add
+            state[LIVE_COLUMN] = record.kind.add
         return state
 
     def _seen(self, state: Mapping[str, Any]) -> bool:
@@ -139,7 +140,7 @@ class Register(Rule):
         """The place in the order of the record that ``state`` holds."""
         values = self.order_values(state)
         stored = (state[self._order_column] if self._order_column else None) or {}
-        add = stored["add"] if self._stores_flag else bool(state.get("_kf_live"))
+        add = stored["add"] if self._stores_flag else bool(state.get(LIVE_COLUMN))
         return self.order.rank(values, add)
 
     def newer_wins(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
@@ -170,7 +171,7 @@ class Register(Rule):
         if self._seen_column:
             outputs[self._seen_column] = "TRUE"
         if self.keeps_kind:
-            outputs["_kf_live"] = ADD_SQL
+            outputs[LIVE_COLUMN] = ADD_SQL
         return outputs
 
     def _takes_part_sql(self, also: str) -> str:
@@ -209,7 +210,7 @@ class Register(Rule):
         reference = {field.column.name: ref(state, field.column.name) for field in self.order.fields}
         for member, name, _ in self._stored_order:
             reference[name] = f"{state}.{self._order_column}.{member}"
-        add = f"{state}.{self._order_column}.add" if self._stores_flag else f"{state}._kf_live"
+        add = f"{state}.{self._order_column}.add" if self._stores_flag else f"{state}.{LIVE_COLUMN}"
         return self.order.sql(reference, add)
 
     def newer_wins_sql(self, older: str, newer: str) -> str:

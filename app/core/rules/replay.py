@@ -15,16 +15,15 @@ from typing import Any
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Order
 from app.core.rules.register import Register
+from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
 from app.core.rules.spark_sql import any_not_null, literal, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import DataType, Field
 
-LIVE = "_kf_live"
 LOG = "_kf_log"
 _REPLAYED = "_kf_replayed"
-_REMOVED_AT = "_kf_removed_at"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Replay(Rule):
         log = HiddenColumn(LOG, DataType("ARRAY", element=self.entry_type))
         carries = {bounds.carry for bounds in self.bounds}
         kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
-        return (HiddenColumn(LIVE, BOOLEAN), log, *kept)
+        return (HiddenColumn(LIVE_COLUMN, BOOLEAN), log, *kept)
 
     @cached_property
     def entry_type(self) -> DataType:
@@ -71,7 +70,7 @@ class Replay(Rule):
     def _replayed(self, log: Sequence[Mapping[str, Any]]) -> State:
         row = self._row(log)
         carried = {name: total for rule in self.rules for name, total in rule.carried(row.state).items()}
-        return {**dict.fromkeys(self.names), LIVE: row.live, LOG: log, **carried}
+        return {**dict.fromkeys(self.names), LIVE_COLUMN: row.live, LOG: log, **carried}
 
     def _row(self, log: Sequence[Mapping[str, Any]]) -> _Row:
         row = _Row(self)
@@ -99,7 +98,7 @@ class Replay(Rule):
 
     def removed_at_sql(self, log: str) -> str:
         """The arrival of what ``removal`` finds in ``log``."""
-        return f"{self._replay_sql(log)}.{_REMOVED_AT}"
+        return f"{self._replay_sql(log)}.{REMOVED_AT}"
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
         """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
@@ -174,9 +173,8 @@ class Replay(Rule):
 
     def _accumulator_type(self) -> str:
         members = [f"{ref('', name)[1:]}: {spark_type}" for name, spark_type in self._inner_columns().items()]
-        return (
-            f"STRUCT<{', '.join([*members, f'{LIVE}: BOOLEAN', f'{_REMOVED_AT}: BIGINT', *self._tombstone_types()])}>"
-        )
+        members += [f"{LIVE_COLUMN}: BOOLEAN", f"{REMOVED_AT}: BIGINT", *self._tombstone_types()]
+        return f"STRUCT<{', '.join(members)}>"
 
     def _tombstone_types(self) -> list[str]:
         return [f"_kf_tombstone{i}: {self._tombstone_type(register)}" for i, register in enumerate(self.listed)]
@@ -194,7 +192,7 @@ class Replay(Rule):
         states = f"transform({records}, r -> {self._struct_sql(lifted, read)})"
         accumulator = self._accumulator_type()
         nothing = [f"'_kf_tombstone{i}', NULL" for i in range(len(self.listed))]
-        zero = f"CAST({self._struct_sql({}, {LIVE: 'FALSE', _REMOVED_AT: 'NULL'}, nothing)} AS {accumulator})"
+        zero = f"CAST({self._struct_sql({}, {LIVE_COLUMN: 'FALSE', REMOVED_AT: 'NULL'}, nothing)} AS {accumulator})"
         step = f"CASE WHEN {self._removes_sql()} THEN {self._removed_sql()} ELSE {self._folded_sql()} END"
         folded = f"aggregate({states}, {zero}, (a, n) -> CAST({step} AS {accumulator}))"
         # Each total is a member of its own before anything uses it: written out, it would be folded once per use.
@@ -222,7 +220,7 @@ class Replay(Rule):
             values |= {name: f"IF({accepted}, {ref('n', name)}, NULL)" for name in register.names}
             sequence = ", ".join(f"'g{place}', {ref('n', name)}" for place, name in enumerate(register.group))
             tombstones.append(f"'_kf_tombstone{i}', IF({accepted}, named_struct({sequence}), NULL)")
-        return self._struct_sql(values, {LIVE: "FALSE", _REMOVED_AT: f"n.{ARRIVAL_COLUMN}"}, tombstones)
+        return self._struct_sql(values, {LIVE_COLUMN: "FALSE", REMOVED_AT: f"n.{ARRIVAL_COLUMN}"}, tombstones)
 
     def _folded_sql(self) -> str:
         # What a removal left behind is null.
@@ -234,9 +232,9 @@ class Replay(Rule):
             folded |= {n: joined.format(a=ref("a", n), n=ref("n", n)) for n in folded if n in self._gathered}
             closed = stale.get(group_of(rule))
             values |= folded if closed is None else {n: f"IF({closed}, {ref('a', n)}, {v})" for n, v in folded.items()}
-        live = f"(a.{LIVE} OR (n.{KIND_COLUMN} IN (0, 2) AND NOT ({' OR '.join(stale.values()) or 'FALSE'})))"
+        live = f"(a.{LIVE_COLUMN} OR (n.{KIND_COLUMN} IN (0, 2) AND NOT ({' OR '.join(stale.values()) or 'FALSE'})))"
         tombstones = [f"'_kf_tombstone{i}', a._kf_tombstone{i}" for i in range(len(self.listed))]
-        return self._struct_sql(values, {LIVE: live, _REMOVED_AT: f"a.{_REMOVED_AT}"}, tombstones)
+        return self._struct_sql(values, {LIVE_COLUMN: live, REMOVED_AT: f"a.{REMOVED_AT}"}, tombstones)
 
     def _stale_sql(self, number: int, register: Register) -> str:
         """Whether record ``n`` is older than the removal that group ``number`` accepted."""
@@ -252,12 +250,12 @@ class Replay(Rule):
 
     def _stepped_sql(self) -> str:
         steps = {name: sql for settled in self._settled() for name, sql in settled.steps.items()}
-        members = {name: ref("x", name) for name in (*self._inner_columns(), LIVE, _REMOVED_AT)} | steps
+        members = {name: ref("x", name) for name in (*self._inner_columns(), LIVE_COLUMN, REMOVED_AT)} | steps
         return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in members.items())})"
 
     def _finished_sql(self) -> str:
         stored = [*(column.name for column in self.columns), *(bounds.carry for bounds in self.bounds)]
-        outputs = {name: ref("x", name) for name in (*stored, LIVE, _REMOVED_AT)}
+        outputs = {name: ref("x", name) for name in (*stored, LIVE_COLUMN, REMOVED_AT)}
         for settled in self._settled():
             outputs |= {name: sql for name, sql in settled.outputs.items() if name in outputs}
         members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]

@@ -56,7 +56,7 @@ def test_any_delivery_that_keeps_the_order_of_the_plan_gives_the_same_row(engine
     table, retracts = random_table(random, engine)
     plan = compile_plan(schema_of(table))
     orders = list(orders_of(plan))
-    assume(not plan.removes_on_delete and not any(order.by_arrival for order in orders))
+    assume(not plan.row.removes_on_delete and not any(order.by_arrival for order in orders))
     note(str(table))
     changes = [
         change

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from app.core.plan.fold import finish, fold
-from app.core.plan.merge_plan import LIVE_COLUMN, RESET_COLUMN, Liveness, MergePlan, compile_plan
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.rules.row import LIVE_COLUMN, RESET_COLUMN, Liveness
 from app.core.table.records import KINDS_BY_TEXT, Record, RowKind
 from tests.core.tables import plan, table
 
@@ -118,7 +119,7 @@ def test_a_state_row_has_exactly_the_columns_of_a_run(options: Options) -> None:
     ],
 )
 def test_a_row_is_seen_as_its_engine_says(options: Options, liveness: Liveness) -> None:
-    assert made(options).liveness is liveness
+    assert made(options).row.liveness is liveness
 
 
 @pytest.mark.parametrize(
@@ -172,9 +173,9 @@ def test_a_kind_that_is_dropped_is_not_refused(options: Options) -> None:
 
 
 def test_hidden_rows_are_forgotten_only_where_no_late_record_could_sort_before_them() -> None:
-    assert made({}).forgets_dead_rows
+    assert made({}).row.forgets_hidden
     for options in ({"sequence.field": "g"}, GROUP, AGGREGATION, IGNORE):
-        assert not made(options).forgets_dead_rows
+        assert not made(options).row.forgets_hidden
 
 
 def test_a_plan_says_what_records_and_rows_need() -> None:

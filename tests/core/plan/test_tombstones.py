@@ -9,7 +9,8 @@ import pytest
 
 from app.core.plan.evolution import same_fold
 from app.core.plan.fold import combine, compacted, fold, lift
-from app.core.plan.merge_plan import TOUCHED_COLUMN, MergePlan, compile_plan
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.rules.row import TOUCHED_COLUMN
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests.services.builders import schema
 
@@ -83,7 +84,7 @@ def test_the_later_of_two_times_counts_and_an_unknown_one_ages_from_the_compacti
 def test_tables_whose_dead_rows_can_go_at_once_or_never_come_store_no_time(options: dict[str, str]) -> None:
     plan = plan_of(options | RETAINED)
     assert plan.hidden == plan_of(options).hidden
-    assert plan.dead_rows_retained is None
+    assert plan.row.retained is None
 
 
 @pytest.mark.parametrize("options", WITH_DEAD_ROWS)

@@ -1,0 +1,186 @@
+"""The rule of the row: when a state row is a visible row, what a -D removes, how long a hidden row is remembered
+(merge-semantics §1.5, §2, §10 Q2).
+
+It stands beside the rules of the columns and has two meanings that must agree, as they have: Python and Spark SQL text.
+``r`` is the record, as in the rules of the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Sql, State
+from app.core.rules.spark_sql import ADD_SQL, quote, ref
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
+from app.core.types.kinds import DataType
+
+LIVE_COLUMN = "_kf_live"
+RESET_COLUMN = "_kf_reset"
+TOUCHED_COLUMN = "_kf_touched"
+REMOVED_AT = "_kf_removed_at"
+
+
+class Liveness(Enum):
+    """When a state row is a visible row."""
+
+    ALWAYS = "always"  # no record that could hide it is ever accepted
+    KIND = "kind"  # as the rule of its columns says: iff its latest record is an add, or what its log comes to
+    ADD = "add"  # iff an add was folded since the row was last removed
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """What a row is beside its columns.
+
+    ``removes_on_delete``: a -D removes what arrived before it. ``forgets_hidden``: a hidden row of the oldest run goes
+    with the next compaction, for no late record could sort before what hid it. ``retained`` is how long any other
+    hidden row is remembered, None for ever; each state row then knows when a merge last touched it (epoch seconds).
+    """
+
+    liveness: Liveness
+    removes_on_delete: bool = False
+    forgets_hidden: bool = False
+    retained: timedelta | None = None
+
+    @property
+    def meaning(self) -> tuple[Any, ...]:
+        """What of the rule decides what stored state means; how long it is remembered does not."""
+        return self.liveness, self.removes_on_delete
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        """The state columns of the row itself; where the liveness is ``KIND``, its columns' rule has ``_kf_live``."""
+        own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
+        own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
+        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.retained is not None else []
+        return tuple(own)
+
+    def removes(self, record: Record) -> bool:
+        """Whether nothing is left of the row but that it was removed: neither what came before, nor what is said."""
+        return self.removes_on_delete and record.kind is RowKind.DELETE
+
+    def removals_sql(self, together: Sequence[str]) -> Sql:
+        """Columns to be added to the records of several keys, before ``counts_sql``: the arrival of the last record
+        that ``removes`` the row, per value of the columns ``together``.
+        """
+        if not self.removes_on_delete:
+            return {}
+        partition = ", ".join(quote(name) for name in together)
+        return {REMOVED_AT: f"max(IF({KIND_COLUMN} = 3, {ARRIVAL_COLUMN}, NULL)) OVER (PARTITION BY {partition})"}
+
+    @property
+    def counts_sql(self) -> str:
+        """Whether record ``r`` is left after all that ``removes`` the row."""
+        return f"(r.{REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{REMOVED_AT})" if self.removes_on_delete else "TRUE"
+
+    def lift(self, record: Record, touched: int | None = None) -> State:
+        """The row's own columns of one record; ``touched`` is when a merge folds it, None where nothing is stored."""
+        state: State = {}
+        if self.liveness is Liveness.ADD:
+            state[LIVE_COLUMN] = record.kind.add
+        if self.removes_on_delete:
+            state[RESET_COLUMN] = self.removes(record)
+        return state | self.touched(touched)
+
+    def touched(self, time: int | None) -> State:
+        """The time of the last merge that touched a row, where the row knows it."""
+        return {} if self.retained is None else {TOUCHED_COLUMN: time}
+
+    def fold_sql(self, touched: int | None = None) -> tuple[Sql, Sql]:
+        """Aggregates over the records ``r`` of one key, and from them the row's own columns."""
+        aggregates: Sql = {}
+        if self.liveness is Liveness.ADD:
+            aggregates[LIVE_COLUMN] = f"coalesce(bool_or({ADD_SQL} AND {self.counts_sql}), FALSE)"
+        if self.removes_on_delete:
+            aggregates[RESET_COLUMN] = f"bool_or(r.{KIND_COLUMN} = 3)"
+        return aggregates, {name: name for name in aggregates} | self._touched_sql(touched)
+
+    def lift_sql(self, touched: int | None = None) -> Sql:
+        """As ``lift``, over the record ``r``."""
+        own = {LIVE_COLUMN: ADD_SQL, RESET_COLUMN: f"(r.{KIND_COLUMN} = 3)"} | self._touched_sql(touched)
+        return {column.name: own[column.name] for column in self.hidden}
+
+    def _touched_sql(self, time: int | None) -> Sql:
+        return {name: "NULL" if value is None else f"{value}L" for name, value in self.touched(time).items()}
+
+    def ends(self, newer: Mapping[str, Any]) -> bool:
+        """Whether the state ``newer`` leaves nothing of the columns of an older one."""
+        return self.removes_on_delete and bool(newer[RESET_COLUMN])
+
+    def ends_sql(self, newer: str) -> str:
+        """As ``ends``."""
+        return ref(newer, RESET_COLUMN) if self.removes_on_delete else "FALSE"
+
+    def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        """The row's own columns of both; every record of ``newer`` arrived after every record of ``older``.
+
+        The later time counts; while one is not known there is none, and the next compaction gives its own.
+        """
+        state: State = {}
+        if self.liveness is Liveness.ADD:
+            state[LIVE_COLUMN] = newer[LIVE_COLUMN] or (older[LIVE_COLUMN] and not self.ends(newer))
+        if self.removes_on_delete:
+            state[RESET_COLUMN] = older[RESET_COLUMN] or newer[RESET_COLUMN]
+        if self.retained is not None:
+            times = [side[TOUCHED_COLUMN] for side in (older, newer)]
+            state[TOUCHED_COLUMN] = None if None in times else max(times)
+        return state
+
+    def combine_sql(self, older: str, newer: str) -> Sql:
+        """As ``combine``."""
+        live, reset, touched = (
+            (ref(older, name), ref(newer, name)) for name in (LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN)
+        )
+        known = " AND ".join(f"{time} IS NOT NULL" for time in touched)
+        own = {
+            LIVE_COLUMN: f"({live[1]} OR ({live[0]} AND NOT {self.ends_sql(newer)}))",
+            RESET_COLUMN: f"({reset[0]} OR {reset[1]})",
+            TOUCHED_COLUMN: f"IF({known}, greatest({', '.join(touched)}), NULL)",
+        }
+        return {column.name: own[column.name] for column in self.hidden}
+
+    def is_live(self, state: Mapping[str, Any]) -> bool:
+        """Whether the state row is a visible row."""
+        return self.liveness is Liveness.ALWAYS or bool(state[LIVE_COLUMN])
+
+    @property
+    def live_sql(self) -> str:
+        """As ``is_live``, over a relation of state rows."""
+        return "TRUE" if self.liveness is Liveness.ALWAYS else LIVE_COLUMN
+
+    def aged(self, state: Mapping[str, Any], now: int) -> Mapping[str, Any]:
+        """A state row as a compaction at ``now`` (epoch seconds) stores it: from now on it knows a time."""
+        unknown = self.retained is not None and state[TOUCHED_COLUMN] is None
+        return {**state, TOUCHED_COLUMN: now} if unknown else state
+
+    def aged_sql(self, now: int) -> Sql:
+        """As ``aged``: what replaces columns of a relation of state rows."""
+        return {} if self.retained is None else {TOUCHED_COLUMN: f"coalesce({TOUCHED_COLUMN}, {now}L)"}
+
+    def stays(self, state: Mapping[str, Any], now: int) -> bool:
+        """Whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (§10 Q2).
+
+        Where late records could meet a hidden row, it goes once its last record is older than ``retained``.
+        """
+        if self.is_live(state):
+            return True
+        if self.retained is not None:
+            return bool(state[TOUCHED_COLUMN] > self._forgotten_until(self.retained, now))
+        return not self.forgets_hidden
+
+    def stays_sql(self, now: int) -> str:
+        """As ``stays``, over a relation of state rows."""
+        if self.retained is not None:
+            return f"({self.live_sql} OR {TOUCHED_COLUMN} > {self._forgotten_until(self.retained, now)}L)"
+        return self.live_sql if self.forgets_hidden else "TRUE"
+
+    @staticmethod
+    def _forgotten_until(retained: timedelta, now: int) -> int:
+        """The time up to which hidden rows are forgotten at ``now``."""
+        return now - math.ceil(retained.total_seconds())
