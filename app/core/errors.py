@@ -205,12 +205,25 @@ class FaultCode(StrEnum):
 
 
 @dataclass(frozen=True)
+class About:
+    """The parts of a table's schema that a fault is about.
+
+    ``option`` is a key as the request spells it, empty for the options as a whole; ``columns`` are the columns at
+    fault, or those that the option cannot go with.
+    """
+
+    option: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Violation:
     """One fault of a request.
 
     ``pointer`` is a JSON pointer into the request body (RFC 6901), ``code`` a short machine-readable reason such as
     ``out_of_range``, ``message`` what is wrong, ``fix`` what to do next. A fault of a record also names its ``row``
-    (index in the request, from 0) and ``column``.
+    (index in the request, from 0) and ``column``. ``about`` is for code that goes on with the fault, which reads
+    neither its message nor its pointer.
     """
 
     pointer: str
@@ -219,6 +232,7 @@ class Violation:
     fix: str = ""
     row: int | None = None
     column: str | None = None
+    about: About = About()
 
 
 class KeyfoldError(Exception):

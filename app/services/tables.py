@@ -12,7 +12,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.alter.changes import alter_schema
 from app.core.alter.draft import type_depth
-from app.core.errors import AlreadyExists, Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.errors import About, AlreadyExists, Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
@@ -62,14 +62,11 @@ def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
     faults += external
     faults += _in_schema(misspelt_options(_option_keys(declared)))
     if schema is None or faults:
-        codes = {ErrorCode.INVALID_OPTIONS if _of_option(fault) else ErrorCode.INVALID_SCHEMA for fault in faults}
+        of_options = [fault.about.option is not None for fault in faults]
+        codes = {ErrorCode.INVALID_OPTIONS if only else ErrorCode.INVALID_SCHEMA for only in of_options}
         code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
         raise Invalid(_summary(faults), code=code, violations=faults)
     return schema
-
-
-def _of_option(fault: Violation) -> bool:
-    return fault.pointer.startswith("/schema/options")
 
 
 def _summary(faults: list[Violation]) -> str:
@@ -87,7 +84,8 @@ def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Viola
     faults = []
     if "path" in options:
         message = "Keyfold chooses the path of its tables"
-        faults.append(Violation("/schema/options/path", FaultCode.PATH_NOT_ALLOWED, message, "remove the option path"))
+        pointer, fix = "/schema/options/path", "remove the option path"
+        faults.append(Violation(pointer, FaultCode.PATH_NOT_ALLOWED, message, fix, about=About(option="path")))
     return {**body, "options": own}, faults
 
 
@@ -132,27 +130,34 @@ def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
 
 def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violation]:
     """What should be text and is not, or is text that no catalog or answer can carry, anywhere in ``body``."""
-    unseen: list[tuple[str, Any]] = [(pointer, body)]
+    unseen: list[tuple[str, About, Any]] = [(pointer, About(), body)]
     while unseen:
-        where, value = unseen.pop()
+        where, about, value = unseen.pop()
         if isinstance(value, Mapping):
-            unseen += [(f"{where}/{escape_pointer(key)}", inner) for key, inner in value.items()]
-            yield from _comment_violations(value, where)
+            inside = [(key, _about_member(about, key, value is body), inner) for key, inner in value.items()]
+            unseen += [(f"{where}/{escape_pointer(key)}", of_key, inner) for key, of_key, inner in inside]
+            yield from _comment_violations(value, where, about)
             value = "".join(value)  # its keys
         elif isinstance(value, list):
-            unseen += [(f"{where}/{index}", inner) for index, inner in enumerate(value)]
+            unseen += [(f"{where}/{index}", about, inner) for index, inner in enumerate(value)]
         if isinstance(value, str) and _UNSTORABLE.search(value):
             message = "the text has U+0000 or half a surrogate pair, which cannot be stored"
-            yield Violation(where, FaultCode.ILLEGAL_TEXT, message, "remove it")
+            yield Violation(where, FaultCode.ILLEGAL_TEXT, message, "remove it", about=about)
 
 
-def _comment_violations(value: Mapping[str, Any], where: str) -> Iterator[Violation]:
+def _about_member(about: About, key: str, of_schema: bool) -> About:
+    """What a member is about of an object that is about ``about``."""
+    if of_schema:
+        return About(option="") if key == "options" else about
+    return About(option=key) if about.option == "" else about
+
+
+def _comment_violations(value: Mapping[str, Any], where: str, about: About) -> Iterator[Violation]:
     """Comments and descriptions, of the table, its columns and their fields, that are not text."""
     for key in ("comment", "description"):
-        if where != "/schema/options" and not isinstance(value.get(key), str | None):
-            yield Violation(
-                f"{where}/{key}", FaultCode.NOT_TEXT, f"the {key} is not text", "send a string or leave it out"
-            )
+        if about.option != "" and not isinstance(value.get(key), str | None):
+            message, fix = f"the {key} is not text", "send a string or leave it out"
+            yield Violation(f"{where}/{key}", FaultCode.NOT_TEXT, message, fix, about=about)
 
 
 def _depth_violations(schema: TableSchema) -> Iterator[Violation]:

@@ -18,7 +18,7 @@ from app.core.alter.option_changes import (
     renamed_options,
     with_field_renamed,
 )
-from app.core.errors import AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_values import names
 from app.core.table.options import misspelt_options, parse_options
@@ -64,7 +64,8 @@ class Draft:
         self.faults: list[Violation] = []
         self._before = schema  # with the columns called as they are now
         self._highest_id = highest_id
-        self._touched: dict[tuple[str, str], str] = {}  # last change of ("option", key) or ("column", name): a pointer
+        # The pointer of the last change of ("option", key) or ("column", name), in the order of these changes.
+        self._touched: dict[tuple[str, str], str] = {}
         self._dangling: dict[str, tuple[str, str]] = {}  # option that names a dropped column: pointer, column
 
     def refuse(self, member: str, code: FaultCode, message: str, fix: str, column: str | None = None) -> None:
@@ -94,7 +95,12 @@ class Draft:
     def put(self, place: int, column: Column, member: str) -> None:
         """Replaces the column at ``place``; ``member`` of the change is to blame for what follows from it."""
         self.columns[place] = column
-        self._touched["column", column.name] = f"{self.at}{member}"
+        self._touch("column", column.name, member)
+
+    def _touch(self, what: str, name: str, member: str) -> None:
+        """Notes that the current change's ``member`` is the last one to touch the option or column."""
+        self._touched.pop((what, name), None)  # in the order of the last changes
+        self._touched[what, name] = f"{self.at}{member}"
 
     def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
         """The id of a new column or field of that type, and the type, with ids that nothing in the table ever had
@@ -117,7 +123,7 @@ class Draft:
             return
         number, numbered = new
         self.columns.append(Column(number, name, numbered, description))
-        self._touched["column", name] = f"{self.at}/fieldNames/0"
+        self._touch("column", name, "/fieldNames/0")
         if move is not None:
             self.move(len(self.columns) - 1, move)
 
@@ -213,7 +219,7 @@ class Draft:
     def set_option(self, key: str, text: str | None) -> None:
         """Sets the option, or removes it."""
         self._dangling.pop(key, None)
-        self._touched["option", key] = f"{self.at}/key" if text is None else f"{self.at}/value"
+        self._touch("option", key, "/key" if text is None else "/value")
         if key == "primary-key" and text is not None:
             self.primary_key = names(text)  # the schema says it, as at creation (§6.1.2)
         elif text is None:
@@ -237,34 +243,24 @@ class Draft:
         after, found = (after, parse_options(after)[1]) if own else _checked(after)
         touched = [name for what, name in self._touched if what == "option" and name in self.options]
         found += misspelt_options(touched)
-        faults = [fault for fault in found if _option_of(fault) not in self._dangling]
+        faults = [fault for fault in found if fault.about.option not in self._dangling]
         if has_rows:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)
         if own or faults:
-            raise _refusal(own, [self._located(fault, after) for fault in faults])
+            raise _refusal(own, [replace(fault, pointer=self._culprit(fault.about)) for fault in faults])
         return after
 
-    def _located(self, fault: Violation, after: TableSchema) -> Violation:
-        """``fault``, found in the schema, as a fault of the change that brought it about."""
-        return replace(fault, pointer=self._culprit(fault, after))
-
-    def _culprit(self, fault: Violation, after: TableSchema) -> str:
-        segments = fault.pointer.split("/")
-        key = _option_of(fault)
-        named: list[tuple[str, str]] = []
-        if segments[1] == "fields":
-            named = [("column", after.columns[int(segments[2])].name)]
-        elif key is None:
+    def _culprit(self, about: About) -> str:
+        """The place of the change that brought about a fault of the schema."""
+        named = [("column", name) for name in about.columns]
+        if about == About():  # of a key
             named = [("option", "primary-key")]
-        elif ("option", key) in self._touched:
-            named = [("option", key)]
-        else:
-            # Its message quotes the column that an option, such as the default function, cannot go with.
-            named = [(what, name) for what, name in self._touched if what == "column" and repr(name) in fault.message]
+        elif ("option", about.option) in self._touched:
+            named = [("option", about.option or "")]
         # Otherwise it contradicts another option: the last change of an option stands for it.
-        candidates = [self._touched[one] for one in named if one in self._touched]
+        candidates = [pointer for one, pointer in self._touched.items() if one in named]
         candidates = candidates or [pointer for (what, _), pointer in self._touched.items() if what == "option"]
-        return max(candidates, key=_change_number, default=self.at)
+        return candidates[-1] if candidates else self.at
 
 
 def type_depth(data_type: DataType) -> int:
@@ -274,16 +270,6 @@ def type_depth(data_type: DataType) -> int:
 
 def _renamed(key: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
     return tuple(new if name == old else name for name in key)
-
-
-def _change_number(pointer: str) -> int:
-    return int(pointer.split("/")[2])
-
-
-def _option_of(fault: Violation) -> str | None:
-    """The option that a fault of a schema is about."""
-    _, member, *rest = fault.pointer.split("/")
-    return rest[0].replace("~1", "/").replace("~0", "~") if member == "options" else None
 
 
 def _without_ids(data_type: DataType) -> DataType:
@@ -330,7 +316,7 @@ def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> Keyfol
     )
 
 
-_COLUMN_ERRORS: Mapping[str, tuple[type[KeyfoldError], ErrorCode]] = {
+_COLUMN_ERRORS: Mapping[FaultCode, tuple[type[KeyfoldError], ErrorCode]] = {
     FaultCode.UNKNOWN_COLUMN: (NotFound, ErrorCode.COLUMN_NOT_FOUND),
     FaultCode.DUPLICATE_COLUMN: (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
 }

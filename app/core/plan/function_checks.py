@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.core.errors import FaultCode, Violation
+from app.core.errors import About, FaultCode, Violation
 from app.core.functions.entries import ALIASES, FUNCTIONS, find_function
 from app.core.table.options import MergeEngine, TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
@@ -41,11 +41,14 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
             continue
         if function.types(column.type):
             for found in function.faults(column, options.of_function(column.name)):
-                yield option_violation(field_key(column.name, found.suffix), found.code, found.message, found.fix)
+                key = field_key(column.name, found.suffix)
+                yield option_violation(key, found.code, found.message, found.fix, column.name)
             continue
         key = field_key(column.name, "aggregate-function") if own else "fields.default-aggregate-function"
         message = f"function {function.name} takes {function.takes}, column {column.name!r} is {column.type.base_sql}"
-        yield option_violation(key, FaultCode.ILLEGAL_FUNCTION_TYPE, message, "choose another function or column type")
+        yield option_violation(
+            key, FaultCode.ILLEGAL_FUNCTION_TYPE, message, "choose another function or column type", column.name
+        )
 
 
 def _aggregates(schema: TableSchema, options: TableOptions, column: str) -> bool:
@@ -82,9 +85,8 @@ def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         if column.name in ordering:
             if own:
                 message = f"ordering field {column.name!r} cannot have an aggregate function"
-                yield option_violation(
-                    field_key(column.name, "aggregate-function"), FaultCode.CONTRADICTING_OPTIONS, message, "remove it"
-                )
+                key = field_key(column.name, "aggregate-function")
+                yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, "remove it", column.name)
             continue
         function = own or options.default_function
         if function is None or column.name in protected or function == "last_non_null_value":
@@ -92,7 +94,7 @@ def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         key = field_key(column.name, "aggregate-function") if own else "fields.default-aggregate-function"
         message = f"column {column.name!r} has function {function} but is in no sequence group"
         fix = f"protect it: fields.<ordering field>.sequence-group = {column.name}"
-        yield option_violation(key, FaultCode.FUNCTION_OUTSIDE_GROUP, message, fix)
+        yield option_violation(key, FaultCode.FUNCTION_OUTSIDE_GROUP, message, fix, column.name)
 
 
 def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -106,6 +108,7 @@ def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Viol
                     FaultCode.ILLEGAL_DEFAULT,
                     fault,
                     "write a value of the column's type",
+                    about=About(columns=(column.name,)),
                 )
     for (name, suffix), text in options.fields.items():
         if suffix != "default-value" or name not in schema.by_name:
@@ -116,12 +119,13 @@ def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Viol
                 FaultCode.KEY_WITH_DEFAULT,
                 f"key column {name!r} cannot have a default",
                 "remove it",
+                name,
             )
             continue
         fault = _default_fault(schema, name, text)
         if fault:
             yield option_violation(
-                field_key(name, suffix), FaultCode.ILLEGAL_DEFAULT, fault, "write a value of the column's type"
+                field_key(name, suffix), FaultCode.ILLEGAL_DEFAULT, fault, "write a value of the column's type", name
             )
 
 

@@ -74,11 +74,11 @@ def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for name in keys:
         if name not in schema.by_name:
             yield option_violation(
-                "bucket-key", FaultCode.UNKNOWN_COLUMN, f"bucket key {name!r} is not a column", "name a column"
+                "bucket-key", FaultCode.UNKNOWN_COLUMN, f"bucket key {name!r} is not a column", "name a column", name
             )
         elif not schema.by_name[name].type.legal_key:
             message = f"bucket key {name!r} is {schema.by_name[name].type.base_sql}"
-            yield option_violation("bucket-key", FaultCode.ILLEGAL_KEY_TYPE, message, "use a scalar column")
+            yield option_violation("bucket-key", FaultCode.ILLEGAL_KEY_TYPE, message, "use a scalar column", name)
 
 
 def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:

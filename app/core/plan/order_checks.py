@@ -39,20 +39,21 @@ def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
     for index, name in enumerate(names):
         if name not in schema.by_name:
             yield option_violation(
-                key, FaultCode.UNKNOWN_COLUMN, f"sequence field {name!r} is not a column", "name a column"
+                key, FaultCode.UNKNOWN_COLUMN, f"sequence field {name!r} is not a column", "name a column", name
             )
             continue
         if name in names[:index]:
             yield option_violation(
-                key, FaultCode.DUPLICATE_COLUMN, f"sequence field {name!r} is listed twice", "list it once"
+                key, FaultCode.DUPLICATE_COLUMN, f"sequence field {name!r} is listed twice", "list it once", name
             )
         if not schema.by_name[name].type.comparable:
             message = f"sequence field {name!r} is {schema.by_name[name].type.base_sql}, which has no order"
-            yield option_violation(key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a scalar column")
+            yield option_violation(key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a scalar column", name)
         if (name, "aggregate-function") in options.fields:
             message = f"sequence field {name!r} has an aggregate function"
             fix = f"remove {field_key(name, 'aggregate-function')}"
-            yield option_violation(field_key(name, "aggregate-function"), FaultCode.CONTRADICTING_OPTIONS, message, fix)
+            of_function = field_key(name, "aggregate-function")
+            yield option_violation(of_function, FaultCode.CONTRADICTING_OPTIONS, message, fix, name)
     if names and options.engine is MergeEngine.FIRST_ROW:
         fix = "remove sequence.field: first-row keeps what arrives first"
         yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, "first-row takes no sequence field", fix)
@@ -108,12 +109,16 @@ def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         return
     if name not in schema.by_name:
         yield option_violation(
-            "rowkind.field", FaultCode.UNKNOWN_COLUMN, f"row kind field {name!r} is not a column", "name a text column"
+            "rowkind.field",
+            FaultCode.UNKNOWN_COLUMN,
+            f"row kind field {name!r} is not a column",
+            "name a text column",
+            name,
         )
     elif schema.by_name[name].type.kind not in TEXT:
         message = f"row kind field {name!r} is {schema.by_name[name].type.base_sql}"
         yield option_violation(
-            "rowkind.field", FaultCode.ILLEGAL_COLUMN_TYPE, message, "use a CHAR, VARCHAR or STRING column"
+            "rowkind.field", FaultCode.ILLEGAL_COLUMN_TYPE, message, "use a CHAR, VARCHAR or STRING column", name
         )
 
 
@@ -127,19 +132,23 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
             if name not in schema.by_name:
                 if place == "protected":
                     message = f"protected field {name!r} is not a column"
-                    yield option_violation(group.key, FaultCode.UNKNOWN_COLUMN, message, "name a column")
+                    yield option_violation(group.key, FaultCode.UNKNOWN_COLUMN, message, "name a column", name)
                 continue
             if name in schema.primary_key:
                 message = f"key column {name!r} cannot be in a sequence group"
-                yield option_violation(group.key, FaultCode.KEY_IN_GROUP, message, "remove it")
+                yield option_violation(group.key, FaultCode.KEY_IN_GROUP, message, "remove it", name)
             if place == "ordering" and schema.by_name[name].type.kind not in GROUP_ORDERING_KINDS:
                 message = f"ordering field {name!r} is {schema.by_name[name].type.base_sql}"
                 yield option_violation(
-                    group.key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a number, text, date, time or timestamp"
+                    group.key,
+                    FaultCode.ILLEGAL_ORDER_TYPE,
+                    message,
+                    "use a number, text, date, time or timestamp",
+                    name,
                 )
             if owner.get(name, group.key) != group.key:
                 message = f"column {name!r} is already in the group {owner[name]}"
-                yield option_violation(group.key, FaultCode.COLUMN_IN_TWO_GROUPS, message, "keep it in one group")
+                yield option_violation(group.key, FaultCode.COLUMN_IN_TWO_GROUPS, message, "keep it in one group", name)
             owner.setdefault(name, group.key)
         yield from _group_lists(group.key, group.ordering, group.protected)
 
@@ -147,7 +156,9 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 def _group_lists(key: str, ordering: tuple[str, ...], protected: tuple[str, ...]) -> Iterator[Violation]:
     for listed in (ordering, protected):
         for name in sorted({name for name in listed if listed.count(name) > 1}):
-            yield option_violation(key, FaultCode.DUPLICATE_COLUMN, f"column {name!r} is named twice", "name it once")
+            yield option_violation(
+                key, FaultCode.DUPLICATE_COLUMN, f"column {name!r} is named twice", "name it once", name
+            )
     if not protected:
         yield option_violation(
             key, FaultCode.ILLEGAL_OPTION_VALUE, "the group protects no column", "list the protected columns"
@@ -174,7 +185,11 @@ def _removals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]
         if name not in ordering:
             message = f"{name!r} is not an ordering field of a sequence group"
             yield option_violation(
-                on_group, FaultCode.UNKNOWN_GROUP, message, f"ordering fields: {', '.join(sorted(ordering)) or 'none'}"
+                on_group,
+                FaultCode.UNKNOWN_GROUP,
+                message,
+                f"ordering fields: {', '.join(sorted(ordering)) or 'none'}",
+                name,
             )
 
 

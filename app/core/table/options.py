@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from app.core.errors import FaultCode, Violation
+from app.core.errors import About, FaultCode, Violation
 from app.core.table.option_values import (
     boolean,
     count,
@@ -253,9 +253,9 @@ def field_key(column: str, suffix: str) -> str:
     return f"fields.{column}.{suffix}"
 
 
-def option_violation(key: str, code: FaultCode, message: str, fix: str) -> Violation:
-    """A fault of the option ``key``."""
-    return Violation(f"/options/{escape_pointer(key)}", code, message, fix)
+def option_violation(key: str, code: FaultCode, message: str, fix: str, *columns: str) -> Violation:
+    """A fault of the option ``key``; ``columns`` are those that it cannot go with."""
+    return Violation(f"/options/{escape_pointer(key)}", code, message, fix, about=About(key, columns))
 
 
 def parse_options(schema: TableSchema) -> tuple[TableOptions, list[Violation]]:
@@ -352,7 +352,7 @@ def _read_field_option(
             fix = _did_you_mean(name, list(schema.by_name))
             faults.append(
                 option_violation(
-                    key, FaultCode.UNKNOWN_COLUMN, f"option {key!r} names the unknown column {name!r}", fix
+                    key, FaultCode.UNKNOWN_COLUMN, f"option {key!r} names the unknown column {name!r}", fix, name
                 )
             )
     if suffix not in FIELD_OPTIONS:

@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
+from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import DataType, highest_field_id
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
@@ -118,7 +118,13 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
         return {}
     if not isinstance(raw, Mapping):
         faults.append(
-            Violation("/options", FaultCode.NOT_AN_OBJECT, "options must be an object", 'send {"key": "text"}')
+            Violation(
+                "/options",
+                FaultCode.NOT_AN_OBJECT,
+                "options must be an object",
+                'send {"key": "text"}',
+                about=About(option=""),
+            )
         )
         return {}
     options: dict[str, str] = {}
@@ -128,12 +134,9 @@ def _options(raw: object, faults: list[Violation]) -> dict[str, str]:
         elif isinstance(value, (int, float, Decimal)) or is_text(value):
             options[str(key)] = str(value)
         else:
-            pointer = f"/options/{escape_pointer(str(key))}"
-            faults.append(
-                Violation(
-                    pointer, FaultCode.NOT_TEXT, f"the value of option {key!r} is not text", "send it as a string"
-                )
-            )
+            pointer, message = f"/options/{escape_pointer(str(key))}", f"the value of option {key!r} is not text"
+            about = About(option=str(key))
+            faults.append(Violation(pointer, FaultCode.NOT_TEXT, message, "send it as a string", about=about))
     return options
 
 
@@ -147,7 +150,11 @@ def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
     seen: set[str] = set()
     taken = {item["id"] for item in raw if isinstance(item, Mapping) and _is_id(item.get("id"))}
     for index, item in enumerate(raw):
-        column = _column(item, index, taken, faults)
+        found: list[Violation] = []
+        column = _column(item, index, taken, found)
+        name = item.get("name") if isinstance(item, Mapping) else None
+        about = About(columns=(name,) if isinstance(name, str) else ())
+        faults += [replace(fault, about=about) for fault in found]
         if column is None:
             continue
         if column.name in seen:
@@ -236,9 +243,8 @@ def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[
         return declared
     if declared:
         message = "the primary key is given both in primaryKeys and in the option primary-key"
-        faults.append(
-            Violation("/options/primary-key", FaultCode.PRIMARY_KEY_TWICE, message, "remove the option primary-key")
-        )
+        fix, about = "remove the option primary-key", About(option="primary-key")
+        faults.append(Violation("/options/primary-key", FaultCode.PRIMARY_KEY_TWICE, message, fix, about=about))
         return declared
     return tuple(name.strip() for name in option.split(",") if name.strip())
 

@@ -371,3 +371,9 @@ def test_all_faults_are_told_together_and_changes_go_on_after_a_fault() -> None:
         ("/changes/6/value", "unknown_option"),
         ("/changes/5/value", "immutable_option"),
     ]
+
+
+def test_a_column_is_not_to_blame_for_a_message_that_quotes_its_name() -> None:
+    schema = table({"fields.a.aggregate-function": "zzz"})  # deduplicate has no functions
+    changes = (set_option("merge-engine", "aggregation"), add("zzz"))
+    assert faults(schema, *changes, has_rows=False) == [("/changes/0/value", "unknown_function")]
