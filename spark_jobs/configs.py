@@ -11,7 +11,11 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # It takes together the small partitions of what Spark shuffles; without it each shuffle has hundreds of tasks on a
+    # server with its own default (docs/decisions/0011).
     "spark.sql.adaptive.enabled": "true",
+    # The JVM spends more on compiling whole stages of a query than the query takes (docs/decisions/0011).
+    "spark.sql.codegen.wholeStage": "false",
     # Dates before 1582 mean what the ISO calendar says, as in every other reader and writer of the files.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
