@@ -83,6 +83,8 @@ def merge_map(options: Options, data_type: str) -> Step:
 
 
 def keytime(options: Options, data_type: str) -> Step:
+    time = options.get("ts-field") or "ts"
+
     def step(acc: Any, value: Any, add: bool) -> Any:
         if value is None:
             return acc
@@ -90,7 +92,7 @@ def keytime(options: Options, data_type: str) -> Step:
         for key, row in value:
             if row is None:
                 entries.pop(key, None)
-            elif row["ts"] is not None and (key not in entries or row["ts"] > entries[key]["ts"]):
+            elif row[time] is not None and (key not in entries or row[time] > entries[key][time]):
                 entries[key] = row
         return list(entries.items())
 

@@ -37,6 +37,8 @@ NAMES = [
     *("select", "NULL", "Case", "case", "r", "x", "key", "_metadata"),
 ]
 DOTTED = ["a.b", ".", "r.x", "x.*"]
+IN_OPTIONS = [name for name in NAMES if "." not in name]  # a dot in a key ends the name
+NOT_IN_OPTIONS = [*DOTTED, *(name for name in NAMES if "." in name)]
 VALUES = [*NAMES, *DOTTED, "nul\0", "\0", ",", "a,b", "\u2028", "", "\\0", "\\%", "%", "_", " "]
 KEY = "k`'${user.home}"
 
@@ -55,14 +57,14 @@ def first_row() -> TableCase:
 
 def partial_update() -> TableCase:
     """Groups of two columns, one of them a list whose delimiter is as hostile as its name."""
-    names = iter(NAMES)
+    names = iter(IN_OPTIONS)
     options = {"merge-engine": "partial-update"}
     columns = [(KEY, "STRING")]
     for field, plain, listed in zip(names, names, names, strict=False):
         columns += [(field, "STRING"), (plain, "STRING"), (listed, "STRING")]
         options[f"fields.{field}.sequence-group"] = f"{plain},{listed}"
         options |= listagg(listed, field)
-    return TableCase((*columns, *((name, "STRING") for name in DOTTED)), (KEY,), options)
+    return TableCase((*columns, *((name, "STRING") for name in NOT_IN_OPTIONS)), (KEY,), options)
 
 
 def listagg(column: str, delimiter: str) -> dict[str, str]:
@@ -87,7 +89,7 @@ def aggregation() -> TableCase:
     options = {"merge-engine": "aggregation"}
     columns = [(KEY, "STRING")]
     functions = ("listagg", "nested_update", "merge_map_with_keytime", "max", "merge_map", "nested_partial_update")
-    for name, function in zip(NAMES, cycle(functions), strict=False):
+    for name, function in zip(IN_OPTIONS, cycle(functions), strict=False):
         own = {"aggregate-function": function}
         kind = "STRING"
         if function == "listagg":
@@ -102,7 +104,7 @@ def aggregation() -> TableCase:
             kind = "MAP<STRING, STRING>"
         columns.append((name, kind))
         options |= {f"fields.{name}.{option}": text for option, text in own.items()}
-    return TableCase(tuple(columns), (KEY,), options)
+    return TableCase((*columns, *((name, "STRING") for name in NOT_IN_OPTIONS)), (KEY,), options)
 
 
 TABLES = {
@@ -165,14 +167,15 @@ def test_latest_and_merged_rows_are_the_fold_whatever_names_options_keys_and_val
     engine: str, client: Client
 ) -> None:
     table = TABLES[engine]
-    changelog = {} if engine == "first-row" else {"changelog-producer": "lookup"}
+    # The job that writes changes joins and names columns as well; one engine's columns are as hostile as another's.
+    changelog = {"changelog-producer": "lookup"} if engine == "aggregation" else {}
     options = {**table.options, "merge.max-staleness": "1 d", **changelog}
     schema = schema_json(TableCase(table.columns, table.primary_key, options))
     answer = client.create_table(DATABASE, engine, schema)
     assert answer.status_code == 200, answer.text
     there = TableClient(client, DATABASE, engine)
     changes = history(Random(engine), table)
-    for cuts in ([0, 6, 12], [12, 20, 30], [30, 48]):
+    for cuts in ([0, 10, 24], [24, 48]):
         for start, end in pairwise(cuts):
             there.post_batch(records(changes[start:end])).raise_for_status()
         keys, rows = zip(*expected(table, changes[: cuts[-1]]), strict=True)
