@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.evolution import same_fold, same_types
+from app.core.plan import evolution
 from app.core.plan.jobs import StoredRun
 from app.core.plan.merge_plan import MergePlan
 from spark_jobs.expressions import carried_over, combined, converted, state_schema
@@ -29,40 +30,34 @@ def combined_runs(
 ) -> DataFrame:
     """The state rows of neighbouring runs, oldest first, as state rows of ``plan``.
 
-    Rows of a plan that meant something else enter the next plan as its first records (``app.core.plan.evolution``).
+    ``app.core.plan.evolution.combined_runs`` says how runs of several schemas follow each other.
     ``arranged`` is applied to whatever is combined; ``oldest``: nothing older lies below the first run.
     """
-    carried: list[DataFrame] = []
-    previous = plan
-    for written, neighbours in _epochs(plan, runs):
-        entered = [arranged(carried_over(previous, written, rows)) for rows in carried]
-        frames = [_read_as(spark, written, run, arranged) for run in neighbours]
-        carried, previous = [_chained(written, [*entered, *frames], oldest=oldest)], written
-    if previous is not plan:
-        return arranged(carried_over(previous, plan, carried[0]))
-    return carried[0]
+    steps = _RunSteps(spark, arranged, oldest)
+    return evolution.combined_runs(plan, [(run.plan, run) for run in runs], steps)
 
 
-def _read_as(spark: SparkSession, plan: MergePlan, run: StoredRun, arranged: Arranged) -> DataFrame:
-    """The state rows of a run as state rows of ``plan``, which means the same but may have wider columns."""
-    if same_types(run.plan.schema, plan.schema):
-        return arranged(read_run(spark, plan, run))
-    return converted(run.plan, plan, arranged(read_run(spark, run.plan, run)))
+@dataclass(frozen=True)
+class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
+    """The steps over relations of state rows (``app.core.plan.evolution.RunSteps``)."""
+
+    spark: SparkSession
+    arranged: Arranged
+    oldest: bool
+
+    def read(self, written: MergePlan, run: StoredRun, plan: MergePlan) -> DataFrame:
+        if evolution.same_types(written.schema, plan.schema):
+            return self.arranged(read_run(self.spark, plan, run))
+        return converted(written, plan, self.arranged(read_run(self.spark, written, run)))
+
+    def combined(self, plan: MergePlan, rows: Sequence[DataFrame]) -> DataFrame:
+        return _chained(plan, rows, oldest=self.oldest)
+
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
+        return self.arranged(carried_over(old, new, rows))
 
 
-def _epochs(plan: MergePlan, runs: Sequence[StoredRun]) -> list[tuple[MergePlan, list[StoredRun]]]:
-    """Neighbouring runs whose state means the same, each with the plan that reads them (columns are found by id)."""
-    epochs: list[tuple[MergePlan, list[StoredRun]]] = []
-    for run in runs:
-        reading = plan if same_fold(run.plan.schema, plan.schema) else run.plan
-        if epochs and same_fold(epochs[-1][0].schema, reading.schema):
-            epochs[-1] = (reading, [*epochs[-1][1], run])
-        else:
-            epochs.append((reading, [run]))
-    return epochs
-
-
-def _chained(plan: MergePlan, frames: list[DataFrame], *, oldest: bool) -> DataFrame:
+def _chained(plan: MergePlan, frames: Sequence[DataFrame], *, oldest: bool) -> DataFrame:
     """The frames combined, newest first: the small young runs are joined together before they meet the large old
     one.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
-from app.core.plan.evolution import entered, renamed
+from app.core.plan.evolution import combined_row, renamed
 from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Batch, Snapshot, Table
@@ -191,14 +191,10 @@ def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
 
 def _read_state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
     """Its state in every run, oldest first, then its staged records."""
-    plan = view.plan
-    states: list[Mapping[str, Any]] = []
-    for schema, state in _stored_states(view, images, key):
-        written = compile_plan(schema)
-        states, plan = [*entered(states, plan, written), state], written
-    states = entered(states, plan, view.plan)
-    states += [lift(view.plan, record) for record in _staged_records(view, images, key)]
-    return combine_all(view.plan, states)
+    stored = [(compile_plan(schema), state) for schema, state in _stored_states(view, images, key)]
+    merged = combined_row(view.plan, stored)
+    staged = [lift(view.plan, record) for record in _staged_records(view, images, key)]
+    return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 
 def _stored_states(view: _View, images: Images, key: Key) -> Iterator[tuple[TableSchema, Mapping[str, Any]]]:

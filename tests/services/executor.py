@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.evolution import entered
-from app.core.plan.fold import combine_all, compacted, fold, visible_row
+from app.core.plan.evolution import combined_row
+from app.core.plan.fold import compacted, fold, visible_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import token_of
@@ -203,14 +203,7 @@ class PythonExecutor:
             ):
                 row.pop(TOKEN_COLUMN)
                 by_key[_key_of(run.plan, row)].append((run.plan, row))
-        return {key: self._combined_row(plan, states) for key, states in by_key.items()}
-
-    def _combined_row(self, plan: MergePlan, stored: Sequence[tuple[MergePlan, StateRow]]) -> StateRow | None:
-        states: list[StateRow] = []
-        current = stored[0][0]
-        for written, state in stored:
-            states, current = [*entered(states, current, written), state], written
-        return combine_all(plan, entered(states, current, plan))
+        return {key: combined_row(plan, states) for key, states in by_key.items()}
 
 
 class BrokenExecutor(PythonExecutor):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.core.plan.evolution import entered
-from app.core.plan.fold import combine_all, finish, shown_row
+from app.core.plan.evolution import combined_row
+from app.core.plan.fold import finish, shown_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import DecodedRecords
@@ -153,14 +154,10 @@ class Site:
 
     def rows(self) -> Rows:
         """What a lookup of each key finds, whatever plans the runs were written under."""
-        found: dict[tuple[Any, ...], tuple[MergePlan, list[Mapping[str, Any]]]] = {}
+        found: dict[tuple[Any, ...], list[tuple[MergePlan, Mapping[str, Any]]]] = defaultdict(list)
         for run in self.runs:
             written = self.plans[run.id]
             for state in self.states(run):
-                key = tuple(state[name] for name in written.schema.primary_key)
-                plan, states = found.get(key, (written, []))
-                found[key] = (written, [*entered(states, plan, written), state])
-        folded = {
-            key: combine_all(self.plan, entered(states, plan, self.plan)) for key, (plan, states) in found.items()
-        }
+                found[tuple(state[name] for name in written.schema.primary_key)].append((written, state))
+        folded = {key: combined_row(self.plan, stored) for key, stored in found.items()}
         return {key: None if state is None else finish(self.plan, state) for key, state in folded.items()}

@@ -8,9 +8,10 @@ order), the rows that the old plan shows enter the new plan as its first records
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from app.core.plan.fold import combine_all, lift, visible_row
 from app.core.plan.merge_plan import MergePlan, compile_plan
@@ -24,6 +25,9 @@ from app.core.rules.widening import same_type, widened, widened_sql
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
+
+Stored = TypeVar("Stored")
+Rows = TypeVar("Rows")
 
 # What a rule is called, not what it does.
 _WORDS = ("columns", "column", "meaning")
@@ -120,19 +124,69 @@ def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> St
     }
 
 
-def entered(states: Sequence[Mapping[str, Any]], old: MergePlan, new: MergePlan) -> list[Mapping[str, Any]]:
-    """States of one key of ``old``, oldest first, as states of ``new``.
+class RunSteps(ABC, Generic[Stored, Rows]):
+    """What ``combined_runs`` is made of: in Python over the state row of one key, on Spark over all of them."""
 
-    They are the same states where the meaning is the same; else all of them together are one first record.
-    ``spark_jobs.stored_runs`` does so on Spark.
+    @abstractmethod
+    def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
+        """What a run holds that was written under ``written``, as state of ``plan``, which means the same."""
+
+    @abstractmethod
+    def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
+        """State of ``plan``, oldest first, as one."""
+
+    @abstractmethod
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: Rows) -> Rows:
+        """State of ``old`` as first records of ``new``, which means something else."""
+
+
+def combined_runs(plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]], steps: RunSteps[Stored, Rows]) -> Rows:
+    """Neighbouring runs, oldest first, each with the plan that it was written under, as one state of ``plan``.
+
+    Runs whose state means the same are combined under one plan, the youngest of them; all of them together enter the
+    next plan as its first records. There is at least one run.
     """
-    if old.schema is new.schema or not states:
-        return list(states)
-    if same_fold(old.schema, new.schema):
-        return [converted(state, old, new) for state in states]
-    combined = combine_all(old, states)
-    carried = None if combined is None else carried_over(combined, old, new)
-    return [] if carried is None else [carried]
+    carried: list[Rows] = []
+    previous = plan
+    for current, neighbours in _epochs(plan, runs):
+        entered = [steps.carried_over(previous, current, rows) for rows in carried]
+        read = [steps.read(written, run, current) for written, run in neighbours]
+        carried, previous = [steps.combined(current, [*entered, *read])], current
+    return carried[0] if previous is plan else steps.carried_over(previous, plan, carried[0])
+
+
+def _epochs(
+    plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]]
+) -> list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]]:
+    """Neighbouring runs whose state means the same, each with the plan that reads them (columns are found by id)."""
+    epochs: list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]] = []
+    for written, run in runs:
+        reading = plan if same_fold(written.schema, plan.schema) else written
+        if epochs and same_fold(epochs[-1][0].schema, reading.schema):
+            epochs[-1] = (reading, [*epochs[-1][1], (written, run)])
+        else:
+            epochs.append((reading, [(written, run)]))
+    return epochs
+
+
+class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
+    """The steps over the state row of one key; None where there is none."""
+
+    def read(self, written: MergePlan, run: Mapping[str, Any], plan: MergePlan) -> Mapping[str, Any] | None:
+        return run if written.schema is plan.schema else converted(run, written, plan)
+
+    def combined(self, plan: MergePlan, rows: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+        return combine_all(plan, [row for row in rows if row is not None])
+
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return None if rows is None else carried_over(rows, old, new)
+
+
+def combined_row(plan: MergePlan, stored: Sequence[tuple[MergePlan, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
+    """The state row of one key under ``plan``, of its state rows in the runs that have it, oldest first, each with the
+    plan that the run was written under; None if nothing is known of the key.
+    """
+    return combined_runs(plan, stored, _StateRow()) if stored else None
 
 
 def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.evolution import entered, same_fold
-from app.core.plan.fold import combine_all, finish, fold
+from app.core.plan.evolution import combined_row, same_fold
+from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.options import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.records import KINDS_BY_TEXT
@@ -125,8 +125,7 @@ def test_an_option_changed_in_the_middle_keeps_the_meaning_or_is_seen(
             fold(plan, records(plan, changes, first))
             for plan, changes, first in zip(plans, histories, (1, 1001), strict=True)
         ]
-        joined = [*entered([states[0]] if states[0] else [], *plans), *([states[1]] if states[1] else [])]
-        whole = combine_all(plans[1], joined)
+        whole = combined_row(plans[1], [(p, state) for p, state in zip(plans, states, strict=True) if state])
         if key == "ignore-delete":  # the table goes on without retracts, and keeps the removals it had
             adds = [change for change in histories[1] if change.add]
             expected = oracle.fold(old, [*_entering(old, new, histories[0]), *adds])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.plan.evolution import carried_over, entered, same_fold
+from app.core.plan.evolution import carried_over, combined_row, same_fold
 from app.core.plan.fold import combine, finish, fold
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
@@ -138,5 +138,5 @@ def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
     after = fold(plans[1], [Record(KINDS_BY_TEXT["+I"], {"k": 1, "g": 2, "total": 3, "a": "new"}, 2)])
     assert before is not None
     assert after is not None
-    row = finish(plans[1], combine(plans[1], *entered([before], *plans), after))
+    row = finish(plans[1], combined_row(plans[1], [(plans[0], before), (plans[1], after)]) or {})
     assert row == {"k": 1, "g": 2, "total": 8, "a": "new"}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.evolution import entered, same_fold
-from app.core.plan.fold import combine_all, finish, fold
+from app.core.plan.evolution import combined_row, same_fold
+from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.rules.widening import widened
 from app.core.table.records import KINDS_BY_TEXT, Record
@@ -50,8 +50,8 @@ def test_runs_written_before_and_after_a_widening_combine_to_the_fold_of_all_rec
             for piece in cut(random, altered, 3)
         ]
         after = fold(plans[1], records(plans[1], all_written[altered:], altered))
-        states = [*entered([state for state in before if state is not None], *plans), *([after] if after else [])]
-        whole = combine_all(plans[1], states)
+        stored = [*((plans[0], state) for state in before), (plans[1], after)]
+        whole = combined_row(plans[1], [(p, state) for p, state in stored if state is not None])
         assert (None if whole is None else oracle.meant(wide, finish(plans[1], whole))) == expected
 
 
@@ -63,7 +63,7 @@ def test_a_total_that_left_the_old_type_is_shown_in_the_wider_one(wider: str, sh
     old, new = (plan(SUMMED, {"k": "INT", "a": kind}) for kind in ("INT", wider))
     state = fold(old, [Record(KINDS_BY_TEXT["+I"], {"k": 1, "a": 2**31 - 1}, i) for i in (1, 2)])
     assert state is not None
-    assert finish(new, entered([state], old, new)[0]) == {"k": 1, "a": shown}
+    assert finish(new, combined_row(new, [(old, state)]) or {}) == {"k": 1, "a": shown}
 
 
 def test_a_product_that_rounds_in_another_way_is_another_function() -> None:
