@@ -11,6 +11,7 @@ import pytest
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.rules.accumulators import Sum
 from app.core.rules.order import Floor, Order, OrderField
+from app.core.rules.participation import accumulated_records
 from app.core.rules.spark_sql import struct_sql
 from app.core.table.records import POSITION_COLUMN, Record, RowKind
 from app.core.table.schema import TableSchema
@@ -83,7 +84,7 @@ def test_spark_subtracts_a_retract_to_the_last_digit(spark: SparkConnection, tmp
     }[kind]
     schema = table(None, {"k": "INT", "v": kind})
     column = schema.by_name["v"]
-    rule = Sum(column)
+    rule = Sum(column, accumulated_records(column))
     kinds = [int(RowKind.DELETE)] * len(values)
     uri = staged(tmp_path, schema, {"k": list(range(len(values))), "v": values}, kinds)
     outputs = [f"{sql} AS `{name}`" for name, sql in rule.lift_sql().items()]

@@ -22,7 +22,8 @@ from app.core.functions.product import product, rounding
 from app.core.functions.roaring import rbm32_union, rbm64_fault, rbm64_union
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order, OrderField
-from app.core.rules.register import OnRetract, Pick, Register
+from app.core.rules.participation import Participation, accumulated_records, kept_records
+from app.core.rules.register import Pick, Register
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import StepFunction, Stepwise
 from app.core.table.schema import Column
@@ -35,21 +36,25 @@ NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 class FunctionUse:
     """One use of a function: its column, the order of the records it sees, the group that lets them in.
 
-    ``options`` are the function's own options of the column, parsed, by suffix (``list-agg-delimiter``).
-    ``retracts``: the table takes -U or -D records that reach the function; ``table_retracts``: it takes any at all.
+    ``group``: the ordering fields of its sequence group. ``options`` are the function's own options of the column,
+    parsed, by suffix (``list-agg-delimiter``). ``retracts``: the table takes -U or -D records that reach the function;
+    ``table_retracts``: it takes any at all.
     """
 
     column: Column
     order: Order
-    group: tuple[str, ...] = ()
+    group: tuple[Column, ...] = ()
     retracts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     table_retracts: bool = True
 
-    @property
-    def cleared_by_retract(self) -> OnRetract:
-        """What a retract does to a function that it sets to null."""
-        return OnRetract.CLEAR if self.retracts else OnRetract.IGNORE
+    def kept(self, *, adds_only: bool, skip_null: bool) -> Participation:
+        """The records that take part in a function that keeps one value."""
+        return kept_records(adds_only=adds_only, not_null=self.column if skip_null else None, group=self.group)
+
+    def accumulated(self, *, adds_only: bool = True) -> Participation:
+        """The records that take part in a function that accumulates values."""
+        return accumulated_records(self.column, adds_only=adds_only, group=self.group)
 
     @property
     def by_value(self) -> Order:
@@ -135,7 +140,14 @@ def _sketch(
     """A union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
     fold = folded.replace("JOIN", join_sql.format(a="x", b="y"))
     return lambda use: Union(
-        use.column, join, "collect_list({v})", join_sql, use.group, folded=fold, shown=shown, unreadable=unreadable
+        use.column,
+        join,
+        "collect_list({v})",
+        join_sql,
+        use.accumulated(),
+        folded=fold,
+        shown=shown,
+        unreadable=unreadable,
     )
 
 
@@ -154,7 +166,7 @@ def _theta_fault(value: bytes) -> str | None:
 
 def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
     def build(use: FunctionUse) -> Rule:
-        return Stepwise(use.column, function(use), use.order, use.group, use.retracts)
+        return Stepwise(use.column, function(use), use.order, use.accumulated(adds_only=not use.retracts))
 
     return build
 
@@ -222,17 +234,17 @@ def _keytime_faults(column: Column, options: Mapping[str, Any]) -> Iterator[Opti
 
 def _register(pick: Pick, skip_null: bool) -> Callable[[FunctionUse], Rule]:
     def build(use: FunctionUse) -> Rule:
-        on_retract = use.cleared_by_retract if pick is Pick.LATEST else OnRetract.IGNORE
-        if not use.table_retracts:
-            on_retract = OnRetract.KEEP  # none comes, so every record takes part
-        return Register((use.column,), use.order, pick, on_retract, skip_null, use.group)
+        clears = pick is Pick.LATEST and use.retracts and use.table_retracts
+        # Where no retract comes, every record takes part.
+        part = use.kept(adds_only=use.table_retracts and not clears, skip_null=skip_null)
+        return Register((use.column,), use.order, pick, part, clears)
 
     return build
 
 
 def _extreme(pick: Pick) -> Callable[[FunctionUse], Rule]:
     """Max and min: the register of the column ordered by its own values."""
-    return lambda use: Register((use.column,), use.by_value, pick, skip_null=True, group=use.group)
+    return lambda use: Register((use.column,), use.by_value, pick, use.kept(adds_only=True, skip_null=True))
 
 
 _ENTRIES = (
@@ -240,7 +252,7 @@ _ENTRIES = (
         "sum",
         _numeric,
         "a number",
-        lambda use: Sum(use.column, use.group, not use.retracts),
+        lambda use: Sum(use.column, use.accumulated(adds_only=not use.retracts)),
         True,
         "the sum of all values",
     ),
@@ -262,7 +274,7 @@ _ENTRIES = (
         "bool_and",
         _boolean,
         "BOOLEAN",
-        lambda use: Union(use.column, lambda a, b: a and b, "bool_and({v})", "({a} AND {b})", use.group),
+        lambda use: Union(use.column, lambda a, b: a and b, "bool_and({v})", "({a} AND {b})", use.accumulated()),
         False,
         "true while every value is true",
     ),
@@ -270,7 +282,7 @@ _ENTRIES = (
         "bool_or",
         _boolean,
         "BOOLEAN",
-        lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.group),
+        lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.accumulated()),
         False,
         "true once any value is true",
     ),

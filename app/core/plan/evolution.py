@@ -17,6 +17,7 @@ from app.core.plan.fold import combine_all, lift, visible_row
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.rules.accumulators import Sum
 from app.core.rules.order import Order, OrderField
+from app.core.rules.participation import Condition, Participation
 from app.core.rules.replay import Replay
 from app.core.rules.rule import Rule, Sql, State
 from app.core.rules.spark_sql import ref
@@ -83,18 +84,16 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
 def _column_meanings(plan: MergePlan) -> dict[int, Any]:
     """Per column id: what its rule does."""
     rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
-    named = {name: column.id for name, column in plan.schema.by_name.items()}
-    return {column.id: _rule_meaning(rule, named) for rule in rules for column in rule.columns}
+    return {column.id: _rule_meaning(rule) for rule in rules for column in rule.columns}
 
 
-def _rule_meaning(rule: Rule, named: Mapping[str, int]) -> tuple[Any, ...]:
+def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
     """The settings of a rule, columns by id; a function is told by ``called``, not by its code."""
     settings = {
         field.name: getattr(rule, field.name)
         for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
         if field.name not in _WORDS
     }
-    settings["group"] = tuple(named[name] for name in settings.get("group", ()))
     return (type(rule), *((name, _meaning(value)) for name, value in settings.items() if not _is_code(value)))
 
 
@@ -110,6 +109,8 @@ def _meaning(value: Any) -> Any:
         return (value.column.id, value.descending, value.floor, value.integral)
     if isinstance(value, Order):
         return (tuple(_meaning(field) for field in value.fields), value.flag)
+    if isinstance(value, (Participation, Condition)):
+        return (type(value), *(_meaning(getattr(value, one.name)) for one in fields(value)))  # type: ignore[arg-type]  # every condition is a dataclass
     return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value
 
 

@@ -13,8 +13,8 @@ from app.core.functions.entries import FUNCTIONS
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order
-from app.core.rules.register import OnRetract, Pick, Register
-from app.core.rules.replay import Replay, group_of
+from app.core.rules.register import Pick, Register
+from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
@@ -67,19 +67,19 @@ def _group_words(group: tuple[str, ...]) -> str:
 
 
 def _register_words(rule: Register, column: Column) -> str:
-    own_value = tuple(field.column.name for field in rule.order.fields) == (column.name,) and rule.skip_null
+    own_value = tuple(field.column.name for field in rule.order.fields) == (column.name,) and rule.part.skips_null
     if own_value and len(rule.columns) == 1:
-        return f"the {'largest' if rule.pick is Pick.LATEST else 'smallest'} value{_group_words(rule.group)}"
+        return f"the {'largest' if rule.pick is Pick.LATEST else 'smallest'} value{_group_words(rule.part.group)}"
     which = "latest" if rule.pick is Pick.LATEST else "first"
-    if rule.skip_null:
+    if rule.part.skips_null:
         text = f"the {which} value that is not null, by {order_words(rule.order)}"
     else:
         text = f"the value of the {which} record, null included, by {order_words(rule.order)}"
-    return text + _group_words(rule.group) + _retract_words(rule, column)
+    return text + _group_words(rule.part.group) + _retract_words(rule, column)
 
 
 def _retract_words(rule: Register, column: Column) -> str:
-    if rule.on_retract is OnRetract.CLEAR and column.name not in rule.group:
+    if rule.clears and column.name not in rule.part.group:
         return "; a retract that is not older sets it to null"
     return ""
 
@@ -95,12 +95,9 @@ def _sequence(values: Mapping[str, Any], order: Order) -> str:
 
 def _register_reason(rule: Register, column: Column, step: Step) -> str:
     record = step.record
-    if not rule.takes_part(record):
-        if not record.kind.add and rule.on_retract is OnRetract.IGNORE:
-            return f"{record.kind.text} leaves this column unchanged"
-        if rule.group and all(record.values[name] is None for name in rule.group):
-            return f"{' and '.join(rule.group)} null: the group is not touched"
-        return "null never overwrites"
+    apart = rule.part.reason(record)
+    if apart is not None:
+        return apart
     lifted = rule.lift(record)
     before = step.before if step.before is not None else rule.empty
     accepted = rule.newer_wins(before, lifted)
@@ -120,54 +117,45 @@ def _compared(rule: Register, before: Mapping[str, Any], record: Record, *, acce
 def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) -> str:
     if not accepted:
         return "ignored"
-    cleared = not record.kind.add and rule.on_retract is OnRetract.CLEAR
+    cleared = not record.kind.add and rule.clears
     return "set to null by the retract" if cleared and column.name not in rule.kept_on_clear else "taken"
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
     """Whether the record is older than what its sequence group holds."""
-    if not rule.group or step.before is None:
+    if not rule.part.group or step.before is None:
         return False
-    groups = (r for r in step.rules if isinstance(r, Register) and r.group == rule.group and r.kept_on_clear)
+    groups = (r for r in step.rules if isinstance(r, Register) and r.part.group == rule.part.group and r.kept_on_clear)
     register = next(groups, None)
     return register is not None and not register.newer_wins(step.before, register.lift(step.record))
 
 
-def _accumulated(rule: Sum | Union | Stepwise, column: Column, step: Step, verbs: tuple[str, str]) -> str:
+def _accumulated(rule: Sum | Union | Stepwise, step: Step, verbs: tuple[str, str]) -> str:
     record = step.record
-    if rule.group and all(record.values[name] is None for name in rule.group):
-        return f"{' and '.join(rule.group)} null: the group is not touched"
-    if record.values[column.name] is None:
-        return "null is skipped"
-    if not record.kind.add and not _takes_retracts(rule):
-        return f"{record.kind.text} leaves this column unchanged (ignore-retract)"
+    apart = rule.part.reason(record)
+    if apart is not None:
+        return apart
     verb = verbs[0] if record.kind.add else verbs[1]
     return f"late but {verb}" if _late(rule, step) else verb
 
 
-def _takes_retracts(rule: Sum | Union | Stepwise) -> bool:
-    if isinstance(rule, Sum):
-        return not rule.ignore_retract
-    return isinstance(rule, Stepwise) and rule.retracts
-
-
 def _stepwise_words(rule: Stepwise, _column: Column) -> str:
-    return f"{rule.meaning or 'folded value by value'}, by {order_words(rule.order)}{_group_words(rule.group)}"
+    return f"{rule.meaning or 'folded value by value'}, by {order_words(rule.order)}{_group_words(rule.part.group)}"
 
 
 EXPLANATIONS: Mapping[type[Rule], Explanation] = {
     Register: Explanation(_register_words, _register_reason),
     Sum: Explanation(
-        lambda rule, _: f"{FUNCTIONS['sum'].meaning}{_group_words(rule.group)}; late records count too",
-        lambda rule, column, step: _accumulated(rule, column, step, ("summed", "subtracted")),
+        lambda rule, _: f"{FUNCTIONS['sum'].meaning}{_group_words(rule.part.group)}; late records count too",
+        lambda rule, _, step: _accumulated(rule, step, ("summed", "subtracted")),
     ),
     Union: Explanation(
-        lambda rule, _: f"{rule.meaning or 'the union of all values'}{_group_words(rule.group)}",
-        lambda rule, column, step: _accumulated(rule, column, step, ("joined", "taken back")),
+        lambda rule, _: f"{rule.meaning or 'the union of all values'}{_group_words(rule.part.group)}",
+        lambda rule, _, step: _accumulated(rule, step, ("joined", "taken back")),
     ),
     Stepwise: Explanation(
         _stepwise_words,
-        lambda rule, column, step: _accumulated(rule, column, step, ("folded in its place", "taken back")),
+        lambda rule, _, step: _accumulated(rule, step, ("folded in its place", "taken back")),
     ),
 }
 
@@ -189,7 +177,7 @@ def row_words(plan: MergePlan) -> str:
     """When the row exists."""
     replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
     if replay is not None and replay.listed:
-        groups = " or ".join("(" + ", ".join(register.group) + ")" for register in replay.listed)
+        groups = " or ".join("(" + ", ".join(register.part.group) + ")" for register in replay.listed)
         return (
             f"a -D that the group {groups} accepts removes the row; a later add that is not older brings it back, and "
             "records of that group that are older than the removal change nothing of it"
@@ -229,7 +217,7 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
             return dict.fromkeys((column.name for column in replay.columns), "-D removes the row")
     step, by_name = Step(plan, plan_rules(plan), inner, record), plan.schema.by_name
     return {
-        name: _CLOSED if group_of(rule) in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
+        name: _CLOSED if rule.part.group in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
         for name, rule in column_rules(plan).items()
     }
 

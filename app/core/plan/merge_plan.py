@@ -16,7 +16,8 @@ from app.core.plan.option_checks import check_options
 from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
-from app.core.rules.register import OnRetract, Pick, Register
+from app.core.rules.participation import kept_records
+from app.core.rules.register import Pick, Register
 from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness, RowRule
 from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
@@ -227,12 +228,12 @@ def default_value(column: Column, text: str) -> Any:
 
 
 def _deduplicate(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
-    row = Register(schema.value_columns, order, on_retract=OnRetract.KEEP, keeps_kind=accepts_retracts)
+    row = Register(schema.value_columns, order, keeps_kind=accepts_retracts)
     return _EnginePlan((row,), Liveness.KIND)
 
 
 def _first_row(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
-    row = Register(schema.value_columns, Order(), Pick.FIRST, OnRetract.KEEP)
+    row = Register(schema.value_columns, Order(), Pick.FIRST)
     refusals = _refuse_retracts("first-row keeps the first record and cannot take it back", "set ignore-delete = true")
     return _EnginePlan((row,), Liveness.ALWAYS, refusals)
 
@@ -247,7 +248,7 @@ def _function_name(column: Column, options: TableOptions) -> str | None:
 
 
 def _function_rule(
-    column: Column, name: str, options: TableOptions, order: Order, group: tuple[str, ...]
+    column: Column, name: str, options: TableOptions, order: Order, group: tuple[Column, ...]
 ) -> tuple[Rule, bool]:
     """The rule of a function used on a column, and whether it takes retracts."""
     function = find_function(name)
@@ -286,7 +287,7 @@ def _partial_update(schema: TableSchema, options: TableOptions, order: Order, ac
         refusals += group_refusals
         grouped |= {*group.ordering, *group.protected}
     free = [column for column in schema.value_columns if column.name not in grouped]
-    rules += [Register((column,), order, skip_null=True) for column in free]
+    rules += [Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in free]
     removes = options["partial-update.remove-record-on-delete"]
     listed = _removal_groups(options, rules)
     if listed:
@@ -307,9 +308,9 @@ def _removal_groups(options: TableOptions, rules: list[Rule]) -> tuple[Register,
     """
     names = set(options["partial-update.remove-record-on-sequence-group"])
     groups = [
-        rule for rule in rules if isinstance(rule, Register) and set(rule.group) <= {c.name for c in rule.columns}
+        rule for rule in rules if isinstance(rule, Register) and set(rule.part.group) <= {c.name for c in rule.columns}
     ]
-    return tuple(register for register in groups if names & set(register.group))
+    return tuple(register for register in groups if names & set(register.part.group))
 
 
 def _removing(
@@ -331,15 +332,15 @@ def _group_rules(
     group_order = Order(tuple(OrderField(schema.by_name[name]) for name in group.ordering)).then(order)
     protected = [schema.by_name[name] for name in group.protected if name not in group.ordering]
     functions = {column.name: _function_name(column, options) for column in protected}
-    ordering = [schema.by_name[name] for name in group.ordering]
+    ordering = tuple(schema.by_name[name] for name in group.ordering)
     plain = [column for column in protected if functions[column.name] is None]
-    register = Register((*ordering, *plain), group_order, on_retract=OnRetract.CLEAR, group=group.ordering)
+    register = Register((*ordering, *plain), group_order, part=kept_records(group=ordering), clears=True)
     rules: list[Rule] = [register]
     refusals: list[Refusal] = []
     for column in protected:
         name = functions[column.name]
         if name is not None:
-            rule, retracts = _function_rule(column, name, options, group_order, group.ordering)
+            rule, retracts = _function_rule(column, name, options, group_order, ordering)
             rules.append(rule)
             refusals += () if retracts else _no_retraction(column, name, group.ordering)
     return rules, refusals
@@ -352,7 +353,7 @@ def _no_retraction(column: Column, function: str, group: tuple[str, ...] = ()) -
 
 def _aggregation(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
     sequence = tuple(field.column for field in order.fields)
-    rules: list[Rule] = [Register(sequence, order, on_retract=OnRetract.KEEP)] if sequence else []
+    rules: list[Rule] = [Register(sequence, order)] if sequence else []
     refusals: list[Refusal] = []
     for column in schema.value_columns:
         if column in sequence:

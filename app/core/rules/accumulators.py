@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from app.core.errors import Conflict, ErrorCode
+from app.core.rules.participation import Participation
 from app.core.rules.rule import HiddenColumn, Rule, Sql, State, TotalBounds
-from app.core.rules.spark_sql import ADD_SQL, ref, takes_part_sql
+from app.core.rules.spark_sql import ADD_SQL, ref
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.kinds import DataType
@@ -41,12 +42,6 @@ def _plus(a: Any, b: Any) -> Any:
     return EXACT.add(a, b) if isinstance(a, Decimal) else a + b
 
 
-def _contributes(record: Record, column: Column, group: tuple[str, ...]) -> bool:
-    if record.values[column.name] is None:
-        return False
-    return not group or any(record.values[name] is not None for name in group)
-
-
 @dataclass(frozen=True)
 class Sum(Rule):
     """``sum``: adds are added, retracts subtracted, nulls skipped.
@@ -56,8 +51,7 @@ class Sum(Rule):
     """
 
     column: Column
-    group: tuple[str, ...] = ()
-    ignore_retract: bool = False
+    part: Participation
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules
@@ -115,7 +109,7 @@ class Sum(Rule):
         return super().finish(state)
 
     def lift(self, record: Record) -> State:
-        if not _contributes(record, self.column, self.group) or (self.ignore_retract and not record.kind.add):
+        if not self.part.takes(record):
             return self.empty
         value = record.values[self.column.name]
         return self.of_total(value if record.kind.add else _minus(value))
@@ -134,17 +128,17 @@ class Sum(Rule):
 
     def _signed_sql(self, wide: str) -> str:
         value = f"CAST({ref('r', self.column.name)} AS {wide})"
-        return value if self.ignore_retract else f"IF({ADD_SQL}, {value}, 0 - {value})"
+        return value if self.part.adds_only else f"IF({ADD_SQL}, {value}, 0 - {value})"
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         # A narrower input leaves Spark's decimal sum room for ten more digits.
         wide = "DECIMAL(20,0)" if self.column.type.kind == "BIGINT" else self.wide
-        condition = takes_part_sql(self.column, self.group, self.ignore_retract, also)
+        condition = self.part.sql(also)
         total = f"_kf_total_{self.column.id}"
         return {total: f"sum({self._signed_sql(wide)}) FILTER (WHERE {condition})"}, self.of_total_sql(total)
 
     def lift_sql(self) -> Sql:
-        condition = takes_part_sql(self.column, self.group, self.ignore_retract, "TRUE")
+        condition = self.part.sql()
         return self.of_total_sql(f"IF({condition}, {self._signed_sql(self.wide)}, NULL)")
 
     def total_sql(self, state: str) -> str:
@@ -171,7 +165,7 @@ class Union(Rule):
     join: Callable[[Any, Any], Any]
     fold: str
     join_sql: str
-    group: tuple[str, ...] = ()
+    part: Participation
     meaning: str = ""
     folded: str = "{vs}"
     called: tuple[Any, ...] = ()
@@ -200,21 +194,20 @@ class Union(Rule):
         return {self.column.name: None if value is None else self.shown(value)}
 
     def lift(self, record: Record) -> State:
-        takes_part = record.kind.add and _contributes(record, self.column, self.group)
-        return {self.column.name: record.values[self.column.name] if takes_part else None}
+        return {self.column.name: record.values[self.column.name] if self.part.takes(record) else None}
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         a, b = older[self.column.name], newer[self.column.name]
         return {self.column.name: b if a is None else a if b is None else self.join(a, b)}
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        condition = takes_part_sql(self.column, self.group, True, also)
+        condition = self.part.sql(also)
         joined = f"_kf_joined_{self.column.id}"
         aggregate = f"{self.fold.format(v=ref('r', self.column.name))} FILTER (WHERE {condition})"
         return {joined: aggregate}, {self.column.name: self.folded.format(vs=joined)}
 
     def lift_sql(self) -> Sql:
-        condition = takes_part_sql(self.column, self.group, True, "TRUE")
+        condition = self.part.sql()
         return {self.column.name: f"IF({condition}, {ref('r', self.column.name)}, NULL)"}
 
     def combine_sql(self, older: str, newer: str) -> Sql:

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from app.core.rules.order import Order
+from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
-from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql, takes_part_sql
+from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.kinds import DataType, Field
@@ -24,29 +25,20 @@ class Pick(Enum):
     FIRST = "first"
 
 
-class OnRetract(Enum):
-    """What a retract (-U, -D) does to a register."""
-
-    IGNORE = "ignore"  # nothing
-    CLEAR = "clear"  # takes part; its values are null, its order fields are kept
-    KEEP = "keep"  # takes part like an add
-
-
 @dataclass(frozen=True)
 class Register(Rule):
     """Columns that move together: the values of the latest (or first) record in ``order`` that takes part.
 
-    ``skip_null`` (one column only): records with a null there do not take part. ``group``: the ordering fields of a
-    sequence group; a record in which they are all null does not take part (§4.2). ``keeps_kind``: the register is the
-    whole row and also remembers, as ``_kf_live``, whether the kept record is an add (deduplicate, §2.1).
+    A retract (-U, -D) that takes part is kept like an add; if it ``clears``, its values are null, but for its order
+    fields. ``keeps_kind``: the register is the whole row and also remembers, as ``_kf_live``, whether the kept record
+    is an add (deduplicate, §2.1).
     """
 
     columns: tuple[Column, ...]
     order: Order
     pick: Pick = Pick.LATEST
-    on_retract: OnRetract = OnRetract.IGNORE
-    skip_null: bool = False
-    group: tuple[str, ...] = ()
+    part: Participation = EVERY_RECORD
+    clears: bool = False
     keeps_kind: bool = False
 
     @cached_property
@@ -69,9 +61,9 @@ class Register(Rule):
 
     @cached_property
     def _seen_column(self) -> str | None:
-        every_record = not self.skip_null and not self.group and self.on_retract is not OnRetract.IGNORE
-        value_tells = self.skip_null and self.on_retract is not OnRetract.CLEAR
-        group_tells = bool(self.group) and set(self.group) <= self._own
+        every_record = self.part == EVERY_RECORD
+        value_tells = self.part.skips_null and not self.clears
+        group_tells = bool(self.part.group) and set(self.part.group) <= self._own
         needed = not (self._order_column or every_record or value_tells or group_tells)
         return f"_kf_seen_{self._id}" if needed else None
 
@@ -96,21 +88,13 @@ class Register(Rule):
     @cached_property
     def kept_on_clear(self) -> frozenset[str]:
         """The columns that a clearing retract sets to its own values: those of the order."""
-        return frozenset({*self.group, *(field.column.name for field in self.order.fields)}) & self._own
-
-    def takes_part(self, record: Record) -> bool:
-        """Whether the record can win at all."""
-        if not record.kind.add and self.on_retract is OnRetract.IGNORE:
-            return False
-        if self.skip_null and record.values[self.columns[0].name] is None:
-            return False
-        return not self.group or any(record.values[name] is not None for name in self.group)
+        return frozenset({*self.part.group, *(field.column.name for field in self.order.fields)}) & self._own
 
     def lift(self, record: Record) -> State:
         state = self.empty
-        if not self.takes_part(record):
+        if not self.part.takes(record):
             return state
-        cleared = self.on_retract is OnRetract.CLEAR and not record.kind.add
+        cleared = self.clears and not record.kind.add
         for name in self.kept_on_clear if cleared else self._own:
             state[name] = record.values[name]
         if self._order_column:
@@ -127,9 +111,9 @@ class Register(Rule):
             return state[self._order_column] is not None
         if self._seen_column:
             return bool(state[self._seen_column])
-        if self.skip_null:
+        if self.part.skips_null:
             return state[self.columns[0].name] is not None
-        return not self.group or any(state[name] is not None for name in self.group)
+        return not self.part.group or any(state[name] is not None for name in self.part.group)
 
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of the order's columns in the record that ``state`` holds."""
@@ -158,11 +142,10 @@ class Register(Rule):
 
     def _outputs_sql(self) -> Sql:
         """Every state column, of a record that takes part."""
-        keeps_all = self.on_retract is not OnRetract.CLEAR
         outputs = {}
         for column in self.columns:
             value = ref("r", column.name)
-            kept = keeps_all or column.name in self.kept_on_clear
+            kept = not self.clears or column.name in self.kept_on_clear
             outputs[column.name] = value if kept else f"IF({ADD_SQL}, {value}, NULL)"
         if self._order_column:
             members = [f"'{member}', {ref('r', name)}" for member, name, _ in self._stored_order]
@@ -174,17 +157,13 @@ class Register(Rule):
             outputs[LIVE_COLUMN] = ADD_SQL
         return outputs
 
-    def _takes_part_sql(self, also: str) -> str:
-        skipped = self.columns[0] if self.skip_null else None
-        return takes_part_sql(skipped, self.group, self.on_retract is OnRetract.IGNORE, also)
-
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         outputs = self._outputs_sql()
         if not outputs:
             return {}, {}
         function = "max_by" if self.pick is Pick.LATEST else "min_by"
         key = struct_sql(self.order.record_sql("r"))
-        condition = self._takes_part_sql(also)
+        condition = self.part.sql(also)
         kept = f"_kf_kept_{self._id}"
         if len(outputs) == 1:
             value = next(iter(outputs.values()))
@@ -194,7 +173,7 @@ class Register(Rule):
         return {kept: aggregate}, {name: f"{kept}.`{i}`" for i, name in enumerate(outputs)}
 
     def lift_sql(self) -> Sql:
-        condition = self._takes_part_sql("TRUE")
+        condition = self.part.sql()
         return {name: f"IF({condition}, {sql}, NULL)" for name, sql in self._outputs_sql().items()}
 
     def _seen_sql(self, state: str) -> str:
@@ -202,9 +181,9 @@ class Register(Rule):
             return f"{ref(state, self._order_column)} IS NOT NULL"
         if self._seen_column:
             return f"{ref(state, self._seen_column)} IS NOT NULL"
-        if self.skip_null:
+        if self.part.skips_null:
             return f"{ref(state, self.columns[0].name)} IS NOT NULL"
-        return any_not_null(state, self.group) if self.group else "TRUE"
+        return any_not_null(state, self.part.group) if self.part.group else "TRUE"
 
     def _rank_sql(self, state: str) -> list[str]:
         reference = {field.column.name: ref(state, field.column.name) for field in self.order.fields}

@@ -181,7 +181,7 @@ class Replay(Rule):
 
     def _tombstone_type(self, register: Register) -> str:
         types = {column.name: column.type.spark for column in register.columns}
-        return f"STRUCT<{', '.join(f'g{i}: {types[name]}' for i, name in enumerate(register.group))}>"
+        return f"STRUCT<{', '.join(f'g{i}: {types[name]}' for i, name in enumerate(register.part.group))}>"
 
     def _replay_sql(self, log: str) -> str:
         ordered = sorted_sql(log, self._keys_sql("{e}"))
@@ -218,19 +218,19 @@ class Replay(Rule):
         for i, register in enumerate(self.listed):
             accepted = register.newer_wins_sql("a", "n")
             values |= {name: f"IF({accepted}, {ref('n', name)}, NULL)" for name in register.names}
-            sequence = ", ".join(f"'g{place}', {ref('n', name)}" for place, name in enumerate(register.group))
+            sequence = ", ".join(f"'g{place}', {ref('n', name)}" for place, name in enumerate(register.part.group))
             tombstones.append(f"'_kf_tombstone{i}', IF({accepted}, named_struct({sequence}), NULL)")
         return self._struct_sql(values, {LIVE_COLUMN: "FALSE", REMOVED_AT: f"n.{ARRIVAL_COLUMN}"}, tombstones)
 
     def _folded_sql(self) -> str:
         # What a removal left behind is null.
         joined = "concat(coalesce({a}, array()), {n})"
-        stale = {register.group: self._stale_sql(i, register) for i, register in enumerate(self.listed)}
+        stale = {register.part.group: self._stale_sql(i, register) for i, register in enumerate(self.listed)}
         values: Sql = {}
         for rule in self.rules:
             folded = rule.combine_sql("a", "n")
             folded |= {n: joined.format(a=ref("a", n), n=ref("n", n)) for n in folded if n in self._gathered}
-            closed = stale.get(group_of(rule))
+            closed = stale.get(rule.part.group)
             values |= folded if closed is None else {n: f"IF({closed}, {ref('a', n)}, {v})" for n, v in folded.items()}
         live = f"(a.{LIVE_COLUMN} OR (n.{KIND_COLUMN} IN (0, 2) AND NOT ({' OR '.join(stale.values()) or 'FALSE'})))"
         tombstones = [f"'_kf_tombstone{i}', a._kf_tombstone{i}" for i in range(len(self.listed))]
@@ -238,10 +238,12 @@ class Replay(Rule):
 
     def _stale_sql(self, number: int, register: Register) -> str:
         """Whether record ``n`` is older than the removal that group ``number`` accepted."""
-        group = Order(register.order.fields[: len(register.group)])
-        mine = group.sql({name: ref("n", name) for name in register.group}, "TRUE")
-        theirs = group.sql({name: f"a._kf_tombstone{number}.g{i}" for i, name in enumerate(register.group)}, "TRUE")
-        present = any_not_null("n", register.group)
+        group = Order(register.order.fields[: len(register.part.group)])
+        mine = group.sql({name: ref("n", name) for name in register.part.group}, "TRUE")
+        theirs = group.sql(
+            {name: f"a._kf_tombstone{number}.g{i}" for i, name in enumerate(register.part.group)}, "TRUE"
+        )
+        present = any_not_null("n", register.part.group)
         older = f"struct({', '.join(mine)}) < struct({', '.join(theirs)})"
         return f"(a._kf_tombstone{number} IS NOT NULL AND {present} AND {older})"
 
@@ -260,12 +262,6 @@ class Replay(Rule):
             outputs |= {name: sql for name, sql in settled.outputs.items() if name in outputs}
         members = [f"{literal(name)}, {sql}" for name, sql in outputs.items()]
         return f"named_struct({', '.join(members)})"
-
-
-def group_of(rule: Rule) -> tuple[str, ...]:
-    """The ordering fields of the sequence group that a rule is in; none outside groups."""
-    group: tuple[str, ...] = getattr(rule, "group", ())
-    return group
 
 
 def _member(column: Column) -> str:
@@ -295,14 +291,14 @@ class _Row:
             return
         closed = self.closed_to(record)
         for rule in self.rule.rules:
-            if group_of(rule) not in closed:
+            if rule.part.group not in closed:
                 self.state.update(rule.combine(self.state, newer))
         if record.kind.add and not closed:
             self.live = True
 
     def closed_to(self, record: Record) -> set[tuple[str, ...]]:
         """The groups whose removal is younger than the record."""
-        return {self.rule.listed[i].group for i in self.tombstones if self._stale(i, record)}
+        return {self.rule.listed[i].part.group for i in self.tombstones if self._stale(i, record)}
 
     def _removed_by(self, newer: State) -> bool:
         accepting = [i for i, register in enumerate(self.rule.listed) if register.newer_wins(self.state, newer)]
@@ -319,10 +315,10 @@ class _Row:
 
     def _stale(self, number: int, record: Record) -> bool:
         register = self.rule.listed[number]
-        if all(record.values[name] is None for name in register.group):
+        if register.part.in_group is None or not register.part.in_group.met(record):
             return False
         return _sequence_rank(register, record.values) < self.tombstones[number]
 
 
 def _sequence_rank(register: Register, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    return Order(register.order.fields[: len(register.group)]).rank(values, add=True)
+    return Order(register.order.fields[: len(register.part.group)]).rank(values, add=True)

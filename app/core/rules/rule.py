@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.kinds import DataType
@@ -56,9 +57,10 @@ class Settled:
 
 
 class Rule(ABC):
-    """How some columns fold."""
+    """How some columns fold; ``part`` says of which records."""
 
     columns: tuple[Column, ...]
+    part: Participation = EVERY_RECORD
 
     @property
     @abstractmethod

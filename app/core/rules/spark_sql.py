@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.table.schema import Column
 from app.core.types.kinds import DataType, walk_types
 from app.core.types.kinds import quote as quote  # noqa: PLC0414  # Paimon quotes names as Spark does; one vocabulary for both
 
@@ -51,20 +50,6 @@ def ref(relation: str, name: str) -> str:
 def any_not_null(relation: str, names: tuple[str, ...]) -> str:
     """SQL: whether one of the columns is not null."""
     return "(" + " OR ".join(f"{ref(relation, name)} IS NOT NULL" for name in names) + ")"
-
-
-def takes_part_sql(column: Column | None, group: tuple[str, ...], adds_only: bool, also: str) -> str:
-    """SQL: whether record ``r`` contributes; ``column`` is one whose nulls are skipped, ``group`` ordering fields
-    (§4.2).
-    """
-    conditions = [ADD_SQL] if adds_only else []
-    if column is not None:
-        conditions.append(f"{ref('r', column.name)} IS NOT NULL")
-    if group:
-        conditions.append(any_not_null("r", group))
-    if also != "TRUE":
-        conditions.append(also)
-    return " AND ".join(conditions) or "TRUE"
 
 
 def struct_sql(expressions: list[str]) -> str:

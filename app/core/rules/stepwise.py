@@ -16,8 +16,9 @@ from typing import Any
 
 from app.core.rules.accumulators import overflow
 from app.core.rules.order import Order
+from app.core.rules.participation import Participation
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
-from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, sorted_sql
+from app.core.rules.spark_sql import ADD_SQL, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.kinds import DataType, Field
@@ -55,21 +56,23 @@ class StepFunction:
 
 @dataclass(frozen=True)
 class Stepwise(Rule):
-    """A step function used on a column; ``retracts``: retracts can reach it. ``called`` names the function and its
-    options.
-    """
+    """A step function used on a column; ``called`` names the function and its options."""
 
     column: Column
     function: StepFunction
     order: Order
-    group: tuple[str, ...] = ()
-    retracts: bool = False
+    part: Participation
     meaning: str = ""
     called: tuple[Any, ...] = ()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules
         return (self.column,)
+
+    @property
+    def retracts(self) -> bool:
+        """Whether retracts can reach the function."""
+        return not self.part.adds_only
 
     @cached_property
     def _by_arrival(self) -> bool:
@@ -118,17 +121,12 @@ class Stepwise(Rule):
             return self.function.fault(value) or self.function.retract_fault(value)
         return self.function.fault(value)
 
-    def _takes_part(self, record: Record) -> bool:
-        if record.values[self.column.name] is None or not (record.kind.add or self.retracts):
-            return False
-        return not self.group or any(record.values[name] is not None for name in self.group)
-
     def _entry(self, record: Record) -> State:
         order = {member: record.values[column.name] for member, column in self._order_members}
         return {"t": record.arrival, "add": record.kind.add, **order, "v": record.values[self.column.name]}
 
     def lift(self, record: Record) -> State:
-        if not self._takes_part(record):
+        if not self.part.takes(record):
             return self.empty
         if self._direct:
             return {self.column.name: self.function.add(None, record.values[self.column.name])}
@@ -190,19 +188,12 @@ class Stepwise(Rule):
         members += [f"'{member}', {ref('r', column.name)}" for member, column in self._order_members]
         return f"named_struct({', '.join(members)}, 'v', {ref('r', self.column.name)})"
 
-    def _takes_part_sql(self, also: str) -> str:
-        conditions = [f"{ref('r', self.column.name)} IS NOT NULL"]
-        conditions += [] if self.retracts else [ADD_SQL]
-        conditions += [any_not_null("r", self.group)] if self.group else []
-        conditions += [] if also == "TRUE" else [also]
-        return " AND ".join(conditions)
-
     def _log_type(self) -> str:
         return self.hidden[0].type.spark
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         found = f"_kf_found_{self.column.id}"
-        aggregate = f"collect_list({self._entry_sql()}) FILTER (WHERE {self._takes_part_sql(also)})"
+        aggregate = f"collect_list({self._entry_sql()}) FILTER (WHERE {self.part.sql(also)})"
         by_arrival = sorted_sql(found, ["{e}.t"])
         if self._direct:
             return {found: aggregate}, {self.column.name: self._replay_sql(by_arrival)}
@@ -210,7 +201,7 @@ class Stepwise(Rule):
         return {found: aggregate}, self._unsettled_sql(log)
 
     def lift_sql(self) -> Sql:
-        condition = self._takes_part_sql("TRUE")
+        condition = self.part.sql()
         if self._direct:
             first = self._add_sql("NULL", ref("r", self.column.name))
             return {self.column.name: f"IF({condition}, {first}, NULL)"}
@@ -241,7 +232,7 @@ class Stepwise(Rule):
         total = f"{state}.{step}"
         replayed = f"IF({log} IS NULL, {ref(state, self.column.name)}, {self._finish_sql(log)})"
         # Below the oldest run nothing can come any more, so the folded value stands for the log.
-        settled = oldest and self._by_arrival and not self.group
+        settled = oldest and self._by_arrival and not self.part.group
         if self.function.wide is None:
             return Settled({step: replayed}, {self.column.name: total, self._log: "NULL" if settled else log})
         value = f"TRY_CAST({total} AS {self.column.type.spark})"

@@ -29,7 +29,7 @@ def orders_of(plan: MergePlan) -> Iterator[Order]:
     for rule in plan_rules(plan):
         if isinstance(rule, (Register, Stepwise)):
             own_value = tuple(field.column for field in rule.order.fields) == tuple(rule.columns) and rule.columns
-            if not (own_value and isinstance(rule, Register) and rule.skip_null):
+            if not (own_value and isinstance(rule, Register) and rule.part.skips_null):
                 yield rule.order
 
 

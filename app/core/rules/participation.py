@@ -1,0 +1,143 @@
+"""Which records take part in a rule (merge-semantics §1.5, §4.2): one value, with both meanings and the reason why not.
+
+A further condition on records is one more class here, and one entry where rules are made of options.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from app.core.rules.spark_sql import any_not_null, ref
+from app.core.table.records import KIND_COLUMN, Record
+from app.core.table.schema import Column
+
+
+class Condition(ABC):
+    """What a record must have to take part."""
+
+    @abstractmethod
+    def met(self, record: Record) -> bool:
+        """Whether the record has it."""
+
+    @abstractmethod
+    def sql(self, record: str) -> str:
+        """As ``met``, over the struct or relation ``record``."""
+
+    @abstractmethod
+    def reason(self, record: Record) -> str:
+        """What a record that does not have it does instead, in words."""
+
+
+@dataclass(frozen=True)
+class Adds(Condition):
+    """+I and +U; ``because`` tells why no retract takes part."""
+
+    because: str = ""
+
+    def met(self, record: Record) -> bool:
+        return record.kind.add
+
+    def sql(self, record: str) -> str:
+        return f"({record}.{KIND_COLUMN} IN (0, 2))"
+
+    def reason(self, record: Record) -> str:
+        return f"{record.kind.text} leaves this column unchanged{self.because}"
+
+
+@dataclass(frozen=True)
+class NotNull(Condition):
+    """Records with a value in the column."""
+
+    column: Column
+    otherwise: str
+
+    def met(self, record: Record) -> bool:
+        return record.values[self.column.name] is not None
+
+    def sql(self, record: str) -> str:
+        return f"{ref(record, self.column.name)} IS NOT NULL"
+
+    def reason(self, record: Record) -> str:
+        return self.otherwise
+
+
+@dataclass(frozen=True)
+class InGroup(Condition):
+    """Records of a sequence group: not all its ordering fields are null (§4.2)."""
+
+    ordering: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the ordering fields are called."""
+        return tuple(column.name for column in self.ordering)
+
+    def met(self, record: Record) -> bool:
+        return any(record.values[name] is not None for name in self.names)
+
+    def sql(self, record: str) -> str:
+        return any_not_null(record, self.names)
+
+    def reason(self, record: Record) -> str:
+        return f"{' and '.join(self.names)} null: the group is not touched"
+
+
+@dataclass(frozen=True)
+class Participation:
+    """The records that meet all ``conditions``; of those that a record does not meet, the first is the reason."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def takes(self, record: Record) -> bool:
+        """Whether the record takes part."""
+        return all(condition.met(record) for condition in self.conditions)
+
+    def sql(self, also: str = "TRUE", record: str = "r") -> str:
+        """As ``takes``, of the records that meet ``also``."""
+        required = [condition.sql(record) for condition in self.conditions] + ([] if also == "TRUE" else [also])
+        return " AND ".join(required) or "TRUE"
+
+    def reason(self, record: Record) -> str | None:
+        """Why the record does not take part; None if it does."""
+        return next((condition.reason(record) for condition in self.conditions if not condition.met(record)), None)
+
+    @property
+    def adds_only(self) -> bool:
+        """Whether no retract takes part."""
+        return any(isinstance(condition, Adds) for condition in self.conditions)
+
+    @property
+    def skips_null(self) -> bool:
+        """Whether null is skipped."""
+        return any(isinstance(condition, NotNull) for condition in self.conditions)
+
+    @property
+    def in_group(self) -> InGroup | None:
+        """The condition of the sequence group that the rule is in; None outside groups."""
+        return next((condition for condition in self.conditions if isinstance(condition, InGroup)), None)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The ordering fields of that group; none outside groups."""
+        return self.in_group.names if self.in_group else ()
+
+
+EVERY_RECORD = Participation()
+
+
+def kept_records(
+    *, adds_only: bool = False, not_null: Column | None = None, group: tuple[Column, ...] = ()
+) -> Participation:
+    """The records that a register may keep."""
+    adds: list[Condition] = [Adds()] if adds_only else []
+    grouped: list[Condition] = [InGroup(group)] if group else []
+    valued: list[Condition] = [NotNull(not_null, "null never overwrites")] if not_null else []
+    return Participation((*adds, *grouped, *valued))
+
+
+def accumulated_records(column: Column, *, adds_only: bool = False, group: tuple[Column, ...] = ()) -> Participation:
+    """The records whose value of ``column`` is accumulated."""
+    grouped: list[Condition] = [InGroup(group)] if group else []
+    adds: list[Condition] = [Adds(" (ignore-retract)")] if adds_only else []
+    return Participation((*grouped, NotNull(column, "null is skipped"), *adds))

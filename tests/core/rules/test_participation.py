@@ -1,0 +1,81 @@
+"""Which records take part in a rule: the answer and the reason say the same, and every rule asks them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.core.plan.explanations import column_rules, reasons
+from app.core.rules.participation import (
+    EVERY_RECORD,
+    Condition,
+    Participation,
+    accumulated_records,
+    kept_records,
+)
+from app.core.table.records import KINDS_BY_TEXT, Record
+from tests.core.tables import plan, table
+
+COLUMNS = {"k": "INT", "a": "INT", "g": "INT", "h": "INT"}
+A, G, H = (table({}, COLUMNS).by_name[name] for name in ("a", "g", "h"))
+
+
+def record(kind: str, a: int | None, g: int | None = 1, h: int | None = None) -> Record:
+    return Record(KINDS_BY_TEXT[kind], {"k": 1, "a": a, "g": g, "h": h})
+
+
+@pytest.mark.parametrize(
+    ("part", "one", "reason"),
+    [
+        (EVERY_RECORD, record("-D", None, None), None),
+        (kept_records(adds_only=True), record("-U", 1), "-U leaves this column unchanged"),
+        (kept_records(not_null=A), record("+I", None), "null never overwrites"),
+        (kept_records(group=(G, H)), record("+I", 1, None, None), "g and h null: the group is not touched"),
+        (kept_records(group=(G, H)), record("-D", None, None, 1), None),
+        (accumulated_records(A), record("+I", None), "null is skipped"),
+        (accumulated_records(A), record("-D", 1), None),
+        (accumulated_records(A, adds_only=True), record("-D", 1), "-D leaves this column unchanged (ignore-retract)"),
+        (accumulated_records(A, group=(G,)), record("+U", 1, None), "g null: the group is not touched"),
+        (accumulated_records(A, adds_only=True, group=(G,)), record("+U", 1), None),
+    ],
+)
+def test_a_record_takes_part_unless_there_is_a_reason(part: Participation, one: Record, reason: str | None) -> None:
+    assert part.reason(one) == reason
+    assert part.takes(one) is (reason is None)
+
+
+def test_the_sql_names_every_condition_and_what_else_is_asked() -> None:
+    part = accumulated_records(A, adds_only=True, group=(G,))
+    assert part.sql() == "(r.`g` IS NOT NULL) AND r.`a` IS NOT NULL AND (r._kf_kind IN (0, 2))"
+    assert part.sql("late", "n").endswith("(n._kf_kind IN (0, 2)) AND late")
+    assert (EVERY_RECORD.sql(), EVERY_RECORD.sql("late")) == ("TRUE", "late")
+
+
+class Odd(Condition):
+    """Records of odd values: a condition that no rule knows."""
+
+    def met(self, record: Record) -> bool:
+        return bool(record.values["a"] % 2)
+
+    def sql(self, record: str) -> str:
+        return f"{record}.a % 2 = 1"
+
+    def reason(self, record: Record) -> str:
+        return f"{record.values['a']} is even"
+
+
+@pytest.mark.parametrize("function", ["last_non_null_value", "max", "sum", "bool_or", "product", "first_value"])
+def test_every_rule_asks_its_participation_and_nothing_else(function: str) -> None:
+    """A condition that is added to a rule holds for the fold in Python, for Spark and for the explanation."""
+    options = {"merge-engine": "aggregation", "ignore-delete": "true", "fields.a.aggregate-function": function}
+    one = plan(options, COLUMNS | ({"a": "BOOLEAN"} if function == "bool_or" else {}))
+    rule = column_rules(one)["a"]
+    narrowed = replace(rule, part=Participation((*rule.part.conditions, Odd())))  # type: ignore[type-var]
+    assert narrowed.lift(record("+I", 2)) == narrowed.empty
+    assert narrowed.lift(record("+I", 3))["a"] == rule.lift(record("+I", 3))["a"]
+    (aggregate,) = narrowed.fold_sql("TRUE")[0].values()
+    assert aggregate.count("r.a % 2 = 1") == 1
+    assert any("r.a % 2 = 1" in text for text in narrowed.lift_sql().values())
+    explained = replace(one, rules=tuple(narrowed if "a" in each.names else each for each in one.rules))
+    assert reasons(explained, None, record("+I", 2))["a"] == "2 is even"
