@@ -12,8 +12,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from app.api.problems import problem_text
 from app.catalog.database import CatalogDatabase
-from app.catalog.tables import table_not_found
-from app.core.errors import KeyfoldError
+from app.core.errors import KeyfoldError, Resource, not_found
 from app.core.table.history import Table
 from app.services.changelogs import Changes, Position, changes_from
 from app.services.heads import Dropped, Heads, Stopped
@@ -51,7 +50,7 @@ async def events(request: Request, following: Following, lines: Lines) -> AsyncI
     except Stopped:
         return
     except Dropped:
-        yield _failed(request, table_not_found(following.table.full_name))
+        yield _failed(request, not_found(Resource.TABLE, following.table.full_name))
     except KeyfoldError as error:
         yield _failed(request, error)
 

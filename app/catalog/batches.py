@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.catalog.models import batches, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
 from app.core.table.history import Batch, BatchState, NewBatch
 
 _LARGEST_NUMBER = 2**63 - 1
@@ -71,12 +71,7 @@ class Batches:
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.id == batch_id)
         row = self.transaction.execute(query).first()
         if row is None:
-            raise NotFound(
-                f"batch {batch_id!r} does not exist",
-                code=ErrorCode.BATCH_NOT_FOUND,
-                resource_type="BATCH",
-                resource_name=batch_id,
-            )
+            raise not_found(Resource.BATCH, batch_id)
         return _batch(row)
 
     def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:

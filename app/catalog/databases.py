@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.catalog.failures import refusing
 from app.catalog.models import databases, tables
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, Resource, not_found
 from app.core.table.history import Database
 
 
@@ -22,16 +22,6 @@ def _database(row: AnyRow) -> Database:
 def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
     """SQL's LIKE, with a backslash as escape on both databases."""
     return column.like(pattern, escape="\\")
-
-
-def database_not_found(name: str) -> NotFound:
-    """The failure for a database that does not exist."""
-    return NotFound(
-        f"database {name!r} does not exist",
-        code=ErrorCode.DATABASE_NOT_FOUND,
-        resource_type="DATABASE",
-        resource_name=name,
-    )
 
 
 @dataclass(frozen=True)
@@ -100,5 +90,5 @@ class Databases:
         query = sa.select(databases).where(databases.c.name == name)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:
-            raise database_not_found(name)
+            raise not_found(Resource.DATABASE, name)
         return row

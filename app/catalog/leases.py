@@ -194,7 +194,7 @@ class Leases:
         owner: str,
         new_runs: Sequence[Run],
         *,
-        base_snapshot_id: int,
+        base_snapshot_id: int | None,
         changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its lease.

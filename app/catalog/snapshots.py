@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.catalog.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables, tags
 from app.catalog.tables import Tables
 from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
-from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 
@@ -84,12 +84,8 @@ class Snapshots:
         """The failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
         known = self.ends(table_id)
         there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
-        return NotFound(
-            f"{what} does not exist (any more): {there}; GET …/snapshots lists them",
-            code=ErrorCode.SNAPSHOT_NOT_FOUND,
-            resource_type="SNAPSHOT",
-            resource_name=name,
-        )
+        message = f"{what} does not exist (any more): {there}; GET …/snapshots lists them"
+        return not_found(Resource.SNAPSHOT, name, message)
 
     def rows_of(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
         """State rows of each of the snapshots ``numbers`` that exists."""

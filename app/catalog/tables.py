@@ -10,11 +10,11 @@ from functools import lru_cache
 
 import sqlalchemy as sa
 
-from app.catalog.databases import Databases, database_not_found, matching
+from app.catalog.databases import Databases, matching
 from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, NotFound
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, Resource, not_found
 from app.core.table.history import Table, Written
 from app.core.table.schema import TableSchema
 
@@ -42,13 +42,6 @@ def _already_exists(database: str, name: str) -> AlreadyExists:
         code=ErrorCode.TABLE_ALREADY_EXISTS,
         resource_type="TABLE",
         resource_name=name,
-    )
-
-
-def table_not_found(name: str) -> NotFound:
-    """The failure for a table that does not exist (any more)."""
-    return NotFound(
-        f"table {name!r} does not exist", code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE", resource_name=name
     )
 
 
@@ -150,7 +143,7 @@ class Tables:
         )
         body = self.transaction.execute(query).scalar_one_or_none()
         if body is None:
-            raise table_not_found(table_id)
+            raise not_found(Resource.TABLE, table_id)
         return _parse_schema(body)
 
     def written(self, table_id: str) -> Written:
@@ -158,7 +151,7 @@ class Tables:
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
         row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
         if row is None:
-            raise table_not_found(table_id)
+            raise not_found(Resource.TABLE, table_id)
         return Written(*row)
 
     def merges_since_full(self, table_id: str) -> int:
@@ -181,7 +174,7 @@ class Tables:
         """
         row = self.transaction.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
         if row is None:
-            raise table_not_found(table_id)
+            raise not_found(Resource.TABLE, table_id)
         return row
 
     def _lock_named(self, database: str, name: str) -> str:
@@ -189,21 +182,21 @@ class Tables:
         table_id = self._row(database, name).id
         self.lock(table_id)
         if self._row(database, name).id != table_id:  # it changed while we waited for the lock
-            raise table_not_found(name)
+            raise not_found(Resource.TABLE, name)
         return str(table_id)
 
     def _row(self, database: str, name: str) -> AnyRow:
         row = self.transaction.execute(TABLES.where(databases.c.name == database, tables.c.name == name)).first()
         if row is None:
             self.databases.row(database)
-            raise table_not_found(name)
+            raise not_found(Resource.TABLE, name)
         return row
 
     def existing(self, table_id: str) -> Table:
         """The table with this id. Raises ``NotFound``."""
         table = self.find(table_id)
         if table is None:
-            raise table_not_found(table_id)
+            raise not_found(Resource.TABLE, table_id)
         return table
 
     def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema) -> None:
@@ -214,6 +207,6 @@ class Tables:
     def _refusing_twins(self, database: str, name: str) -> AbstractContextManager[None]:
         refusals: dict[str, KeyfoldError] = {
             "uq_tables_database_id_name": _already_exists(database, name),
-            "fk_tables_database_id_databases": database_not_found(database),  # dropped a moment ago
+            "fk_tables_database_id_databases": not_found(Resource.DATABASE, database),  # dropped a moment ago
         }
         return refusing(self.transaction.connection, refusals)

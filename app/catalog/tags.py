@@ -13,7 +13,7 @@ from app.catalog.models import tags
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import AlreadyExists, ErrorCode, NotFound
+from app.core.errors import AlreadyExists, ErrorCode, Resource, not_found
 from app.core.table.history import Tag
 
 _COLUMNS = (tags.c.name, tags.c.snapshot_id, tags.c.created_at, tags.c.expires_at)
@@ -22,16 +22,6 @@ _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 def _tag(row: AnyRow) -> Tag:
     return Tag(row.name, row.snapshot_id, row.created_at, row.expires_at)
-
-
-def tag_not_found(name: str) -> NotFound:
-    """The failure for a tag that does not exist (any more)."""
-    return NotFound(
-        f"tag {name!r} does not exist; GET …/tags lists them",
-        code=ErrorCode.TAG_NOT_FOUND,
-        resource_type="TAG",
-        resource_name=name,
-    )
 
 
 def _already_exists(name: str) -> AlreadyExists:
@@ -72,7 +62,7 @@ class Tags:
         """The table's tag of this name. Raises ``NotFound``."""
         row = self.transaction.execute(sa.select(*_COLUMNS).where(_named(table_id, name))).first()
         if row is None:
-            raise tag_not_found(name)
+            raise not_found(Resource.TAG, name)
         return _tag(row)
 
     def page(self, table_id: str, *, after: str | None = None, limit: int, prefix: str = "") -> list[Tag]:
@@ -92,7 +82,7 @@ class Tags:
     def delete(self, table_id: str, name: str) -> None:
         """Forgets the tag; its snapshot expires by the table's options again. Raises ``NotFound``."""
         if self.transaction.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
-            raise tag_not_found(name)
+            raise not_found(Resource.TAG, name)
 
     def expire(self, table_id: str, now: datetime) -> int:
         """Forgets the tags whose time is over at ``now``; returns how many."""

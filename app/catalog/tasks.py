@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.catalog.models import batches, merges, tables
 from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import ErrorCode, Invalid, NotFound
+from app.core.errors import Invalid, NotFound, Resource, not_found
 from app.core.table.history import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
 
 _MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
@@ -139,12 +139,7 @@ class Tasks:
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == merge_id)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:
-            raise NotFound(
-                f"merge {merge_id!r} does not exist",
-                code=ErrorCode.MERGE_NOT_FOUND,
-                resource_type="MERGE",
-                resource_name=merge_id,
-            )
+            raise not_found(Resource.MERGE, merge_id)
         return row
 
 

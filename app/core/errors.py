@@ -4,7 +4,7 @@ status.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -299,6 +299,33 @@ class NotFound(KeyfoldError):
     """What the request names does not exist."""
 
     default_code = ErrorCode.ROUTE_NOT_FOUND
+
+
+class Resource(StrEnum):
+    """What a request may name and the catalog may not have, as the ``resourceType`` of the answer."""
+
+    DATABASE = "DATABASE"
+    TABLE = "TABLE"
+    BATCH = "BATCH"
+    MERGE = "MERGE"
+    SNAPSHOT = "SNAPSHOT"
+    TAG = "TAG"
+
+
+_MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
+    Resource.DATABASE: (ErrorCode.DATABASE_NOT_FOUND, "database {!r} does not exist"),
+    Resource.TABLE: (ErrorCode.TABLE_NOT_FOUND, "table {!r} does not exist"),
+    Resource.BATCH: (ErrorCode.BATCH_NOT_FOUND, "batch {!r} does not exist"),
+    Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
+    Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),
+    Resource.TAG: (ErrorCode.TAG_NOT_FOUND, "tag {!r} does not exist; GET …/tags lists them"),
+}
+
+
+def not_found(resource: Resource, name: str, message: str | None = None) -> NotFound:
+    """The failure for a ``resource`` called ``name`` that does not exist (any more), told by ``message`` if given."""
+    code, text = _MISSING[resource]
+    return NotFound(message or text.format(name), code=code, resource_type=resource, resource_name=name)
 
 
 class AlreadyExists(KeyfoldError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit, Repository
-from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Unavailable, Violation
+from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, Unavailable, Violation, not_found
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
@@ -163,12 +163,7 @@ def _check_kept(table: Table, kept: range, numbers: Sequence[int]) -> None:
 def _not_kept(table: Table, kept: range, number: int) -> NotFound:
     has = f"the changelog has snapshots {kept.start} to {kept.stop - 1}" if kept else "nothing was merged yet"
     why = "has expired" if number < kept.start else "does not exist yet"
-    return NotFound(
-        f"snapshot {number} of {table.full_name} {why}: {has}",
-        code=ErrorCode.SNAPSHOT_NOT_FOUND,
-        resource_type="SNAPSHOT",
-        resource_name=str(number),
-    )
+    return not_found(Resource.SNAPSHOT, str(number), f"snapshot {number} of {table.full_name} {why}: {has}")
 
 
 def changes_from(

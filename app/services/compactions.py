@@ -18,13 +18,13 @@ from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
 from app.core.table.history import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
 from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
+from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.runs import read_runs, stored_files
 
-COMMIT_TRIES = 20
 MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by side
 
 
@@ -251,29 +251,21 @@ def _commit(
     picked: Sequence[Picked],
     compacted: Sequence[Run],
     changelog: Sequence[ChangelogFile],
-) -> Snapshot:
+) -> Snapshot | None:
     """Put the compacted runs in the place of those they were made of, under whatever was committed meanwhile.
 
     Raises ``Conflict`` when these are no longer part of the table.
     """
-    table_id = claimed.table.id
-    for _ in range(COMMIT_TRIES):
-        with site.database.reading() as repository:
-            current = repository.snapshots.current(table_id)
-        if current is None:
-            break
-        runs = replaced(current.runs, [[run.id for run in one.runs] for one in picked], compacted)
-        try:
-            with site.database.transaction() as repository:
-                return repository.leases.commit_compaction(
-                    claimed.merge.id, claimed.lease_owner, runs, base_snapshot_id=current.id, changelog=changelog
-                )
-        except Conflict:
-            with site.database.reading() as repository:
-                latest = repository.snapshots.current(table_id)
-            if latest is not None and latest.id == current.id:
-                raise  # the lease is lost
-    raise Conflict("the compacted runs are no longer part of the table")
+
+    def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
+        before = current.runs if current else ()
+        runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
+        base = current.id if current else None
+        return lambda repository: repository.leases.commit_compaction(
+            claimed.merge.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
+        )
+
+    return commit_on_current(site.database, claimed.table.id, prepare)
 
 
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:

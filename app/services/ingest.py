@@ -17,10 +17,12 @@ from app.core.errors import (
     FaultCode,
     Invalid,
     NotFound,
+    Resource,
     TooLarge,
     Unavailable,
     UnsupportedMediaType,
     Violation,
+    not_found,
 )
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
@@ -144,7 +146,7 @@ def _write(
             dropped = repository.tables.find(table.id) is None
         if dropped:  # and its folder with it, while the file was written
             message = f"the table {table.full_name} was dropped while the batch was written"
-            raise NotFound(message, code=ErrorCode.TABLE_NOT_FOUND, resource_type="TABLE") from error
+            raise not_found(Resource.TABLE, table.name, message) from error
         raise _swept() from error
 
 

@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
-from app.core.errors import Conflict, ErrorCode, Unavailable
+from app.core.errors import Conflict, Unavailable
 from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
 from app.core.table.history import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
 from app.core.table.keys import key_to_json
 from app.core.table.options import ChangelogProducer, parse_options
+from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
@@ -25,7 +26,6 @@ from app.storage.runs import read_runs, totals_fit
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 300.0
-COMMIT_TRIES = 20
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -177,33 +177,32 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
         raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
 
 
-def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> Snapshot:
+def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> None:
     """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
     meanwhile; changes of rows fit as long as only compactions were.
     """
-    for _ in range(COMMIT_TRIES):
-        with site.database.reading() as repository:
-            base = repository.snapshots.current(claimed.table.id)
-            _check_base(repository, claimed, folded, base)
-        try:
-            with site.database.transaction() as repository:
-                snapshot = repository.leases.commit_merge(
-                    claimed.merge.id,
-                    claimed.lease_owner,
-                    (*(base.runs if base else ()), *folded.runs),
-                    base_snapshot_id=base.id if base else None,
-                    rows=sum(run.rows for run in folded.runs),
-                    records=folded.records,
-                    changelog=folded.changelog,
-                    detail=lease.detail,
-                )
-                _check_producer(repository, claimed, snapshot)
-                request_due_compaction(repository, claimed.table, snapshot)
-                return snapshot
-        except Conflict as error:
-            if error.code is not ErrorCode.COMMIT_CONFLICT or not _moved_on(site, claimed, base):
-                raise
-    raise Conflict(f"{COMMIT_TRIES} other commits came first; the merge will be tried again")
+
+    def prepare(reader: Repository, base: Snapshot | None) -> Commit[Snapshot]:
+        _check_base(reader, claimed, folded, base)
+
+        def commit(repository: Repository) -> Snapshot:
+            snapshot = repository.leases.commit_merge(
+                claimed.merge.id,
+                claimed.lease_owner,
+                (*(base.runs if base else ()), *folded.runs),
+                base_snapshot_id=base.id if base else None,
+                rows=sum(run.rows for run in folded.runs),
+                records=folded.records,
+                changelog=folded.changelog,
+                detail=lease.detail,
+            )
+            _check_producer(repository, claimed, snapshot)
+            request_due_compaction(repository, claimed.table, snapshot)
+            return snapshot
+
+        return commit
+
+    commit_on_current(site.database, claimed.table.id, prepare)
 
 
 def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, base: Snapshot | None) -> None:
@@ -224,9 +223,3 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
         before, after = (parse_options(schema)[0]["changelog-producer"] for schema in schemas)
         if before is not after:
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
-
-
-def _moved_on(site: MergeSite, claimed: ClaimedMerge, base: Snapshot | None) -> bool:
-    with site.database.reading() as repository:
-        current = repository.snapshots.current(claimed.table.id)
-    return (current.id if current else None) != (base.id if base else None)

@@ -10,15 +10,14 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.core.table.options import parse_options
 from app.core.table.partition_expiry import expired
 from app.core.table.schema import TableSchema, escape_pointer
 from app.core.types.scalars import ValueFault
 from app.core.types.values import decoder, encoder, text_decoder
-
-COMMIT_TRIES = 20
+from app.services.commits import Commit, commit_on_current
 
 
 @dataclass(frozen=True)
@@ -96,23 +95,23 @@ def _drop(
     database: CatalogDatabase, table: Table, unwanted: Callable[[Mapping[str, Any], datetime | None], bool]
 ) -> list[str]:
     """Commit the table without its ``unwanted`` partitions (by values and last change)."""
-    for _ in range(COMMIT_TRIES):
-        with database.reading() as repository:
-            snapshot = repository.snapshots.current(table.id)
+
+    def prepare(_: Repository, snapshot: Snapshot | None) -> Commit[list[str]] | None:
         found = _runs_of(snapshot)
         dropped = [
             name for name, runs in found.items() if unwanted(json.loads(name), _partition(name, runs).changed_at)
         ]
         if snapshot is None or not dropped:
-            return []
-        kept = [run for run in snapshot.runs if run.partition not in dropped]
-        try:
-            with database.transaction() as repository:
-                repository.snapshots.commit(table.id, snapshot.id, kept, SnapshotKind.PARTITION_DROP)
+            return None
+        base, kept = snapshot.id, [run for run in snapshot.runs if run.partition not in dropped]
+
+        def commit(repository: Repository) -> list[str]:
+            repository.snapshots.commit(table.id, base, kept, SnapshotKind.PARTITION_DROP)
             return sorted(dropped)
-        except Conflict:
-            continue
-    raise Conflict(f"{COMMIT_TRIES} other commits came first; drop the partitions again")
+
+        return commit
+
+    return commit_on_current(database, table.id, prepare) or []
 
 
 def _decoded_specs(schema: TableSchema, specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

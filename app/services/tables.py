@@ -12,7 +12,18 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.alter.changes import alter_schema
 from app.core.alter.draft import type_depth
-from app.core.errors import About, AlreadyExists, Conflict, ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.errors import (
+    About,
+    AlreadyExists,
+    Conflict,
+    ErrorCode,
+    FaultCode,
+    Invalid,
+    NotFound,
+    Resource,
+    Violation,
+    not_found,
+)
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
@@ -177,12 +188,7 @@ def get_table_by_id(repository: Repository, table_id: str) -> Table:
     """The table that has this id, whatever its name is now. Raises ``NotFound``."""
     table = repository.tables.find(table_id)
     if table is None:
-        raise NotFound(
-            f"no table has the id {table_id!r}",
-            code=ErrorCode.TABLE_NOT_FOUND,
-            resource_type="TABLE",
-            resource_name=table_id,
-        )
+        raise not_found(Resource.TABLE, table_id, f"no table has the id {table_id!r}")
     return table
 
 
