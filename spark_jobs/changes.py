@@ -40,20 +40,21 @@ def _changes_in(spark: SparkSession, job: ChangesJob, one: TokenRange) -> DataFr
     older, newer = one.parts(job.older), one.parts(job.newer)
     if not newer:
         return None
-    after = combined_runs(spark, job.plan, newer, one.of, oldest=not job.older)
+    after = combined_runs(spark, job.plan, newer, one.of, oldest=not job.older, in_one_task=True)
     if not older:
         return _changes(job, None, after)
-    touched = reduce(DataFrame.union, (one.of(read_run(spark, run.plan, run)).select(TOKEN_COLUMN) for run in newer))
+    tokens = (read_run(spark, run.plan, run).select(TOKEN_COLUMN) for run in newer)
+    touched = one.of(reduce(DataFrame.union, tokens))  # one task, so that the rows of the range stay in one file
 
     def touching(rows: DataFrame) -> DataFrame:
         return one.of(rows).join(touched, TOKEN_COLUMN, "left_semi")
 
-    before = combined_runs(spark, job.plan, older, touching, oldest=True)
+    before = combined_runs(spark, job.plan, older, touching, oldest=True, in_one_task=True)
     if not all(same_fold(run.plan.schema, job.plan.schema) for run in newer):
         # What newer runs of another meaning show depends on the older ones, so they enter the plan together.
-        after = combined_runs(spark, job.plan, [*older, *newer], touching, oldest=True)
+        after = combined_runs(spark, job.plan, [*older, *newer], touching, oldest=True, in_one_task=True)
         return _changes(job, before, after)
-    return _changes(job, before, combined(job.plan, before, after, oldest=True))
+    return _changes(job, before, combined(job.plan, before, after, oldest=True).coalesce(1))
 
 
 def _changes(job: ChangesJob, before: DataFrame | None, after: DataFrame) -> DataFrame:

@@ -32,5 +32,5 @@ def _combined_in(spark: SparkSession, job: CompactionJob, one: TokenRange) -> Da
     runs = one.parts(job.runs)
     if not runs:
         return None
-    rows = combined_runs(spark, job.plan, runs, one.of, oldest=job.oldest)
+    rows = combined_runs(spark, job.plan, runs, one.of, oldest=job.oldest, in_one_task=True)
     return compacted(job.plan, rows, job.now, oldest=job.oldest)

@@ -16,6 +16,9 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     # The JVM spends more on compiling whole stages of a query than the query takes (docs/decisions/0011).
     "spark.sql.codegen.wholeStage": "false",
+    # Rows of one range stay in one task, whatever size Spark expects of a join: it multiplies the sizes of both sides,
+    # and from 128 MB on it would shuffle, so that a range would be several files that overlap.
+    "spark.sql.maxSinglePartitionBytes": str(2**62),
     # Dates before 1582 mean what the ISO calendar says, as in every other reader and writer of the files.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

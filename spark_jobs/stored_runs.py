@@ -26,14 +26,21 @@ def read_run(spark: SparkSession, plan: MergePlan, run: StoredRun) -> DataFrame:
 
 
 def combined_runs(
-    spark: SparkSession, plan: MergePlan, runs: Sequence[StoredRun], arranged: Arranged, *, oldest: bool = False
+    spark: SparkSession,
+    plan: MergePlan,
+    runs: Sequence[StoredRun],
+    arranged: Arranged,
+    *,
+    oldest: bool = False,
+    in_one_task: bool = False,
 ) -> DataFrame:
     """The state rows of neighbouring runs, oldest first, as state rows of ``plan``.
 
     ``app.core.plan.evolution.combined_runs`` says how runs of several schemas follow each other.
-    ``arranged`` is applied to whatever is combined; ``oldest``: nothing older lies below the first run.
+    ``arranged`` is applied to whatever is combined; ``oldest``: nothing older lies below the first run;
+    ``in_one_task``: what ``arranged`` gives is one partition, and so is the result, without a shuffle between.
     """
-    steps = _RunSteps(spark, arranged, oldest)
+    steps = _RunSteps(spark, arranged, oldest, in_one_task)
     return evolution.combined_runs(plan, [(run.plan, run) for run in runs], steps)
 
 
@@ -44,6 +51,7 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
     spark: SparkSession
     arranged: Arranged
     oldest: bool
+    in_one_task: bool
 
     def read(self, written: MergePlan, run: StoredRun, plan: MergePlan) -> DataFrame:
         if evolution.same_types(written.schema, plan.schema):
@@ -51,17 +59,19 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
         return converted(written, plan, self.arranged(read_run(self.spark, written, run)))
 
     def combined(self, plan: MergePlan, rows: Sequence[DataFrame]) -> DataFrame:
-        return _chained(plan, rows, oldest=self.oldest)
+        return _chained(plan, rows, oldest=self.oldest, in_one_task=self.in_one_task)
 
     def carried_over(self, old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
         return self.arranged(carried_over(old, new, rows))
 
 
-def _chained(plan: MergePlan, frames: Sequence[DataFrame], *, oldest: bool) -> DataFrame:
+def _chained(plan: MergePlan, frames: Sequence[DataFrame], *, oldest: bool, in_one_task: bool) -> DataFrame:
     """The frames combined, newest first: the small young runs are joined together before they meet the large old
     one.
     """
     rows = frames[-1]
     for place, older in reversed(list(enumerate(frames[:-1]))):
         rows = combined(plan, older, rows, oldest=oldest and place == 0)
+        if in_one_task:  # said again, because Spark forgets it at a full outer join, and would shuffle for the next one
+            rows = rows.coalesce(1)
     return rows
