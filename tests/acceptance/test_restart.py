@@ -54,12 +54,18 @@ def sum_table(client: Client) -> TableClient:
     return TableClient(client, "shop", "wide")
 
 
+def post_merged(table: TableClient, records: list[dict[str, Any]]) -> None:
+    """Posts records and returns once they are merged, however long Spark takes to start."""
+    batch = table.post_batch(records, wait=60).raise_for_status().json()["id"]
+    until(lambda: table.client.get(f"{table.path}/batches/{batch}").json()["state"] == "merged", "the merge")
+
+
 def test_rows_survive_kill_9_and_the_jvm_follows_by_itself(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with serving(data, **SETTINGS) as (service, client):
         table = sum_table(client)
-        assert table.post_batch([{"id": 1, "n": 5}, {"id": 2, "n": 7}], wait=60).json()["state"] == "merged"
-        assert table.post_batch([{"id": 1, "n": 6}], wait=60).json()["state"] == "merged"
+        post_merged(table, [{"id": 1, "n": 5}, {"id": 2, "n": 7}])
+        post_merged(table, [{"id": 1, "n": 6}])
         before = [table.get_row("1").json(), table.get_row("2").json()]
         assert before == [{"id": 1, "n": 11}, {"id": 2, "n": 7}]
         assert spark_processes(data)
@@ -68,7 +74,7 @@ def test_rows_survive_kill_9_and_the_jvm_follows_by_itself(tmp_path: Path) -> No
     with serving(data, **SETTINGS) as (_, client):
         table = TableClient(client, "shop", "wide")
         assert [table.get_row("1").json(), table.get_row("2").json()] == before
-        assert table.post_batch([{"id": 1, "n": 100}], wait=60).json()["state"] == "merged"
+        post_merged(table, [{"id": 1, "n": 100}])
         assert table.get_row("1").json() == {"id": 1, "n": 111}
     assert not spark_processes(data)
 
