@@ -17,12 +17,9 @@ from pydantic import ValidationError
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
-from app.main import create_app, prepare_catalog
-from app.services.executor import MergeSite
+from app.main import Running, create_app, prepare_catalog
 from app.services.tokens import create_token
 from app.settings import Settings, is_loopback
-from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Worker
 
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
@@ -112,20 +109,14 @@ def worker(data: DataFolder = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
     settings = _settings(folder=data)
     _log_to_stderr(settings.log_level)
-    database = CatalogDatabase(settings.catalog_url)
-    prepare_catalog(database, settings)
-    executor = SparkExecutor(settings)
-    site = MergeSite(database, Warehouse(settings.warehouse_root), executor, settings.lease_seconds)
-    running = Worker(site, settings.poll_seconds, settings.merge_slots)
+    running = Running(settings, workers=1)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     running.start()
-    typer.echo(f"Keyfold {__version__} merges as {running.name}")
+    typer.echo(f"Keyfold {__version__} merges as {running.workers[0].name}")
     ended.wait()
     running.stop()
-    executor.close()
-    database.close()
 
 
 @cli.command()

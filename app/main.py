@@ -66,13 +66,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        running = _Running(chosen)
-        app.state.parts = running.parts
-        running.start()
+        service = _Service(chosen)
+        app.state.parts = service.parts
+        service.start()
         try:
             yield
         finally:
-            running.stop()
+            service.stop()
 
     app = FastAPI(
         title="Keyfold",
@@ -97,34 +97,26 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-class _Running:
-    """What one process has open between start and stop."""
+class Running:
+    """The catalog, the files, and ``workers`` merge workers with their Spark, of one process: what ``keyfold serve``
+    and ``keyfold worker`` both start.
+    """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, workers: int) -> None:
+        """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
         self.database = CatalogDatabase(settings.catalog_url)
         prepare_catalog(self.database, settings)
-        warehouse = Warehouse(settings.warehouse_root)
-        images = Images(settings.folder.resolve() / "images", warehouse, settings.image_workers)
-        self.images = images
+        self.warehouse = Warehouse(settings.warehouse_root)
+        self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []
-        self.executor: SparkExecutor | None = None
-        if settings.workers:
-            self.executor = SparkExecutor(settings)
-            site = MergeSite(self.database, warehouse, self.executor, settings.lease_seconds)
-            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(settings.workers)]
-        gate = TokenGate(self.database, required=not is_loopback(settings.host))
-        heads = Heads(self.database, settings.poll_seconds)
-        self.parts = Parts(settings, self.database, warehouse, images, self.executor, gate, heads)
+        if self.executor is not None:
+            site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
+            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(workers)]
 
     def start(self) -> None:
-        """Begin merging; Spark starts behind the API."""
+        """Begin merging; Spark starts behind it."""
         for worker in self.workers:
             worker.start()
-        self.images.start_sweeping(self._live_runs)
-
-    def _live_runs(self) -> set[tuple[str, str]]:
-        with self.database.reading() as repository:
-            return repository.snapshots.live_run_ids()
 
     def stop(self) -> None:
         """End the workers, then what they use."""
@@ -132,8 +124,33 @@ class _Running:
             worker.stop()
         if self.executor is not None:
             self.executor.close()
-        self.images.close()
         self.database.close()
+
+
+class _Service:
+    """What a process that serves the API has open between start and stop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.running = Running(settings, settings.workers)
+        database, warehouse = self.running.database, self.running.warehouse
+        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_workers)
+        gate = TokenGate(database, required=not is_loopback(settings.host))
+        heads = Heads(database, settings.poll_seconds)
+        self.parts = Parts(settings, database, warehouse, self.images, self.running.executor, gate, heads)
+
+    def start(self) -> None:
+        """Begin merging, and forget images that no snapshot names."""
+        self.running.start()
+        self.images.start_sweeping(self._live_runs)
+
+    def _live_runs(self) -> set[tuple[str, str]]:
+        with self.running.database.reading() as repository:
+            return repository.snapshots.live_run_ids()
+
+    def stop(self) -> None:
+        """End what ``start`` began, the catalog last."""
+        self.images.close()
+        self.running.stop()
 
 
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:

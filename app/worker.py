@@ -8,16 +8,15 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.core.errors import KeyfoldError
-from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.plan.merge_plan import MergePlan
-from app.core.table.history import Job
+from app.core.plan.jobs import Job, Progress, Result
+from app.core.table.history import TaskKind
 from app.services.compactions import run_compaction
-from app.services.executor import MergeSite, Progress
+from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.sweeps import sweep
@@ -69,23 +68,9 @@ class SparkExecutor:
         """See ``MergeExecutor.warm_up``."""
         self.open().warm_up()
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
-        """See ``MergeExecutor.merge``."""
-        self.open().merge(tag, job, on_progress)
-
-    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
-        """See ``MergeExecutor.compact``."""
-        self.open().compact(tag, job, on_progress)
-
-    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
-        """See ``MergeExecutor.write_changes``."""
-        self.open().write_changes(tag, job, on_progress)
-
-    def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
-    ) -> Mapping[str, Any] | None:
-        """See ``MergeExecutor.overflows``."""
-        return self.open().overflows(tag, plan, runs, on_progress)
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        """See ``MergeExecutor.run``."""
+        return self.open().run(tag, job, report)
 
     def cancel(self, tag: str) -> None:
         """See ``MergeExecutor.cancel``."""
@@ -152,7 +137,7 @@ class Worker:
             request_due_merges(self.site.database)
             self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
         started = False
-        while self._merging() < self.merges_at_once and (lease := self._claim(Job.MERGE)) is not None:
+        while self._merging() < self.merges_at_once and (lease := self._claim(TaskKind.MERGE)) is not None:
             work = threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True)
             work.start()
             started = True
@@ -160,22 +145,22 @@ class Worker:
 
     def _merging(self) -> int:
         with self._let_go:
-            return sum(lease.claimed.merge.job is Job.MERGE for lease in self._held)
+            return sum(lease.claimed.merge.job is TaskKind.MERGE for lease in self._held)
 
     def _compact(self) -> None:
         self._repeat(self._compact_next, lambda: False)
 
     def _compact_next(self) -> bool:
-        lease = self._claim(Job.COMPACTION)
+        lease = self._claim(TaskKind.COMPACTION)
         if lease is not None:
             self._work(lease, run_compaction)
         return lease is not None
 
-    def _claim(self, job: Job) -> Lease | None:
+    def _claim(self, kind: TaskKind) -> Lease | None:
         """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
         if self._stopped.is_set():
             return None
-        lease = claim(self.site, f"{self.name}-{uuid.uuid4().hex[:8]}", job)
+        lease = claim(self.site, f"{self.name}-{uuid.uuid4().hex[:8]}", kind)
         if lease is None:
             return None
         with self._let_go:

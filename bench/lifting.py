@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
-from app.core.plan.jobs import MergeJob
+from app.core.plan.jobs import Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
-from app.services.executor import Progress
 from app.worker import SparkExecutor
 from spark_jobs.executor import SparkJobs
 from spark_jobs.expressions import FIELD_ID, record_schema, records
@@ -28,13 +27,16 @@ class LiftingExecutor(SparkExecutor):
         """The other executor's Spark."""
         return self._spark.open()
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
-        """Write every staged record as a state row, laid out as a merge does."""
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        """Write every staged record of a merge as a state row, laid out as a merge does."""
+        if not isinstance(job, MergeJob):
+            return super().run(tag, job, report)
         plan = job.plan
         numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
-        with self.open().connection.job(tag, on_progress) as spark:
+        with self.open().connection.job(tag, report) as spark:
             staged = records(plan, spark.read.schema(record_schema(plan.schema)).parquet(*job.batches), numbers)
             write_rows(plan, _lifted(plan, spread(staged, range_count(job.layout))), job.output)
+        return None
 
 
 def _lifted(plan: MergePlan, staged: DataFrame) -> DataFrame:

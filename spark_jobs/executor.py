@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.plan.merge_plan import MergePlan
+from pyspark.sql.connect.session import SparkSession
+
+from app.core.plan.jobs import ChangesJob, CompactionJob, Job, MergeJob, OverflowJob, Progress, Result
 from spark_jobs.changes import write_changes
 from spark_jobs.compact import run_compaction
 from spark_jobs.merge import run_merge
@@ -15,7 +16,12 @@ from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
 
-Progress = Callable[[float, Mapping[str, int]], None]
+JOBS: Mapping[type[Job], Callable[[SparkSession, Any], Result]] = {
+    MergeJob: run_merge,
+    CompactionJob: run_compaction,
+    ChangesJob: write_changes,
+    OverflowJob: find_overflow,
+}
 
 
 class SparkJobs:
@@ -45,27 +51,10 @@ class SparkJobs:
         """Run something small, so that the first merge does not pay for what only first queries do."""
         self.connection.warm_up()
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
-        """Fold staged records into new runs."""
-        with self.connection.job(tag, on_progress) as spark:
-            run_merge(spark, job)
-
-    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
-        """Combine neighbouring runs."""
-        with self.connection.job(tag, on_progress) as spark:
-            run_compaction(spark, job)
-
-    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
-        """Write the changes of rows that runs bring."""
-        with self.connection.job(tag, on_progress) as spark:
-            write_changes(spark, job)
-
-    def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
-    ) -> Mapping[str, Any] | None:
-        """A key of the newest run whose total over all ``runs`` leaves its column; None if there is none."""
-        with self.connection.job(tag, on_progress) as spark:
-            return find_overflow(spark, plan, runs)
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        """Do the job, telling ``report`` how far it is."""
+        with self.connection.job(tag, report) as spark:
+            return JOBS[type(job)](spark, job)
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.jobs import StoredRun
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.jobs import OverflowJob
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.stored_runs import combined_runs, read_run
 
 
-def find_overflow(spark: SparkSession, plan: MergePlan, runs: Sequence[StoredRun]) -> Mapping[str, Any] | None:
-    """The state row over all ``runs`` (oldest first) of a key of the newest one, with a total outside its column's
-    range; None if there is none. The newest run was written under ``plan``.
+def find_overflow(spark: SparkSession, job: OverflowJob) -> Mapping[str, Any] | None:
+    """The state row, over all runs, of a key of the newest one with a total outside its column's range; None if there
+    is none.
     """
+    plan, runs = job.plan, job.runs
     if plan.needs_bitmaps:
         register_bitmaps(spark)
     touched = read_run(spark, plan, runs[-1]).select(TOKEN_COLUMN)

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from app.core.errors import Cancelled, Unavailable
+from app.core.plan.jobs import Progress
 from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[float, Mapping[str, int]], None]
 """Hears the fraction of the tasks known so far that are done (it falls when Spark plans further stages), and the counts
 ``tasks``, ``tasksDone``, ``tasksRunning``, ``stages``, ``stagesDone`` of the job's queries so far."""
 

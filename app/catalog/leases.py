@@ -26,13 +26,13 @@ from app.core.table.history import (
     Batch,
     BatchState,
     ChangelogFile,
-    Job,
     Merge,
     MergeState,
     Run,
     Snapshot,
     SnapshotKind,
     Table,
+    TaskKind,
 )
 
 _CANDIDATES = 100  # more tables than that wait for the next call
@@ -94,12 +94,12 @@ class Leases:
     snapshots: Snapshots
     tasks: Tasks
 
-    def may_claim(self, job: Job) -> bool:
+    def may_claim(self, job: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
         found = sa.select(merges.c.id).where(_claimable(self.transaction.now()), merges.c.job == job).limit(1)
         return self.transaction.execute(found).first() is not None
 
-    def claim(self, owner: str, lease_seconds: float, job: Job = Job.MERGE) -> ClaimedMerge | None:
+    def claim(self, owner: str, lease_seconds: float, job: TaskKind = TaskKind.MERGE) -> ClaimedMerge | None:
         """The oldest merge that nobody runs, now leased to ``owner`` with every staged batch of its table; or None.
 
         A merge whose owner died comes again, before newer ones, with the batches that came since. A compaction is
@@ -244,7 +244,7 @@ class Leases:
         """
         held = self._hold(merge_id, owner)
         ended = self._give_up(merge_id, MergeState.CANCELLED if cancelled else MergeState.FAILED, error)
-        if held.job is Job.MERGE and not cancelled:
+        if held.job is TaskKind.MERGE and not cancelled:
             self._count_failure(ended)
         return ended
 
@@ -302,7 +302,7 @@ class Leases:
 
     def _take_batches(self, merge_id: str, table_id: str) -> int:
         """Claims every staged batch for a merge; how many. A compaction takes none."""
-        if self.tasks.get(table_id, merge_id).job is not Job.MERGE:
+        if self.tasks.get(table_id, merge_id).job is not TaskKind.MERGE:
             return 0
         take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
         return self.transaction.execute(take.values(merge_id=merge_id)).rowcount

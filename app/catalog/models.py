@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
-from app.core.table.history import BatchState, Job, MergeState, MergeTrigger, SnapshotKind
+from app.core.table.history import BatchState, MergeState, MergeTrigger, SnapshotKind, TaskKind
 
 metadata = sa.MetaData(
     naming_convention={
@@ -74,7 +74,7 @@ merges = sa.Table(
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     _table_id(),
-    sa.Column("job", EnumText(Job), nullable=False, server_default=Job.MERGE.value),
+    sa.Column("job", EnumText(TaskKind), nullable=False, server_default=TaskKind.MERGE.value),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("state", EnumText(MergeState), nullable=False),
     sa.Column("trigger", EnumText(MergeTrigger), nullable=False),

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.catalog.models import batches, data_files, merges, snapshots, tags
 from app.catalog.tasks import merge_of
 from app.catalog.transaction import Transaction
-from app.core.table.history import BatchState, Job, Merge, MergeState
+from app.core.table.history import BatchState, Merge, MergeState, TaskKind
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Stats:
         files, size = self.transaction.execute(of_files.where(data_files.c.table_id == table_id)).one()
         return RetainedTotals(self._count(snapshots, table_id), self._count(tags, table_id), files, int(size))
 
-    def succeeded(self, table_id: str, job: Job) -> tuple[int, Merge | None]:
+    def succeeded(self, table_id: str, job: TaskKind) -> tuple[int, Merge | None]:
         """How many merges (or compactions) of the table have succeeded, and the last of them."""
         over = (merges.c.table_id == table_id) & (merges.c.state == MergeState.SUCCEEDED) & (merges.c.job == job)
         count = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()

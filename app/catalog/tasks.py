@@ -13,7 +13,7 @@ from app.catalog.models import batches, merges, tables
 from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.history import Backlog, BatchState, Job, Merge, MergeState, MergeTrigger
+from app.core.table.history import Backlog, BatchState, Merge, MergeState, MergeTrigger, TaskKind
 
 _MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
 
@@ -30,14 +30,16 @@ class Tasks:
     transaction: Transaction
     tables: Tables
 
-    def request(self, table_id: str, trigger: MergeTrigger, job: Job = Job.MERGE, *, full: bool = False) -> Merge:
+    def request(
+        self, table_id: str, trigger: MergeTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
+    ) -> Merge:
         """The table's pending merge (or compaction), new unless one is pending already.
 
         A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
         ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
-        mine = (merges.c.table_id == table_id) & (merges.c.job == job)
+        mine = (merges.c.table_id == table_id) & (merges.c.job == kind)
         pending = sa.select(merges).where(mine, merges.c.state == MergeState.PENDING)
         row = self.transaction.execute(pending).first()
         if row is not None and full and not row.full:
@@ -46,7 +48,7 @@ class Tasks:
         if row is not None:
             return merge_of(row)
         merge = Merge(
-            uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.transaction.now(), job=job, full=full
+            uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.transaction.now(), job=kind, full=full
         )
         values = {column.name: getattr(merge, column.name) for column in _MERGE_COLUMNS}
         self.transaction.execute(merges.insert().values(values))
@@ -124,7 +126,9 @@ class Tasks:
             .group_by(batches.c.table_id)
             .subquery()
         )
-        pending = sa.select(merges.c.table_id).where(merges.c.state == MergeState.PENDING, merges.c.job == Job.MERGE)
+        pending = sa.select(merges.c.table_id).where(
+            merges.c.state == MergeState.PENDING, merges.c.job == TaskKind.MERGE
+        )
         query = (
             TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
             .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))

@@ -16,7 +16,7 @@ from app.core.plan.evolution import same_fold
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
-from app.core.table.history import ChangelogFile, Job, Merge, MergeTrigger, Run, Snapshot, Table
+from app.core.table.history import ChangelogFile, Merge, MergeTrigger, Run, Snapshot, Table, TaskKind
 from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
@@ -51,7 +51,7 @@ class Picked:
 def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Merge:
     """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     with database.transaction() as repository:
-        return repository.tasks.request(table_id, MergeTrigger.REQUEST, Job.COMPACTION, full=full)
+        return repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
@@ -62,7 +62,7 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
     if full or pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
-        repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION, full=full)
+        repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION, full=full)
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
@@ -107,7 +107,7 @@ def run_next_compaction(site: MergeSite, owner: str) -> bool:
 
     A failure is recorded with it, never raised; it costs speed, never answers.
     """
-    lease = claim(site, owner, Job.COMPACTION)
+    lease = claim(site, owner, TaskKind.COMPACTION)
     if lease is not None:
         run_compaction(lease)
     return lease is not None
@@ -169,7 +169,7 @@ def _combine(
         int(site.clock()),
         picked[0].full,
     )
-    site.executor.compact(lease.tag, job, lease.report)
+    site.executor.run(lease.tag, job, lease.report)
     lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
@@ -194,7 +194,7 @@ def _changes(
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
-    site.executor.write_changes(lease.tag, job, lease.report)
+    site.executor.run(lease.tag, job, lease.report)
     lease.end_job()
     return read_changelog(site.warehouse, table.id, folder)
 

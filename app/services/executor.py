@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, StoredRun
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.jobs import Job, Progress, Result
 from app.storage.layout import Warehouse
-
-Progress = Callable[[float, Mapping[str, int]], None]
 
 
 class MergeExecutor(Protocol):
@@ -27,21 +24,8 @@ class MergeExecutor(Protocol):
     def warm_up(self) -> None:
         """Run something small, so that the first merge does not pay for what only first queries do."""
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
-        """Fold staged records into new runs, one in each partition they are in."""
-
-    def compact(self, tag: str, job: CompactionJob, on_progress: Progress) -> None:
-        """Combine neighbouring runs into one in each partition they are in."""
-
-    def write_changes(self, tag: str, job: ChangesJob, on_progress: Progress) -> None:
-        """Write the changes of rows that runs bring."""
-
-    def overflows(
-        self, tag: str, plan: MergePlan, runs: Sequence[StoredRun], on_progress: Progress
-    ) -> Mapping[str, Any] | None:
-        """A key of the newest run whose total over all ``runs`` leaves its column: its state row; None if there is
-        none.
-        """
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        """Do the job, telling ``report`` how far it is."""
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from app.catalog.leases import ClaimedMerge
 from app.core.errors import Cancelled, Conflict, KeyfoldError
-from app.core.table.history import Job
+from app.core.table.history import TaskKind
 from app.services.executor import MergeSite
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class MergeCancelled(Cancelled):
     """The job was stopped on request, or its lease went to another worker."""
 
 
-def claim(site: MergeSite, owner: str, job: Job) -> Lease | None:
+def claim(site: MergeSite, owner: str, job: TaskKind) -> Lease | None:
     """The lease of the oldest pending merge (or compaction), or None when there is none.
 
     No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
@@ -53,17 +53,17 @@ def run_leased(lease: Lease, work: Callable[[ClaimedMerge, Lease], None]) -> Non
             _record_failure(site, claimed, failure_text(error, job))
 
 
-_NOTHING_LOST: Mapping[Job, str] = {
-    Job.MERGE: "the batches are still staged",
-    Job.COMPACTION: "the runs are as they were",
+_NOTHING_LOST: Mapping[TaskKind, str] = {
+    TaskKind.MERGE: "the batches are still staged",
+    TaskKind.COMPACTION: "the runs are as they were",
 }
-_NEXT: Mapping[Job, str] = {
-    Job.MERGE: "nothing was changed; the batches are still staged and the merge will be tried again",
-    Job.COMPACTION: "no row was changed; it is tried again after a later merge",
+_NEXT: Mapping[TaskKind, str] = {
+    TaskKind.MERGE: "nothing was changed; the batches are still staged and the merge will be tried again",
+    TaskKind.COMPACTION: "no row was changed; it is tried again after a later merge",
 }
 
 
-def failure_text(error: Exception, job: Job = Job.MERGE) -> str:
+def failure_text(error: Exception, job: TaskKind = TaskKind.MERGE) -> str:
     """What a failed merge tells its table's users: the first line, and what happens next."""
     message = error.message if isinstance(error, KeyfoldError) else str(error)
     first = (message.strip().splitlines() or [type(error).__name__])[0]

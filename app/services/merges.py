@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.errors import Conflict, Unavailable
-from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob
+from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob, OverflowJob
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
-from app.core.table.history import Backlog, Batch, ChangelogFile, Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.core.table.history import Backlog, Batch, ChangelogFile, MergeTrigger, Run, Snapshot, SnapshotKind, TaskKind
 from app.core.table.keys import key_to_json
 from app.core.table.options import ChangelogProducer, parse_options
 from app.services.commits import Commit, commit_on_current
@@ -84,7 +84,7 @@ def run_next_merge(site: MergeSite, owner: str) -> bool:
 
     A failure is recorded with the merge, never raised; its batches stay staged.
     """
-    lease = claim(site, owner, Job.MERGE)
+    lease = claim(site, owner, TaskKind.MERGE)
     if lease is not None:
         run_merge(lease)
     return lease is not None
@@ -123,7 +123,7 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
         site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
     lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
-    site.executor.merge(lease.tag, job, lease.report)
+    site.executor.run(lease.tag, job, lease.report)
     lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     if not runs:
@@ -153,7 +153,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
-    site.executor.write_changes(lease.tag, job, lease.report)
+    site.executor.run(lease.tag, job, lease.report)
     return replace(folded, changelog=read_changelog(site.warehouse, table.id, folder), changed=base)
 
 
@@ -169,7 +169,8 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
     if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
         return
     newest = aligned_runs(site, table, runs)
-    state = site.executor.overflows(lease.tag, plan, (*aligned_runs(site, table, older), *newest), lease.report_detail)
+    job = OverflowJob(plan, (*aligned_runs(site, table, older), *newest))
+    state = site.executor.run(lease.tag, job, lease.report_detail)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)

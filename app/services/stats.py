@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table.history import Job, Merge, Run, Snapshot, Table, Written
+from app.core.table.history import Merge, Run, Snapshot, Table, TaskKind, Written
 
 __all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "table_stats"]
 
@@ -53,8 +53,8 @@ class TableStats:
 
 def table_stats(repository: Repository, table: Table) -> TableStats:
     """The table's counts; ``table`` was read in the same transaction."""
-    merges, last_merge = repository.stats.succeeded(table.id, Job.MERGE)
-    compactions, last_compaction = repository.stats.succeeded(table.id, Job.COMPACTION)
+    merges, last_merge = repository.stats.succeeded(table.id, TaskKind.MERGE)
+    compactions, last_compaction = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
     return TableStats(
         snapshot=repository.snapshots.of(table),
         staged=repository.stats.staged(table.id),

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob
+from app.core.plan.jobs import ChangesJob, CompactionJob, MergeJob, Progress
 from app.services.compactions import run_next_compaction
-from app.services.executor import MergeSite, Progress
+from app.services.executor import MergeSite
 from app.services.merges import run_next_merge
 from tests.api.conftest import TABLES
 from tests.services.executor import BrokenExecutor, PythonExecutor

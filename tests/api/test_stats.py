@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.table.history import Job, MergeTrigger, Run, Snapshot, SnapshotKind
+from app.core.table.history import MergeTrigger, Run, Snapshot, SnapshotKind, TaskKind
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from tests.api.conftest import TABLES
@@ -121,8 +121,8 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
 def compact(parts: Parts, table_id: str) -> Snapshot:
     """A compaction in the catalog alone: the biggest run's files stand for all."""
     with parts.database.transaction() as repository:
-        repository.tasks.request(table_id, MergeTrigger.REQUEST, Job.COMPACTION)
-        claimed = repository.leases.claim("worker", 600, Job.COMPACTION)
+        repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION)
+        claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
         assert claimed is not None
         assert claimed.base is not None
         run = Run("compacted", 0, claimed.base.runs[0].files)

@@ -12,7 +12,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge
 from app.core.errors import Conflict, ErrorCode
-from app.core.table.history import BatchState, Job, MergeState, MergeTrigger, SnapshotKind, Written
+from app.core.table.history import BatchState, MergeState, MergeTrigger, SnapshotKind, TaskKind, Written
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -300,10 +300,10 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
     waiting = post(database, table)
     merging = request_and_claim(database, table)
     with database.transaction() as repository:
-        asked = repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION)
-        assert repository.tasks.request(table.id, MergeTrigger.REQUEST, Job.COMPACTION, full=True).id == asked.id
+        asked = repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION)
+        assert repository.tasks.request(table.id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=True).id == asked.id
         assert repository.leases.claim("merger", 600) is None
-        claimed = repository.leases.claim("compactor", 600, Job.COMPACTION)
+        claimed = repository.leases.claim("compactor", 600, TaskKind.COMPACTION)
     assert claimed is not None
     assert (claimed.merge.id, claimed.merge.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:

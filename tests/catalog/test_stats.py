@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table.history import Job, MergeTrigger, SnapshotKind
+from app.core.table.history import MergeTrigger, SnapshotKind, TaskKind
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -15,7 +15,7 @@ def test_an_untouched_table_counts_nothing(database: CatalogDatabase) -> None:
     with database.reading() as repository:
         assert repository.stats.staged(table.id) == StagedTotals()
         assert repository.stats.retained(table.id) == RetainedTotals()
-        assert repository.stats.succeeded(table.id, Job.MERGE) == (0, None)
+        assert repository.stats.succeeded(table.id, TaskKind.MERGE) == (0, None)
 
 
 def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase) -> None:
@@ -54,18 +54,18 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> No
     failed = request_and_claim(database, table)
     with database.transaction() as repository:
         repository.leases.fail(failed.merge.id, "worker", "no luck")
-        repository.tasks.request(table.id, MergeTrigger.RUNS, Job.COMPACTION)
-        claimed = repository.leases.claim("worker", 600, Job.COMPACTION)
+        repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION)
+        claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
         assert claimed is not None
-        assert repository.stats.succeeded(table.id, Job.COMPACTION) == (0, None)
+        assert repository.stats.succeeded(table.id, TaskKind.COMPACTION) == (0, None)
         assert (
             repository.tasks.oldest_running_since(table.id)
             == repository.tasks.get(table.id, claimed.merge.id).started_at
         )
         repository.leases.finish_compaction(claimed.merge.id, "worker", snapshot_id=None, rows=0)
     with database.reading() as repository:
-        count, newest = repository.stats.succeeded(table.id, Job.MERGE)
+        count, newest = repository.stats.succeeded(table.id, TaskKind.MERGE)
         assert (count, newest and newest.id) == (2, last.merge.id)
-        count, newest = repository.stats.succeeded(table.id, Job.COMPACTION)
+        count, newest = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
         assert (count, newest and newest.id) == (1, claimed.merge.id)
         assert repository.tasks.oldest_running_since(table.id) is None

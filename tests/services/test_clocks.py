@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table.history import Job, MergeState, Table
+from app.core.table.history import MergeState, Table, TaskKind
 from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
@@ -81,7 +81,7 @@ def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_o
         assert run_next_merge(site, "worker")
     request_compaction(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("dead", site.lease_seconds, Job.COMPACTION) is not None
+        assert repository.leases.claim("dead", site.lease_seconds, TaskKind.COMPACTION) is not None
     clock.move(hours=-1)
     assert run_next_compaction(site, "next")
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table.history import DataFile, Job, Merge, MergeState, MergeTrigger, Run, Snapshot, Table
+from app.core.table.history import DataFile, Merge, MergeState, MergeTrigger, Run, Snapshot, Table, TaskKind
 from app.core.table.options import parse_options
 from app.services.batches import request_merge
 from app.services.compactions import pick_runs, replaced, request_compaction, run_next_compaction
@@ -30,7 +30,7 @@ def merge(site: MergeSite, table: Table, *records: dict[str, int]) -> None:
 
 def last_compaction(site: MergeSite, table: Table) -> Merge:
     with site.database.reading() as repository:
-        return next(one for one in repository.tasks.page(table.id, limit=100) if one.job is Job.COMPACTION)
+        return next(one for one in repository.tasks.page(table.id, limit=100) if one.job is TaskKind.COMPACTION)
 
 
 def run_ids(site: MergeSite, table: Table) -> list[str]:

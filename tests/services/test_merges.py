@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import MergeJob
+from app.core.plan.jobs import MergeJob, Progress
 from app.core.table.history import BatchState, Merge, MergeState, MergeTrigger, Table
 from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
-from app.services.executor import MergeSite, Progress
+from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_due_merges, run_next_merge
 from app.storage.layout import Warehouse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.leases import ClaimedMerge
-from app.core.table.history import ChangelogFile, DataFile, Job, MergeTrigger, Run, Table
+from app.core.table.history import ChangelogFile, DataFile, MergeTrigger, Run, Table, TaskKind
 from app.services.merges import MergeSite
 from app.services.sweeps import GRACE, sweep
 from tests.services.builders import SUM, create_table
@@ -29,7 +29,7 @@ def write(site: MergeSite, table: Table, *segments: str, age: float = 0) -> Path
     return path
 
 
-def claimed(site: MergeSite, table: Table, job: Job = Job.MERGE) -> ClaimedMerge:
+def claimed(site: MergeSite, table: Table, job: TaskKind = TaskKind.MERGE) -> ClaimedMerge:
     """A merge or compaction of the table that runs now."""
     with site.database.transaction() as repository:
         repository.tasks.request(table.id, MergeTrigger.REQUEST, job)
@@ -92,8 +92,8 @@ def test_changelogs_stay_while_a_snapshot_names_one_of_their_files(site: MergeSi
     assert not named.parent.exists()
 
 
-@pytest.mark.parametrize("job", Job)
-def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeSite, job: Job) -> None:
+@pytest.mark.parametrize("job", TaskKind)
+def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeSite, job: TaskKind) -> None:
     table = create_table(site.database)
     running = claimed(site, table, job)
     folders = [write(site, table, kind, "under-way", "_temporary", "p.parquet") for kind in ("runs", "changelog")]

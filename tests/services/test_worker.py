@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.core.table.history import Job, MergeState, Table
+from app.core.table.history import MergeState, Table, TaskKind
 from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -33,7 +33,7 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def succeeded(site: MergeSite, table: Table, job: Job) -> int:
+def succeeded(site: MergeSite, table: Table, job: TaskKind) -> int:
     with site.database.reading() as repository:
         found = repository.tasks.page(table.id, limit=100)
     return sum(one.job is job and one.state is MergeState.SUCCEEDED for one in found)
@@ -45,7 +45,7 @@ def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSit
         for number in range(1, 4):
             post(site.database, site.warehouse, {"id": 1, "n": 1})
             request_merge(site.database, table.id)
-            assert until(lambda number=number: succeeded(site, table, Job.MERGE) == number)  # type: ignore[misc]
+            assert until(lambda number=number: succeeded(site, table, TaskKind.MERGE) == number)  # type: ignore[misc]
     assert totals(site.database, images, table, [1]) == [3]
 
 
@@ -54,8 +54,8 @@ def test_a_worker_compacts_what_its_merges_ask_for(site: MergeSite, images: Imag
     with working(site, poll_seconds=0.05):
         for number in range(1, 5):
             post(site.database, site.warehouse, {"id": 1, "n": 1})
-            assert until(lambda number=number: succeeded(site, table, Job.MERGE) >= number)  # type: ignore[misc]
-        assert until(lambda: succeeded(site, table, Job.COMPACTION) >= 1)
+            assert until(lambda number=number: succeeded(site, table, TaskKind.MERGE) >= number)  # type: ignore[misc]
+        assert until(lambda: succeeded(site, table, TaskKind.COMPACTION) >= 1)
     assert totals(site.database, images, table, [1]) == [4]
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None

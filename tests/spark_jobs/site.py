@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import finish, shown_row
-from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, OverflowJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Run
@@ -142,7 +142,7 @@ class Site:
     def overflow(self) -> Mapping[str, Any] | None:
         """What the overflow job finds after the last merge."""
         with self.spark.job(uuid.uuid4().hex) as session:
-            return find_overflow(session, self.plan, self.stored([run for run in self.runs if run.files]))
+            return find_overflow(session, OverflowJob(self.plan, self.stored([run for run in self.runs if run.files])))
 
     def states(self, run: Run) -> Iterator[Row]:
         for file in run.files:

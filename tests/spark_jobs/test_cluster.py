@@ -17,12 +17,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import FileLayout, MergeJob
+from app.core.plan.jobs import FileLayout, Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import BatchState, MergeState, Run, Table
 from app.services.batches import request_merge
-from app.services.executor import MergeSite, Progress
+from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.merges import run_next_merge
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
@@ -149,7 +149,7 @@ def test_a_merge_outlives_the_processes_that_work_on_it(
             kill(cluster)
 
     layout = FileLayout(MANY, MANY, MANY)
-    jobs.merge(staged.run_id, MergeJob(PLAN, staged.batches, layout, staged.output, 0), watch)
+    jobs.run(staged.run_id, MergeJob(PLAN, staged.batches, layout, staged.output, 0), watch)
     assert half_written == [{"_temporary"}], "what tasks have written is aside until all have"
     cluster.server.wait_for("(Lost executor) ")
     assert not [name for name in staged.names() if not name.lstrip(".").startswith("part-")]
@@ -169,17 +169,18 @@ class KillingJobs(SparkJobs):
         self.cluster = cluster
         self.killed = False
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
         """A merge of many ranges, however few records there are."""
+        assert isinstance(job, MergeJob)
 
         def watch(fraction: float, counts: Mapping[str, int]) -> None:
-            on_progress(fraction, counts)
+            report(fraction, counts)
             if not self.killed and is_half_written(path_of(job.output), counts):
                 self.killed = True
                 self.cluster.server.kill()
                 self.cluster.server = self.cluster.start_server()
 
-        super().merge(tag, replace(job, layout=FileLayout(MANY, MANY, MANY)), watch)
+        return super().run(tag, replace(job, layout=FileLayout(MANY, MANY, MANY)), watch)
 
 
 def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: Cluster, tmp_path: Path) -> None:

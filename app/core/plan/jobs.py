@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from app.core.plan.merge_plan import MergePlan
 
@@ -81,3 +82,18 @@ class ChangesJob:
     output: str
     row_deduplicate: bool = False
     ignored_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OverflowJob:
+    """Whether over all ``runs`` (oldest first) a total of a key of the newest, which was written under ``plan``, leaves
+    its column's type (merge-semantics A.7). Its result is the state row of such a key.
+    """
+
+    plan: MergePlan
+    runs: tuple[StoredRun, ...]
+
+
+Job = MergeJob | CompactionJob | ChangesJob | OverflowJob
+Result = Mapping[str, Any] | None  # of an OverflowJob what it found; every other job writes files, and returns None
+Progress = Callable[[float, Mapping[str, int]], None]  # how far a job is, from 0 to 1, and what Spark counts of it

@@ -28,7 +28,7 @@ class MergeState(StrEnum):
     CANCELLED = "cancelled"  # stopped on request; its batches are still staged
 
 
-class Job(StrEnum):
+class TaskKind(StrEnum):
     """What a worker does under a lease: at most one of a kind runs for a table."""
 
     MERGE = "merge"  # folds staged batches into a run
@@ -257,7 +257,7 @@ class Merge:
     rows: int = 0
     error: str | None = None
     cancel_requested: bool = False
-    job: Job = Job.MERGE
+    job: TaskKind = TaskKind.MERGE
     full: bool = False
 
 
