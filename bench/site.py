@@ -22,10 +22,9 @@ from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch, Merge, MergeState, NewBatch, Run, Snapshot, Table
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
-from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.settings import Settings
 from app.storage.layout import Warehouse, staging_file
 from app.storage.runs import stored_files

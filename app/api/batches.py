@@ -18,8 +18,9 @@ from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.api.tables import TableName
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Batch, BatchState
-from app.services.batches import current_batch, list_batches, request_merge, withdraw_batch
+from app.services.batches import current_batch, list_batches, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
+from app.services.merges import request_merge
 
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0

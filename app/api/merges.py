@@ -12,7 +12,7 @@ from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.core.table.history import Merge
-from app.services.batches import list_merges, request_merge
+from app.services.merges import list_merges, request_merge
 
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 

@@ -1,4 +1,4 @@
-"""Batches as their owner sees them: listed, read, withdrawn, waited for."""
+"""Batches as their owner sees them: listed, read, withdrawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Invalid
-from app.core.table.history import Batch, Merge, MergeTrigger, Table
+from app.core.table.history import Batch, Table
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
 
@@ -42,18 +42,3 @@ def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
     """The batch as it is now."""
     with database.reading() as repository:
         return repository.batches.get(batch.table_id, batch.id)
-
-
-def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
-    """Ask for a merge of everything staged now."""
-    with database.transaction() as repository:
-        return repository.tasks.request(table_id, MergeTrigger.REQUEST)
-
-
-def list_merges(
-    repository: Repository, table: Table, page_token: str | None, limit: int
-) -> tuple[list[Merge], str | None]:
-    """Merges, newest first, after ``page_token``, and the token of the next page."""
-    found = repository.tasks.page(table.id, after=page_token or None, limit=limit + 1)
-    page = found[:limit]
-    return page, page[-1].id if len(found) > limit else None

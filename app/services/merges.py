@@ -1,4 +1,4 @@
-"""Merges: asked for, claimed under a lease, run on the executor, committed by compare-and-swap (design §2)."""
+"""Merges: asked for, listed, claimed under a lease, run on the executor, committed by compare-and-swap (design §2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from app.core.errors import Conflict, Unavailable
 from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob, OverflowJob
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
-from app.core.table.history import Backlog, Batch, ChangelogFile, MergeTrigger, Run, Snapshot, SnapshotKind, TaskKind
+from app.core.table.history import (
+    Backlog,
+    Batch,
+    ChangelogFile,
+    Merge,
+    MergeTrigger,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+    TaskKind,
+)
 from app.core.table.keys import key_to_json
 from app.core.table.options import ChangelogProducer, parse_options
 from app.services.commits import Commit, commit_on_current
@@ -224,3 +235,18 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
         before, after = (parse_options(schema)[0]["changelog-producer"] for schema in schemas)
         if before is not after:
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
+
+
+def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
+    """Ask for a merge of everything staged now."""
+    with database.transaction() as repository:
+        return repository.tasks.request(table_id, MergeTrigger.REQUEST)
+
+
+def list_merges(
+    repository: Repository, table: Table, page_token: str | None, limit: int
+) -> tuple[list[Merge], str | None]:
+    """Merges, newest first, after ``page_token``, and the token of the next page."""
+    found = repository.tasks.page(table.id, after=page_token or None, limit=limit + 1)
+    page = found[:limit]
+    return page, page[-1].id if len(found) > limit else None

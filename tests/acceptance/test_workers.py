@@ -21,9 +21,9 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
 from app.core.table.history import MergeState, Table
-from app.services.batches import request_merge
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Images
+from app.services.merges import request_merge
 from app.storage.layout import Warehouse
 from tests.postgres import TEMPLATE, postgres_database
 from tests.services.builders import QUIET, SUM, create_table, totals

@@ -10,12 +10,11 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
 from app.core.table.history import Batch, Merge, Snapshot, Table
 from app.core.table.schema import TableSchema
-from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.executor import PythonExecutor
 

@@ -8,11 +8,10 @@ import pytest
 
 from app.core.table.history import Merge, MergeState, Table
 from app.core.table.schema import TableSchema
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_row
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from tests.services.builders import SUM, create_table
 
 

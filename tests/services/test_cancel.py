@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from app.core.table.history import BatchState, Merge, MergeState, Table
-from app.services.batches import request_merge, withdraw_batch
+from app.services.batches import withdraw_batch
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from tests.services.builders import create_table, post, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 

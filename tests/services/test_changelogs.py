@@ -11,12 +11,11 @@ import pytest
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import MergeState, SnapshotKind, Table
 from app.core.table.schema import TableSchema
-from app.services.batches import request_merge
 from app.services.changelogs import Changes, Page, Position, follow_from, read_page
 from app.services.compactions import aligned_runs
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.builders import SUM, compact, create_table, snapshot_of
 from tests.services.executor import InterruptedExecutor

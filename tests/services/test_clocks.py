@@ -10,11 +10,10 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import MergeState, Table, TaskKind
-from app.services.batches import request_merge
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import request_due_merges, run_next_merge
+from app.services.merges import request_due_merges, request_merge, run_next_merge
 from app.services.sweeps import expire_snapshots
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, post, totals

@@ -12,11 +12,10 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Merge, MergeState, MergeTrigger, Run, Snapshot, Table, TaskKind
 from app.core.table.options import parse_options
-from app.services.batches import request_merge
 from app.services.compactions import pick_runs, replaced, request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.builders import SUM, compact, create_table, post, schema, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PythonExecutor

@@ -10,11 +10,10 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.plan.jobs import MergeJob, Progress
 from app.core.table.history import BatchState, Merge, MergeState, MergeTrigger, Table
-from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import request_due_merges, run_next_merge
+from app.services.merges import request_due_merges, request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die

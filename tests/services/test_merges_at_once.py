@@ -12,10 +12,9 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import MergeState, Table
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import request_due_merges
+from app.services.merges import request_due_merges, request_merge
 from tests.services.builders import QUIET, SUM, create_table, post, totals
 from tests.services.clocks import SetClock
 from tests.services.executor import GatedExecutor

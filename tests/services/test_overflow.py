@@ -9,10 +9,9 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Merge, MergeState, Table
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
 from tests.services.builders import post, schema
 

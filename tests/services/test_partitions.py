@@ -11,12 +11,11 @@ import pytest
 
 from app.core.errors import Invalid
 from app.core.table.history import MergeState, SnapshotKind, Table
-from app.services.batches import request_merge
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.services.partitions import drop_partitions, expire_partitions, list_partitions
 from app.services.sweeps import sweep
 from tests.services.builders import compact, schema, snapshot_of

@@ -11,10 +11,9 @@ import pytest
 
 from app.core.errors import ErrorCode, NotFound
 from app.core.table.history import MergeState, Table
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images, get_row
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.services.snapshots import DescribedSnapshot, find_snapshot, roll_back
 from app.services.sweeps import expire_snapshots, sweep
 from app.services.tags import create_tag

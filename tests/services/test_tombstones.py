@@ -8,10 +8,9 @@ import pytest
 
 from app.core.errors import NotFound
 from app.core.table.history import MergeState, Table
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from tests.services.builders import compact, create_table, post, schema
 
 SEQUENCE = {"sequence.field": "n"}

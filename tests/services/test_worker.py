@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.core.table.history import MergeState, Table, TaskKind
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.lookups import Images
+from app.services.merges import request_merge
 from app.worker import Worker
 from tests.services.builders import QUIET, SUM, create_table, post, snapshot_of, totals
 

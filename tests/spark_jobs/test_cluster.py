@@ -21,10 +21,9 @@ from app.core.plan.jobs import FileLayout, Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import BatchState, MergeState, Run, Table
-from app.services.batches import request_merge
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
-from app.services.merges import run_next_merge
+from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
 from app.storage.runs import read_run
 from app.storage.staging import write_batch
