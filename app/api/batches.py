@@ -9,14 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from app.api.databases import DatabaseName
 from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
 from app.api.paging import PageSize, PageToken
+from app.api.paths import TABLE_PATH, FullName, ReadTable, location
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable, location
-from app.api.tables import TableName
-from app.catalog.database import CatalogDatabase
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
 from app.services.ingest import JSON, Upload, accept_batch
@@ -92,7 +89,7 @@ _REQUEST_BODY = {
 }
 
 
-async def _merged(catalog: CatalogDatabase, batch: Batch, seconds: float) -> Batch:
+async def _merged(catalog: DatabaseDep, batch: Batch, seconds: float) -> Batch:
     """The batch as soon as it is merged, or as it is after ``seconds``; whoever waits holds no thread."""
     await run_in_threadpool(request_merge, catalog, batch.table_id)
     deadline = time.monotonic() + seconds
@@ -106,8 +103,7 @@ async def _merged(catalog: CatalogDatabase, batch: Batch, seconds: float) -> Bat
     "", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses={200: {"model": BatchBody}}
 )
 async def post_batch(
-    database: DatabaseName,
-    table: TableName,
+    name: FullName,
     request: Request,
     response: Response,
     body: Annotated[bytes, Depends(whole_body)],
@@ -122,9 +118,7 @@ async def post_batch(
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     upload = Upload(body, media_type, idempotency_key)
-    batch = await run_in_threadpool(
-        accept_batch, catalog, warehouse, database, table, upload, settings.max_batch_records
-    )
+    batch = await run_in_threadpool(accept_batch, catalog, warehouse, *name, upload, settings.max_batch_records)
     wait = _wait_seconds(prefer)
     if wait:
         batch = await _merged(catalog, batch, wait)
@@ -136,7 +130,7 @@ async def post_batch(
 
 @router.get("", operation_id="listBatches")
 def get_batches(
-    table: NamedTable,
+    table: ReadTable,
     repository: Reading,
     size: PageSize,
     page_token: PageToken = None,
@@ -147,12 +141,12 @@ def get_batches(
 
 
 @router.get("/{batch_id}", operation_id="getBatch")
-def get_batch(table: NamedTable, batch_id: str, repository: Reading) -> BatchBody:
+def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> BatchBody:
     """One batch."""
     return BatchBody.of(repository.batches.get(table.id, batch_id))
 
 
 @router.delete("/{batch_id}", operation_id="deleteBatch")
-def delete_batch(table: NamedTable, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep) -> BatchBody:
+def delete_batch(name: FullName, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep) -> BatchBody:
     """Withdraw a batch while it is staged."""
-    return BatchBody.of(withdraw_batch(catalog, warehouse, table, batch_id))
+    return BatchBody.of(withdraw_batch(catalog, warehouse, name, batch_id))

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.api.paths import PREFIX
 from app.api.payloads import CatalogConfig
 from app.api.problems import PROBLEM_RESPONSES
 
-PREFIX = "catalog"  # clients put it into every path: /v1/catalog/…
 router = APIRouter(tags=["catalog"], responses=PROBLEM_RESPONSES)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
-import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse
@@ -19,13 +17,11 @@ from pydantic import WithJsonSchema
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, events
 from app.api.paging import page_size, size_words
+from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable, sent_path
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.history import Table
 from app.core.types.values import encoder
-from app.services.changelogs import Changes, Page, Position, check_range, follow_from, read_page
-from app.storage.arrow import arrow_type
+from app.services.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
 NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
@@ -118,7 +114,7 @@ def _wanted(
     responses={200: {"description": "changes", "content": {NDJSON: _TEXT, ARROW: _TEXT, EVENTS: _TEXT}}},
 )
 async def get_changelog(
-    table: NamedTable,
+    name: FullName,
     wanted: Annotated[Wanted, Depends(_wanted)],
     request: Request,
     catalog: DatabaseDep,
@@ -133,15 +129,15 @@ async def get_changelog(
     """
     kind = _media_type(accept)
     if kind == EVENTS:
-        start = await run_in_threadpool(follow_from, catalog, table, wanted.start)
+        table, start = await run_in_threadpool(follow_from, catalog, name, wanted.start)
         following = Following(catalog, warehouse, table, heads, start, wanted.last)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return EventSourceResponse(events(request, following, lines_of), headers=headers)
     render = _RENDERED[kind]
     page = await run_in_threadpool(
-        read_page, catalog, warehouse, table, wanted.start, wanted.last, wanted.limit, one_schema=kind == ARROW
+        read_page, catalog, warehouse, name, wanted.start, wanted.last, wanted.limit, one_schema=kind == ARROW
     )
-    body = await run_in_threadpool(render, page.changes, table)
+    body = await run_in_threadpool(render, page)
     return Response(body, media_type=kind, headers=_headers(request, page))
 
 
@@ -172,24 +168,8 @@ def lines_of(changes: Changes) -> Iterator[str]:
         yield json.dumps(own | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _ndjson(found: Sequence[Changes], _: Table) -> bytes:
-    return "".join(f"{line}\n" for changes in found for line in lines_of(changes)).encode()
+def _ndjson(page: Page) -> bytes:
+    return "".join(f"{line}\n" for changes in page.changes for line in lines_of(changes)).encode()
 
 
-def _arrow(found: Sequence[Changes], table: Table) -> bytes:
-    """One schema; the page was cut where the table was altered."""
-    columns = (found[0].schema if found else table.schema).columns
-    own = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
-    schema = pa.schema([*own, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for changes in found:
-            kinds = [kind.text for kind, _ in changes.rows]
-            values = [[row[column.name] for _, row in changes.rows] for column in columns]
-            arrays = [kinds, [changes.start.snapshot] * len(kinds), *values]
-            typed = [pa.array(array, field.type) for array, field in zip(arrays, schema, strict=True)]
-            writer.write_batch(pa.record_batch(typed, schema=schema))
-    return sink.getvalue()
-
-
-_RENDERED: Mapping[str, Callable[[Sequence[Changes], Table], bytes]] = {NDJSON: _ndjson, ARROW: _arrow}
+_RENDERED: Mapping[str, Callable[[Page], bytes]] = {NDJSON: _ndjson, ARROW: as_arrow}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.deps import DatabaseDep
+from app.api.deps import Writing
 from app.api.merges import MergeBody
+from app.api.paths import TABLE_PATH, WrittenTable, location
 from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable, location
-from app.services.compactions import request_compaction
+from app.services.compactions import ask_for_compaction
 
 router = APIRouter(prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
 
@@ -22,11 +22,11 @@ class CompactionWish(Payload):
 
 @router.post("/compact", status_code=202, operation_id="postCompaction")
 def post_compaction(
-    table: NamedTable, catalog: DatabaseDep, request: Request, response: Response, body: CompactionWish | None = None
+    table: WrittenTable, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
 ) -> MergeBody:
     """Combine the table's runs, beside its merges; a compaction that already waits is answered again."""
     wish = body or CompactionWish()
-    asked = request_compaction(catalog, table.id, full=wish.full)
+    asked = ask_for_compaction(repository, table.id, full=wish.full)
     table_path = location(request, asked.id).rsplit("/", 2)[0]
     response.headers["Location"] = f"{table_path}/merges/{asked.id}"
     return MergeBody.of(asked)

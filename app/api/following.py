@@ -10,13 +10,12 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
+from app.api.deps import DatabaseDep, WarehouseDep
 from app.api.problems import problem_text
-from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, Resource, not_found
 from app.core.table.history import Table
 from app.services.changelogs import Changes, Position, changes_from
 from app.services.heads import Dropped, Heads, Stopped
-from app.storage.layout import Warehouse
 
 Lines = Callable[[Changes], Iterable[str]]
 
@@ -27,8 +26,8 @@ class Following:
     nothing did for ``heartbeat_seconds``.
     """
 
-    database: CatalogDatabase
-    warehouse: Warehouse
+    database: DatabaseDep
+    warehouse: WarehouseDep
     table: Table
     heads: Heads
     start: Position

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Response
 
 from app.api.deps import PartsDep
 from app.api.payloads import Health, Readiness
-from app.catalog.database import CatalogDatabase
-from app.core.errors import Unavailable
+from app.services.readiness import catalog_ready
 
 router = APIRouter(tags=["health"])
 
@@ -21,16 +20,8 @@ async def get_health() -> Health:
 @router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Readiness, "description": "Not ready"}})
 def get_readiness(parts: PartsDep, response: Response) -> Readiness:
     """200 once the catalog answers and is migrated, and Spark answers if this process merges; 503 until then."""
-    catalog = _catalog_ready(parts.database)
+    catalog = catalog_ready(parts.database)
     spark = parts.executor is None or parts.executor.ready()
     ready = catalog and spark
     response.status_code = 200 if ready else 503
     return Readiness(status="ok" if ready else "unavailable", catalog=catalog, spark=spark)
-
-
-def _catalog_ready(database: CatalogDatabase) -> bool:
-    try:
-        database.ping()
-        return database.is_current()
-    except Unavailable:
-        return False

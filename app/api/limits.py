@@ -11,8 +11,8 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth import OPEN_PATHS
+from app.api.paths import CATALOG_PATH, TABLE_PATH
 from app.api.refusals import refuse
-from app.api.table_paths import TABLE_PATH
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.settings import Settings
 
@@ -32,7 +32,7 @@ class BodyLimits:
         self._larger = [
             (_pattern(f"{TABLE_PATH}/batches"), self._most),
             (_pattern(f"{TABLE_PATH}/rows:simulate"), MOST_SIMULATED_BYTES),
-            (_pattern("/v1/catalog/merges:simulate"), MOST_SIMULATED_BYTES),
+            (_pattern(f"{CATALOG_PATH}/merges:simulate"), MOST_SIMULATED_BYTES),
         ]
 
     def of(self, method: str, path: str) -> int:

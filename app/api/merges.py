@@ -6,13 +6,13 @@ from datetime import datetime
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.deps import DatabaseDep, Reading, Writing
+from app.api.deps import Reading, Writing
 from app.api.paging import PageSize, PageToken
+from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable, location
 from app.core.table.history import Merge
-from app.services.merges import list_merges, request_merge
+from app.services.merges import ask_for_merge, list_merges
 
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 
@@ -70,16 +70,16 @@ def _millis(moment: datetime | None) -> int | None:
 
 
 @router.post("", status_code=202, operation_id="postMerge")
-def post_merge(table: NamedTable, catalog: DatabaseDep, request: Request, response: Response) -> MergeBody:
+def post_merge(table: WrittenTable, repository: Writing, request: Request, response: Response) -> MergeBody:
     """Merge everything that is staged now; a merge that already waits is answered again."""
-    merge = request_merge(catalog, table.id)
+    merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
     return MergeBody.of(merge)
 
 
 @router.get("", operation_id="listMerges")
 def get_merges(
-    table: NamedTable,
+    table: ReadTable,
     repository: Reading,
     size: PageSize,
     page_token: PageToken = None,
@@ -90,12 +90,12 @@ def get_merges(
 
 
 @router.get("/{merge_id}", operation_id="getMerge")
-def get_merge(table: NamedTable, merge_id: str, repository: Reading) -> MergeBody:
+def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> MergeBody:
     """One merge: state, progress, and its outcome or error."""
     return MergeBody.of(repository.tasks.get(table.id, merge_id))
 
 
 @router.post("/{merge_id}:cancel", operation_id="cancelMerge")
-def cancel_merge(table: NamedTable, merge_id: str, repository: Writing) -> MergeBody:
+def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> MergeBody:
     """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
     return MergeBody.of(repository.tasks.request_cancel(table.id, merge_id))

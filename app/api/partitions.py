@@ -10,9 +10,9 @@ from pydantic import Field
 
 from app.api.deps import DatabaseDep, Reading
 from app.api.paging import PageSize, PageToken
+from app.api.paths import TABLE_PATH, FullName, ReadTable
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable
 from app.services.partitions import Partition, drop_partitions, list_partitions
 
 router = APIRouter(prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES)
@@ -64,7 +64,7 @@ class DroppedPartitions(Payload):
 
 @router.get("", operation_id="listPartitions")
 def get_partitions(
-    table: NamedTable,
+    table: ReadTable,
     repository: Reading,
     size: PageSize,
     page_token: PageToken = None,
@@ -75,10 +75,10 @@ def get_partitions(
 
 
 @router.post("/drop", operation_id="dropPartitions")
-def post_drop(table: NamedTable, body: PartitionSpecs, catalog: DatabaseDep) -> DroppedPartitions:
+def post_drop(name: FullName, body: PartitionSpecs, catalog: DatabaseDep) -> DroppedPartitions:
     """Drop all partitions that a spec matches, in one commit that touches no file.
 
     Staged batches stay staged: what they hold of a dropped partition makes it anew. Older snapshots still have it.
     """
-    dropped = drop_partitions(catalog, table, body.specs)
+    dropped = drop_partitions(catalog, name, body.specs)
     return DroppedPartitions(dropped=[json.loads(one) for one in dropped])

@@ -10,13 +10,11 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from app.api.databases import DatabaseName
 from app.api.deps import ImagesDep, Reading
+from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_keys
-from app.api.table_paths import TABLE_PATH
-from app.api.tables import TableName
 from app.services.lookups import Consistency, FoundRow, get_row, get_rows_of
 
 register_keys()
@@ -75,8 +73,7 @@ def _row_response(found: FoundRow, if_none_match: str | None, version: str | Non
 
 @router.get("/rows", operation_id="getRow", response_model=dict[str, Any])
 def get_row_by_query(
-    database: DatabaseName,
-    table: TableName,
+    table: ReadTable,
     repository: Reading,
     images: ImagesDep,
     key: Keys,
@@ -86,15 +83,13 @@ def get_row_by_query(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
-    named = repository.tables.get(database, table)
-    found = get_row(repository, images, named, key, consistency, _names(columns), snapshot)
+    found = get_row(repository, images, table, key, consistency, _names(columns), snapshot)
     return _row_response(found, if_none_match, snapshot)
 
 
 @router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=dict[str, Any])
 def get_row_by_path(
-    database: DatabaseName,
-    table: TableName,
+    table: ReadTable,
     key: str,
     repository: Reading,
     images: ImagesDep,
@@ -104,15 +99,13 @@ def get_row_by_path(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
-    named = repository.tables.get(database, table)
-    found = get_row(repository, images, named, [key], consistency, _names(columns), snapshot)
+    found = get_row(repository, images, table, [key], consistency, _names(columns), snapshot)
     return _row_response(found, if_none_match, snapshot)
 
 
 @router.post("/rows:batchGet", operation_id="batchGetRows", response_model=RowAnswers)
 def batch_get_rows(
-    database: DatabaseName,
-    table: TableName,
+    table: ReadTable,
     body: KeysBody,
     repository: Reading,
     images: ImagesDep,
@@ -121,7 +114,6 @@ def batch_get_rows(
     snapshot: Version = None,
 ) -> JSONResponse:
     """The rows of many keys, answered in request order and never with a gap."""
-    named = repository.tables.get(database, table)
-    found, number = get_rows_of(repository, images, named, body.keys, consistency, _names(columns), snapshot)
+    found, number = get_rows_of(repository, images, table, body.keys, consistency, _names(columns), snapshot)
     rows = [{"key": one.shown_key, "found": one.row is not None, "row": one.row} for one in found]
     return JSONResponse({"rows": rows, "snapshotId": number})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import Payload, TableWarning
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable
 from app.services.rules import table_rules
 
 router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
@@ -45,6 +45,6 @@ class Rules(Payload):
 
 
 @router.get("", operation_id="getRules")
-def get_rules(table: NamedTable) -> Rules:
+def get_rules(table: ReadTable) -> Rules:
     """What each column's rule is, which row kinds are taken, and what may surprise."""
     return Rules.model_validate(table_rules(table.schema), from_attributes=True)

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 
 from app.api.batches import whole_body
-from app.api.databases import DatabaseName
 from app.api.deps import ImagesDep, Reading
+from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
 from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH
-from app.api.tables import TableName
 from app.services.simulations import SimulatedRow, simulate_merge, simulate_rows
 
 router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
@@ -70,15 +68,13 @@ _RECORDS = {"type": "array", "items": {"type": "object"}}
 @router.post(
     f"{TABLE_PATH}/rows:simulate", operation_id="simulateRows", openapi_extra=_request_body({"records": _RECORDS})
 )
-def post_rows_simulate(
-    database: DatabaseName, table: TableName, body: Body, repository: Reading, images: ImagesDep
-) -> Simulation:
+def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images: ImagesDep) -> Simulation:
     """Fold records on the live rows and answer before, after and every step; nothing is stored."""
-    return Simulation.of(simulate_rows(repository, images, repository.tables.get(database, table), body))
+    return Simulation.of(simulate_rows(repository, images, table, body))
 
 
 @router.post(
-    "/v1/catalog/merges:simulate",
+    f"{CATALOG_PATH}/merges:simulate",
     operation_id="simulateMerge",
     openapi_extra=_request_body({"schema": {"type": "object"}, "records": _RECORDS}),
 )

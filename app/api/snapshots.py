@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter
 from pydantic import Field
 
-from app.api.databases import DatabaseName, named
 from app.api.deps import Reading, Writing
 from app.api.paging import PageSize, PageToken
+from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.table_paths import TABLE_PATH, NamedTable
-from app.api.tables import TableName
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Snapshot, SnapshotKind
 from app.services import snapshots as service
@@ -162,41 +160,30 @@ class Rollback(Payload):
         return {"number": number, "tag": tag}
 
 
-def _version(
-    request: Request, version: Annotated[str, Path(description="a number, EARLIEST, LATEST, or a tag")]
-) -> str:
-    return named(request, "version", version)
-
-
-Version = Annotated[str, Depends(_version)]
-
-
 @router.get("/snapshots", operation_id="listSnapshots")
 def list_snapshots(
-    database: DatabaseName,
-    table: TableName,
+    table: ReadTable,
     repository: Reading,
     size: PageSize,
     page_token: PageToken = None,
 ) -> SnapshotList:
     """The table's snapshots, newest first, a page at a time."""
-    page, token = service.list_snapshots(repository, repository.tables.get(database, table), page_token, size)
+    page, token = service.list_snapshots(repository, table, page_token, size)
     return SnapshotList(snapshots=[SnapshotBody.of(one) for one in page], next_page_token=token)
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
-def get_snapshot(database: DatabaseName, table: TableName, version: Version, repository: Reading) -> SnapshotAnswer:
+def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) -> SnapshotAnswer:
     """One snapshot, by number, tag, EARLIEST or LATEST."""
-    of_table = repository.tables.get(database, table)
-    found = service.find_snapshot(repository, of_table, version)
-    [described] = service.describe(repository, of_table, [found])
+    found = service.find_snapshot(repository, table, version)
+    [described] = service.describe(repository, table, [found])
     return SnapshotAnswer(snapshot=SnapshotBody.of(described))
 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
-def get_table_snapshot(database: DatabaseName, table: TableName, repository: Reading) -> TableSnapshotAnswer:
+def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAnswer:
     """The current snapshot and its size; 404 before the first merge."""
-    current = service.current_snapshot(repository, repository.tables.get(database, table))
+    current = service.current_snapshot(repository, table)
     body = SnapshotBody.of(current)
     return TableSnapshotAnswer(
         snapshot=TableSnapshot(
@@ -210,7 +197,7 @@ def get_table_snapshot(database: DatabaseName, table: TableName, repository: Rea
 
 
 @router.post("/rollback", operation_id="rollbackTable")
-def post_rollback(table: NamedTable, body: Rollback, repository: Writing) -> SnapshotAnswer:
+def post_rollback(table: WrittenTable, body: Rollback, repository: Writing) -> SnapshotAnswer:
     """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
 
     Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.

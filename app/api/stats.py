@@ -5,13 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.api.databases import DatabaseName
 from app.api.deps import Reading
+from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
-from app.api.table_paths import TABLE_PATH
-from app.api.tables import TableName
 from app.core.table.history import Merge
 from app.services.stats import TableStats, table_stats
 
@@ -118,6 +116,6 @@ class StatsBody(Payload):
 
 
 @router.get("/stats", operation_id="getTableStats")
-def get_stats(database: DatabaseName, table: TableName, repository: Reading) -> StatsBody:
+def get_stats(table: ReadTable, repository: Reading) -> StatsBody:
     """What the table holds, keeps and waits for, and its write, read and space amplification."""
-    return StatsBody.of(table_stats(repository, repository.tables.get(database, table)))
+    return StatsBody.of(table_stats(repository, table))

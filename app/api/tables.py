@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.catalog_config import PREFIX
-from app.api.databases import DatabaseName, named
 from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
 from app.api.paging import PageSize, PageToken
+from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     AlterTable,
     NewTable,
@@ -26,17 +25,11 @@ from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.services import tables as service
 from app.services.databases import PageRequest
-from app.storage.layout import Warehouse, table_folder
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
-router = APIRouter(prefix=f"/v1/{PREFIX}", tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False)
+router = APIRouter(prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False)
 
 
-def _table(request: Request, table: Annotated[str, Path(description="A `+` means a space.")]) -> str:
-    return named(request, "table", table)
-
-
-TableName = Annotated[str, Depends(_table)]
 TablePattern = Annotated[
     str | None, Query(alias="tableNamePattern", description="SQL LIKE: `%`, `_`, and a backslash to escape them.")
 ]
@@ -53,12 +46,12 @@ def _page_request(size: PageSize, page_token: PageToken = None, pattern: TablePa
 TablePageRequest = Annotated[PageRequest, Depends(_page_request)]
 
 
-def _details(table: Table, warehouse: Warehouse) -> TableDetails:
-    return TableDetails.of(table, warehouse.uri(*table_folder(table.id)))
+def _details(table: Table, warehouse: WarehouseDep) -> TableDetails:
+    return TableDetails.of(table, service.location_of(warehouse, table))
 
 
-def _stored(table: Table, warehouse: Warehouse) -> StoredTable:
-    return StoredTable.with_warnings(table, warehouse.uri(*table_folder(table.id)), table_warnings(table.schema))
+def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
+    return StoredTable.with_warnings(table, service.location_of(warehouse, table), table_warnings(table.schema))
 
 
 @router.get("/databases/{database}/tables", operation_id="listTables")
@@ -109,9 +102,9 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
-def get_table(database: DatabaseName, table: TableName, repository: Reading, warehouse: WarehouseDep) -> TableDetails:
+def get_table(table: ReadTable, warehouse: WarehouseDep) -> TableDetails:
     """A table and its schema."""
-    return _details(service.get_table(repository, database, table), warehouse)
+    return _details(table, warehouse)
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
@@ -122,8 +115,7 @@ def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep)
 
 @router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
 def alter_table(
-    database: DatabaseName,
-    table: TableName,
+    name: FullName,
     body: AlterTable,
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
@@ -133,14 +125,14 @@ def alter_table(
 
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
-    altered = service.alter_table(catalog, database, table, body.changes, validate_only=validate_only)
+    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only)
     return Validated.of(table_warnings(altered.schema)) if validate_only else _stored(altered, warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
-def drop_table(database: DatabaseName, table: TableName, catalog: DatabaseDep, warehouse: WarehouseDep) -> Response:
+def drop_table(name: FullName, catalog: DatabaseDep, warehouse: WarehouseDep) -> Response:
     """Drops a table, its rows and its files."""
-    service.drop_table(catalog, warehouse, database, table)
+    service.drop_table(catalog, warehouse, name)
     return Response()
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from app.api.databases import DatabaseName, named
 from app.api.deps import Reading, Writing
 from app.api.paging import PageSize, PageToken
+from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
 from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import Number, SnapshotBody
-from app.api.table_paths import TABLE_PATH, NamedTable
-from app.api.tables import TableName
 from app.services import tags as service
 from app.services.tags import DescribedTag
 
@@ -64,11 +62,6 @@ class TagNames(Payload):
     next_page_token: str | None
 
 
-def _tag(request: Request, tag: Annotated[str, Path(description="A `+` means a space.")]) -> str:
-    return named(request, "version", tag)
-
-
-TagName = Annotated[str, Depends(_tag)]
 Prefix = Annotated[str, Query(alias="tagNamePrefix", description="Only tags whose names begin with it.")]
 
 
@@ -82,7 +75,7 @@ def iso_duration(duration: timedelta) -> str:
 
 
 @router.post("", operation_id="createTag")
-def create_tag(table: NamedTable, body: NewTag, repository: Writing) -> TagBody:
+def create_tag(table: WrittenTable, body: NewTag, repository: Writing) -> TagBody:
     """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
 
     409 when there is a tag of this name already, also on the same snapshot.
@@ -100,26 +93,25 @@ def create_tag(table: NamedTable, body: NewTag, repository: Writing) -> TagBody:
 
 @router.get("", operation_id="listTags")
 def list_tags(
-    database: DatabaseName,
-    table: TableName,
+    table: ReadTable,
     repository: Reading,
     size: PageSize,
     page_token: PageToken = None,
     prefix: Prefix = "",
 ) -> TagNames:
     """The names of the table's tags in order, a page at a time."""
-    page, token = service.list_tags(repository, repository.tables.get(database, table), page_token, size, prefix)
+    page, token = service.list_tags(repository, table, page_token, size, prefix)
     return TagNames(tags=[tag.name for tag in page], next_page_token=token)
 
 
 @router.get("/{tag}", operation_id="getTag")
-def get_tag(database: DatabaseName, table: TableName, tag: TagName, repository: Reading) -> TagBody:
+def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> TagBody:
     """A tag and its snapshot."""
-    return TagBody.of(service.get_tag(repository, repository.tables.get(database, table), tag))
+    return TagBody.of(service.get_tag(repository, table, tag))
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
-def delete_tag(table: NamedTable, tag: TagName, repository: Writing) -> Response:
+def delete_tag(table: WrittenTable, tag: TagName, repository: Writing) -> Response:
     """Forget a tag; its snapshot expires by the table's options again."""
     repository.tags.delete(table.id, tag)
     return Response()

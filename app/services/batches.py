@@ -30,9 +30,13 @@ def _number_of(page_token: str | None) -> int:
     return int(page_token)
 
 
-def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str) -> Batch:
-    """Take a staged batch back. Raises ``Conflict`` when a merge has it already."""
+def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], batch_id: str) -> Batch:
+    """Take a staged batch of the table ``name`` (database, table) back.
+
+    Raises ``NotFound``, and ``Conflict`` when a merge has it already.
+    """
     with database.transaction() as repository:
+        table = repository.tables.get(*name)
         batch = repository.batches.delete_staged(table.id, batch_id)
     delete_batch(warehouse, table.id, batch.file)
     return batch

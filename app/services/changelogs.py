@@ -16,7 +16,7 @@ from app.core.table.history import SnapshotKind, Table
 from app.core.table.options import ChangelogProducer, MergeEngine, parse_options
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
-from app.storage.changelogs import ChangeFile, changes_in, files_of_changelog, files_of_runs
+from app.storage.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
 from app.storage.layout import Warehouse
 
 MOST_TOGETHER = 1000  # changes that are decoded at a time
@@ -71,10 +71,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class Page:
-    """Changes of one request; ``last_snapshot`` is the last that was asked for, ``rest`` where the next page begins,
-    None if this is the last one.
+    """Changes of ``table`` for one request; ``last_snapshot`` is the last that was asked for, ``rest`` where the next
+    page begins, None if this is the last one.
     """
 
+    table: Table
     changes: Sequence[Changes]
     last_snapshot: int
     rest: Position | None
@@ -91,19 +92,20 @@ def check_range(first: int | None, last: int | None) -> list[Violation]:
 def read_page(
     database: CatalogDatabase,
     warehouse: Warehouse,
-    table: Table,
+    name: tuple[str, str],
     start: Position | None,
     last: int | None,
     limit: int,
     *,
     one_schema: bool,
 ) -> Page:
-    """Up to ``limit`` changes from ``start`` (the earliest kept snapshot) up to all of snapshot ``last`` (the current).
+    """Up to ``limit`` changes of the table ``name`` (database, table) from ``start`` (the earliest kept snapshot) up to
+    all of snapshot ``last`` (the current).
 
     ``one_schema``: the page ends where the table was altered. Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
     that are not kept, ``Conflict`` where the table keeps no changelog.
     """
-    kept = _kept(database, table)
+    table, kept = _kept(database, name)
     begin = start or Position(kept.start)
     final = kept[-1] if last is None and kept else last or 0
     if start is not None or last is not None:
@@ -111,35 +113,36 @@ def read_page(
     found: list[Changes] = []
     for changes in changes_from(database, warehouse, table, begin, final):
         if one_schema and found and changes.rows and found[0].schema is not changes.schema:
-            return Page(found, final, changes.start)
+            return Page(table, found, final, changes.start)
         part = changes.first(limit - sum(len(one.rows) for one in found))
         found += [part] if part.rows else []
         rest = part.after(len(part.rows))
         if rest.snapshot > final:
             break
         if sum(len(one.rows) for one in found) >= limit:
-            return Page(found, final, rest)
-    return Page(found, final, None)
+            return Page(table, found, final, rest)
+    return Page(table, found, final, None)
 
 
-def follow_from(database: CatalogDatabase, table: Table, start: Position | None) -> Position:
-    """Where to begin to follow: ``start``, or behind the current snapshot.
+def follow_from(database: CatalogDatabase, name: tuple[str, str], start: Position | None) -> tuple[Table, Position]:
+    """The table ``name`` (database, table), and where to begin to follow it: ``start``, or behind the current snapshot.
 
     Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
     ``Conflict`` where the table keeps no changelog.
     """
-    kept = _kept(database, table)
+    table, kept = _kept(database, name)
     if start is None:
-        return Position(kept.stop)
+        return table, Position(kept.stop)
     if start.snapshot != kept.stop:
         _check_kept(table, kept, [start.snapshot])
-    return start
+    return table, start
 
 
-def _kept(database: CatalogDatabase, table: Table) -> range:
-    _check_keeps_changelog(table.schema, "the table")
+def _kept(database: CatalogDatabase, name: tuple[str, str]) -> tuple[Table, range]:
     with database.reading() as repository:
-        return repository.commits.kept(table.id)
+        table = repository.tables.get(*name)
+        _check_keeps_changelog(table.schema, "the table")
+        return table, repository.commits.kept(table.id)
 
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
@@ -164,6 +167,12 @@ def _not_kept(table: Table, kept: range, number: int) -> NotFound:
     has = f"the changelog has snapshots {kept.start} to {kept.stop - 1}" if kept else "nothing was merged yet"
     why = "has expired" if number < kept.start else "does not exist yet"
     return not_found(Resource.SNAPSHOT, str(number), f"snapshot {number} of {table.full_name} {why}: {has}")
+
+
+def as_arrow(page: Page) -> bytes:
+    """The changes of a page as an Arrow stream: one schema, for the page was cut where the table was altered."""
+    columns = (page.changes[0].schema if page.changes else page.table.schema).columns
+    return arrow_stream(columns, [(changes.start.snapshot, changes.rows) for changes in page.changes])
 
 
 def changes_from(

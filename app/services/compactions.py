@@ -51,7 +51,12 @@ class Picked:
 def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Merge:
     """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     with database.transaction() as repository:
-        return repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=full)
+        return ask_for_compaction(repository, table_id, full=full)
+
+
+def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> Merge:
+    """A compaction of all runs, or of those that the policy picks; one that waits is answered again."""
+    return repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:

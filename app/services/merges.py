@@ -240,7 +240,12 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
 def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
     """Ask for a merge of everything staged now."""
     with database.transaction() as repository:
-        return repository.tasks.request(table_id, MergeTrigger.REQUEST)
+        return ask_for_merge(repository, table_id)
+
+
+def ask_for_merge(repository: Repository, table_id: str) -> Merge:
+    """A merge of everything staged now; one that waits is answered again."""
+    return repository.tasks.request(table_id, MergeTrigger.REQUEST)
 
 
 def list_merges(

@@ -64,12 +64,15 @@ def _partition(name: str, runs: Sequence[Run]) -> Partition:
     )
 
 
-def drop_partitions(database: CatalogDatabase, table: Table, specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Drop every partition that one of ``specs`` (some or all partition columns, values as JSON or text) matches.
+def drop_partitions(database: CatalogDatabase, name: tuple[str, str], specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Drop every partition of the table ``name`` (database, table) that one of ``specs`` (some or all partition
+    columns, values as JSON or text) matches.
 
     Returns the dropped partitions as JSON texts. Staged batches stay staged: what they hold of a dropped partition
     makes it anew. Raises ``Invalid`` with every fault of the specs.
     """
+    with database.reading() as repository:
+        table = repository.tables.get(*name)
     wanted = _decoded_specs(table.schema, specs)
     return _drop(database, table, lambda values, _: any(spec.items() <= values.items() for spec in wanted))
 

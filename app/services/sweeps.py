@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import TypeVar
 
-from pyarrow import fs
-
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
@@ -19,6 +17,7 @@ from app.core.table.history import Database, Table
 from app.core.table.options import parse_options
 from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
+from app.storage.folders import Entry, entries, remove
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
 
 logger = logging.getLogger(__name__)
@@ -44,9 +43,9 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
         _mark(warehouse, table_id, run_id)
     before = datetime.now(UTC) - grace  # files are dated by this machine
     removed = 0
-    for folder in _entries(warehouse, warehouse.path()):
-        if folder.type is fs.FileType.Directory:
-            removed += _sweep_table(database, warehouse, folder.base_name, before)
+    for folder in entries(warehouse, warehouse.path()):
+        if folder.is_folder:
+            removed += _sweep_table(database, warehouse, folder.name, before)
     return removed
 
 
@@ -122,12 +121,6 @@ def _mark(warehouse: Warehouse, table_id: str, run_id: str) -> None:
         logger.warning("the folder of run %s of table %s could not be marked", run_id, table_id, exc_info=True)
 
 
-def _entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[fs.FileInfo]:
-    selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
-    entries: list[fs.FileInfo] = warehouse.filesystem.get_file_info(selector)
-    return entries
-
-
 @dataclass(frozen=True)
 class _Named:
     """What the catalog names of a table, and since when its oldest running merge may be writing what it does not name
@@ -159,13 +152,13 @@ def _named(database: CatalogDatabase, table_id: str) -> _Named:
 
 def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime) -> int:
     folder = table_folder(table_id)
-    staging = _entries(warehouse, warehouse.path(*folder, "staging"))
+    staging = entries(warehouse, warehouse.path(*folder, "staging"))
     runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
     changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
     # What is named is read after the listing: what was accepted or committed in between is not in the list.
     named = _named(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
-    aged = [e.base_name for e in staging if e.base_name not in named.staging_files and _older(e, before)]
+    aged = [e.name for e in staging if e.name not in named.staging_files and _older(e, before)]
     folders = [(("runs", *run), newest) for run, newest in runs.items() if _is_garbage_run(run, named)]
     folders += [
         (("changelog", *changelog), newest)
@@ -173,7 +166,7 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
         if len(changelog) == 1 and changelog[0] not in named.changelog_folders
     ]
     garbage = [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
-    removed = sum(_remove(warehouse, path) for path in garbage)
+    removed = sum(remove(warehouse, path) for path in garbage)
     return removed + sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
 
 
@@ -191,20 +184,20 @@ def _remove_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: st
         for name in sorted(repository.batches.unnamed_staging_files(table_id, names)):
             if time.monotonic() - began > HELD_SECONDS:
                 break
-            removed += _remove(warehouse, warehouse.path(*staging_file(table_id, name)))
+            removed += remove(warehouse, warehouse.path(*staging_file(table_id, name)))
     return removed
 
 
 def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], datetime]:
     """Per folder below ``root`` the newest time of it and of all inside: a job may write for hours, far below it."""
     newest: dict[tuple[str, ...], datetime] = {}
-    for entry in _entries(warehouse, root, recursive=True):
-        if entry.mtime is None:
+    for entry in entries(warehouse, root, recursive=True):
+        if entry.changed_at is None:
             continue  # folders of object stores have no time, only the files in them
         segments = tuple(entry.path[len(root) :].strip("/").split("/"))
-        folders = len(segments) if entry.type is fs.FileType.Directory else len(segments) - 1
+        folders = len(segments) if entry.is_folder else len(segments) - 1
         for depth in range(1, folders + 1):
-            newest[segments[:depth]] = max(entry.mtime, newest.get(segments[:depth], entry.mtime))
+            newest[segments[:depth]] = max(entry.changed_at, newest.get(segments[:depth], entry.changed_at))
     return newest
 
 
@@ -216,18 +209,5 @@ def _is_garbage_run(folder: tuple[str, ...], named: _Named) -> bool:
     return partitioned and f"{folder[0]}.{folder[1].removeprefix(PARTITION_FOLDER)}" not in named.run_ids
 
 
-def _remove(warehouse: Warehouse, path: str) -> bool:
-    """Whether the file or folder was still there; workers may sweep at the same time."""
-    filesystem = warehouse.filesystem
-    try:
-        if filesystem.get_file_info(path).type is fs.FileType.Directory:
-            filesystem.delete_dir(path)
-        else:
-            filesystem.delete_file(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _older(entry: fs.FileInfo, before: datetime) -> bool:
-    return entry.mtime is not None and entry.mtime < before
+def _older(entry: Entry, before: datetime) -> bool:
+    return entry.changed_at is not None and entry.changed_at < before

@@ -179,9 +179,9 @@ def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
             yield Violation(f"/schema/fields/{index}/type", FaultCode.NESTED_TOO_DEEPLY, message, "flatten the type")
 
 
-def get_table(repository: Repository, database: str, name: str) -> Table:
-    """The table ``database.name``. Raises ``NotFound``, with a code that tells which of the two is missing."""
-    return repository.tables.get(database, name)
+def location_of(warehouse: Warehouse, table: Table) -> str:
+    """The URI of the folder of the table's files."""
+    return warehouse.uri(*table_folder(table.id))
 
 
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
@@ -193,9 +193,9 @@ def get_table_by_id(repository: Repository, table_id: str) -> Table:
 
 
 def alter_table(
-    catalog: CatalogDatabase, database: str, name: str, changes: Sequence[object], *, validate_only: bool = False
+    catalog: CatalogDatabase, name: tuple[str, str], changes: Sequence[object], *, validate_only: bool = False
 ) -> Table:
-    """The table after all ``changes`` (Paimon's JSON) in their order, or none of them.
+    """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
 
     ``validate_only`` stores nothing, and does not mind staged batches: they may be merged a moment later. Raises
     ``Invalid`` with every fault of the request, ``NotFound`` for database, table or column, ``AlreadyExists`` for a
@@ -203,10 +203,10 @@ def alter_table(
     """
     if validate_only:
         with catalog.reading() as repository:
-            table = repository.tables.get(database, name)
+            table = repository.tables.get(*name)
             return replace(table, schema=_altered(repository, table, changes))
     with catalog.transaction() as repository:
-        table = repository.tables.get(database, name)
+        table = repository.tables.get(*name)
         was_empty = not _has_rows(repository, table)
         schema = _altered(repository, table, changes)
         if schema == table.schema:
@@ -275,13 +275,13 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     return repository.tables.rename(*source, *destination)
 
 
-def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, database: str, name: str) -> None:
-    """Removes the table, then its files. Raises ``NotFound``.
+def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str]) -> None:
+    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``.
 
     Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
     """
     with catalog.transaction() as repository:
-        table = repository.tables.drop(database, name)
+        table = repository.tables.drop(*name)
     folder = warehouse.path(*table_folder(table.id))
     try:
         warehouse.filesystem.delete_dir(folder)

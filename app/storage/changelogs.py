@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +17,7 @@ from app.core.table.history import ChangelogFile, Run
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
-from app.storage.arrow import arrow_field, field_id
+from app.storage.arrow import arrow_field, arrow_type, field_id
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
 from app.storage.runs import durable_files, read_data_file
 
@@ -44,6 +46,24 @@ def files_of_changelog(table_id: str, files: Sequence[ChangelogFile]) -> list[Ch
 def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
     """The files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics §8.1)."""
     return [ChangeFile(data_file(table_id, run.id, file.name), file.rows) for run in runs for file in run.files]
+
+
+def arrow_stream(
+    columns: Sequence[Column], changes: Sequence[tuple[int, Sequence[tuple[RowKind, Mapping[str, Any]]]]]
+) -> bytes:
+    """An Arrow stream of changes, a record batch for each part of ``changes``: the number of its snapshot, and rows
+    with their kinds.
+    """
+    sink = io.BytesIO()
+    own = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
+    schema = pa.schema([*own, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for snapshot, rows in changes:
+            values = [[row[column.name] for _, row in rows] for column in columns]
+            arrays = [[kind.text for kind, _ in rows], [snapshot] * len(rows), *values]
+            typed = [pa.array(array, field.type) for array, field in zip(arrays, schema, strict=True)]
+            writer.write_batch(pa.record_batch(typed, schema=schema))
+    return sink.getvalue()
 
 
 def changes_in(

@@ -357,7 +357,7 @@ def test_who_was_faster_is_told_and_nothing_is_done(
     before = table(wide)
     parts: Parts = app.state.parts
     with pytest.raises(Conflict, match=says):
-        alter_table(cast("Any", BusyCatalog(parts.database, happens)), "shop", "wide", [change])
+        alter_table(cast("Any", BusyCatalog(parts.database, happens)), ("shop", "wide"), [change])
     assert table(wide) == before
     assert wide.get(f"{WIDE}/batches").json()["batches"] == []
 

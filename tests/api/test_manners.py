@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.api.deps import Parts
 from app.api.paging import page_size
-from app.main import create_app
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import DATABASES, TABLES, new_table
+from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, READS, TABLE, Fill, filled_catalog, query
 
-TABLE = f"{TABLES}/wide"
-METHODS = ("get", "post", "put", "patch", "delete")
-DOCUMENT = create_app(Settings(workers=0)).openapi()["paths"]
-OPERATIONS = [(path, method) for path, item in DOCUMENT.items() for method in item if method in METHODS]
-READS = [path for path, method in OPERATIONS if method == "get"]
 PAGED = [
     path
     for path in READS
     if any(parameter["name"] == "maxResults" for parameter in DOCUMENT[path]["get"].get("parameters", []))
 ]
-BODIES: dict[str, Any] = {
-    "createDatabase": {"name": "other"},
-    "createTable": new_table("other"),
-    "renameTable": {
-        "source": {"database": "shop", "object": "wide"},
-        "destination": {"database": "shop", "object": "renamed"},
-    },
-    "alterTable": {"changes": []},
-    "alterDatabase": {"updates": {"a": "b"}},
-    "postBatch": {"records": [{"id": 2}]},
-    "simulateRows": {"records": [{"id": 2}]},
-    "simulateMerge": {"schema": new_table()["schema"], "records": [{"id": 2}]},
-    "batchGetRows": {"keys": [{"id": 1}]},
-    "createTag": {"tagName": "v2"},
-    "rollbackTable": {"snapshot": 1},
-    "dropPartitions": {"specs": [{"day": "2026-01-01"}]},
-}
-Fill = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Fill]]:
-    """A client, and what puts a table with two merged batches and a tag behind the paths of the OpenAPI document."""
-    app = create_app(Settings(KEYFOLD_DATA=tmp_path_factory.mktemp("walked"), workers=0))
-    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
-        client.post(DATABASES, json={"name": "shop"})
-        created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()
-        parts: Parts = app.state.parts
-        for _ in range(2):
-            batch = client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).json()["id"]
-            merge_staged(parts.database, parts.warehouse, created["id"])
-        client.post(f"{TABLE}/tags", json={"tagName": "v1"})
-        names = {
-            "database": "shop",
-            "table": "wide",
-            "table_id": created["id"],
-            "batch_id": batch,
-            "merge_id": client.get(f"{TABLE}/merges").json()["merges"][0]["id"],
-            "version": "1",
-            "tag": "v1",
-            "key": "1",
-        }
-        yield client, lambda path: path.format_map(names)
+    with filled_catalog(tmp_path_factory.mktemp("walked")) as walked:
+        yield walked
 
 
 @pytest.fixture
@@ -78,11 +33,6 @@ def shop(walked: tuple[TestClient, Fill]) -> TestClient:
 @pytest.fixture
 def fill(walked: tuple[TestClient, Fill]) -> Fill:
     return walked[1]
-
-
-def query(path: str) -> dict[str, str]:
-    """The parameters without which the route says nothing."""
-    return {"key": "1"} if path.endswith("/rows") else {}
 
 
 def problem(answer: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def test_a_running_merge_is_stopped_and_its_batches_stay_staged(site: MergeSite,
     assert stopped.state is MergeState.CANCELLED
     assert "still staged" in (stopped.error or "")
     assert snapshot_of(site.database, table) is None
-    withdraw_batch(site.database, site.warehouse, table, batch.id)
+    withdraw_batch(site.database, site.warehouse, (table.database, table.name), batch.id)
     post(site.database, site.warehouse, {"id": 1, "n": 5})
     request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")

@@ -42,7 +42,7 @@ def page(
     site: MergeSite, table: Table, start: Position | int | None = None, last: int | None = None, limit: int = 1000
 ) -> Page:
     place = Position(start) if isinstance(start, int) else start
-    return read_page(site.database, site.warehouse, latest(site, table), place, last, limit, one_schema=False)
+    return read_page(site.database, site.warehouse, (table.database, table.name), place, last, limit, one_schema=False)
 
 
 def told(changes: Sequence[Changes]) -> list[str]:
@@ -169,11 +169,12 @@ def test_a_range_that_is_not_kept_is_refused_and_says_what_is(site: MergeSite) -
             page(site, table, start, last)
         assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
     assert changelog(site, table) == changelog(site, table, 3)
-    assert follow_from(site.database, table, None) == Position(6)
-    assert follow_from(site.database, table, Position(6)) == Position(6)
+    name = (table.database, table.name)
+    assert follow_from(site.database, name, None)[1] == Position(6)
+    assert follow_from(site.database, name, Position(6))[1] == Position(6)
     for start in (2, 7):
         with pytest.raises(NotFound):
-            follow_from(site.database, table, Position(start))
+            follow_from(site.database, name, Position(start))
 
 
 def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: Mapping[str, str]) -> None:
@@ -194,7 +195,7 @@ def test_changes_are_read_under_the_schema_of_their_snapshot(site: MergeSite) ->
         {"id": 1, "m": 1, "n": None},
         {"id": 1, "m": 2, "n": 5},
     ]
-    first = read_page(site.database, site.warehouse, latest(site, table), None, None, 10, one_schema=True)
+    first = read_page(site.database, site.warehouse, (table.database, table.name), None, None, 10, one_schema=True)
     assert [row for one in first.changes for _, row in one.rows] == [{"id": 1, "n": 1}]
     assert first.rest == Position(2)
 

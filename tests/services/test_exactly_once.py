@@ -156,7 +156,7 @@ def test_a_table_dropped_under_posters_and_workers_refuses_batches_and_harms_nob
     with working(database, warehouse, 2), ThreadPoolExecutor(4) as pool:
         posts = [pool.submit(one, number) for number in range(40)]
         posts[10].result()
-        drop_table(database, warehouse, "shop", "wide")
+        drop_table(database, warehouse, ("shop", "wide"))
         for outcome in posts:
             outcome.result()
     assert set(refused) <= {"table_not_found"}

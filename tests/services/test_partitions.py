@@ -95,7 +95,7 @@ def test_a_compaction_rewrites_only_the_partitions_that_need_it(site: MergeSite,
 def test_a_dropped_partition_is_gone_at_once_and_can_come_again(site: MergeSite, images: Images) -> None:
     table = partitioned(site)
     merge(site, table, (FIRST, "a", 1, 1), (FIRST, "b", 1, 1), (SECOND, "a", 1, 1))
-    assert drop_partitions(site.database, table, [{"day": FIRST, "shop": "b"}]) == [
+    assert drop_partitions(site.database, (table.database, table.name), [{"day": FIRST, "shop": "b"}]) == [
         '{"day":"2024-05-01","shop":"b"}',
     ]
     keys = [(FIRST, "a", 1), (FIRST, "b", 1), (SECOND, "a", 1)]
@@ -103,7 +103,7 @@ def test_a_dropped_partition_is_gone_at_once_and_can_come_again(site: MergeSite,
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None
     assert (snapshot.kind, snapshot.id) == (SnapshotKind.PARTITION_DROP, 2)
-    assert drop_partitions(site.database, table, [{"day": FIRST, "shop": "b"}]) == []
+    assert drop_partitions(site.database, (table.database, table.name), [{"day": FIRST, "shop": "b"}]) == []
     merge(site, table, (FIRST, "b", 1, 7))
     assert numbers(site, images, table, *keys) == [1, 7, 1]
 
@@ -111,14 +111,14 @@ def test_a_dropped_partition_is_gone_at_once_and_can_come_again(site: MergeSite,
 def test_a_spec_of_some_columns_drops_all_that_match(site: MergeSite) -> None:
     table = partitioned(site)
     merge(site, table, (FIRST, "a", 1, 1), (FIRST, "b", 1, 1), (SECOND, "a", 1, 1), (SECOND, "c", 1, 1))
-    assert len(drop_partitions(site.database, table, [{"day": FIRST}, {"shop": "c"}])) == 3
+    assert len(drop_partitions(site.database, (table.database, table.name), [{"day": FIRST}, {"shop": "c"}])) == 3
     assert list(runs_by_partition(site, table)) == ['{"day":"2024-05-02","shop":"a"}']
 
 
 def test_every_fault_of_the_specs_is_named(site: MergeSite) -> None:
     table = partitioned(site)
     with pytest.raises(Invalid) as refused:
-        drop_partitions(site.database, table, [{}, {"day": "yesterday"}, {"n": 1}])
+        drop_partitions(site.database, (table.database, table.name), [{}, {"day": "yesterday"}, {"n": 1}])
     assert [(one.pointer, one.code) for one in refused.value.violations] == [
         ("/specs/0", "missing"),
         ("/specs/1/day", "bad_date"),

@@ -84,7 +84,7 @@ def test_young_garbage_stays_because_it_may_be_named_in_a_moment(site: MergeSite
 def test_a_withdrawn_batch_is_gone_at_once(site: MergeSite) -> None:
     table = create_table(site.database)
     batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
-    withdraw_batch(site.database, site.warehouse, table, batch.id)
+    withdraw_batch(site.database, site.warehouse, (table.database, table.name), batch.id)
     assert entries(site, table.id) == set()
     assert sweep(site.database, site.warehouse, NO_GRACE) == 0
 
@@ -93,7 +93,7 @@ def test_what_a_dropped_table_left_is_removed(site: MergeSite) -> None:
     table = create_table(site.database)
     batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
     whole = Path(site.warehouse.path(table.id, "staging", batch.file)).read_bytes()
-    drop_table(site.database, site.warehouse, "shop", "wide")
+    drop_table(site.database, site.warehouse, ("shop", "wide"))
     assert not Path(site.warehouse.path(table.id)).exists()
     late = Path(site.warehouse.path(table.id, "staging"))
     late.mkdir(parents=True)
