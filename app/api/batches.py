@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, location
-from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
@@ -24,42 +24,26 @@ MAX_WAIT_SECONDS = 60.0
 _WAIT_STEP_SECONDS = 0.05
 
 
-class BatchBody(Payload):
+class BatchBody(Answer):
     """One accepted batch; times are epoch milliseconds."""
 
     id: str
     number: int
     state: str
     records: int
-    ignored_records: int
+    ignored_records: Annotated[int, Told("ignored")]
     size_bytes: int
     idempotency_key: str | None
-    accepted_at: int
+    accepted_at: EpochMillis
     merge_id: str | None
     snapshot_id: int | None
 
-    @classmethod
-    def of(cls, batch: Batch) -> BatchBody:
-        """The batch as the API shows it."""
-        return cls(
-            id=batch.id,
-            number=batch.number,
-            state=batch.state.value,
-            records=batch.records,
-            ignored_records=batch.ignored,
-            size_bytes=batch.size_bytes,
-            idempotency_key=batch.idempotency_key,
-            accepted_at=epoch_millis(batch.accepted_at),
-            merge_id=batch.merge_id,
-            snapshot_id=batch.snapshot_id,
-        )
 
-
-class BatchList(Payload):
+class BatchList(Answer):
     """One page of a table's batches, in arrival order."""
 
-    batches: list[BatchBody]
-    next_page_token: str | None
+    batches: Annotated[list[BatchBody], Told("items")]
+    next_page_token: NextPageToken
 
 
 async def whole_body(request: Request) -> bytes:
@@ -132,12 +116,10 @@ async def post_batch(
 def get_batches(
     table: ReadTable,
     repository: Reading,
-    size: PageSize,
-    page_token: PageToken = None,
+    wanted: WantedPage,
 ) -> BatchList:
     """The table's batches in arrival order."""
-    page, token = list_batches(repository, table, page_token, size)
-    return BatchList(batches=[BatchBody.of(batch) for batch in page], next_page_token=token)
+    return BatchList.of(list_batches(repository, table, wanted))
 
 
 @router.get("/{batch_id}", operation_id="getBatch")

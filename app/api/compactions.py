@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from app.api.answers import Payload
 from app.api.deps import Writing
 from app.api.merges import MergeBody
 from app.api.paths import TABLE_PATH, WrittenTable, location
-from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.compactions import ask_for_compaction
 

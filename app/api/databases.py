@@ -4,51 +4,45 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from app.api.deps import Reading, WarehouseDep, Writing
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.problems import PROBLEM_RESPONSES
 from app.services import databases as service
-from app.services.databases import PageRequest
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
 router = APIRouter(prefix=DATABASES_PATH, tags=["databases"], responses=PROBLEM_RESPONSES, strict_content_type=False)
 
-DatabasePattern = Annotated[
-    str | None, Query(alias="databaseNamePattern", description="SQL LIKE: `%`, `_`, and a backslash to escape them.")
-]
+DatabasePattern = Annotated[str | None, name_pattern("databaseNamePattern")]
 
 
 @router.get("", operation_id="listDatabases")
-def list_databases(
-    repository: Reading, size: PageSize, page_token: PageToken = None, pattern: DatabasePattern = None
-) -> DatabaseNames:
+def list_databases(repository: Reading, wanted: WantedPage, pattern: DatabasePattern = None) -> DatabaseNames:
     """Database names in order, a page at a time."""
-    page = service.list_databases(repository, PageRequest(size, page_token, pattern))
-    return DatabaseNames(databases=[item.name for item in page.items], next_page_token=page.next_token)
+    return DatabaseNames.of(service.list_databases(repository, wanted, pattern))
 
 
 @router.post("", operation_id="createDatabase")
 def create_database(body: NewDatabase, repository: Writing, warehouse: WarehouseDep) -> DatabaseDetails:
     """Creates a database."""
     database = service.create_database(repository, body.name, body.options or {})
-    return DatabaseDetails.of(database, warehouse.uri())
+    return DatabaseDetails.of(database, location=warehouse.uri())
 
 
 @router.get("/{database}", operation_id="getDatabase")
 def get_database(database: DatabaseName, repository: Reading, warehouse: WarehouseDep) -> DatabaseDetails:
     """A database and its options."""
-    return DatabaseDetails.of(service.get_database(repository, database), warehouse.uri())
+    return DatabaseDetails.of(service.get_database(repository, database), location=warehouse.uri())
 
 
 @router.post("/{database}", operation_id="alterDatabase")
 def alter_database(database: DatabaseName, body: DatabaseChanges, repository: Writing) -> ChangedDatabase:
     """Removes and sets options of a database."""
     change = service.alter_database(repository, database, body.removals or [], body.updates or {})
-    return ChangedDatabase(removed=[*change.removed], updated=[*change.updated], missing=[*change.missing])
+    return ChangedDatabase.of(change)
 
 
 @router.delete("/{database}", operation_id="dropDatabase", response_class=Response)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.deps import Reading, Writing
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
-from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.core.table.history import Merge
 from app.services.merges import ask_for_merge, list_merges
 
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
-class MergeBody(Payload):
+class MergeBody(Answer):
     """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
 
     id: str
@@ -25,9 +24,9 @@ class MergeBody(Payload):
     full: bool
     state: str
     trigger: str
-    requested_at: int
-    started_at: int | None
-    finished_at: int | None
+    requested_at: EpochMillis
+    started_at: EpochMillis | None
+    finished_at: EpochMillis | None
     progress: float
     progress_detail: dict[str, int]
     snapshot_id: int | None
@@ -36,37 +35,12 @@ class MergeBody(Payload):
     rows: int
     error: str | None
 
-    @classmethod
-    def of(cls, merge: Merge) -> MergeBody:
-        """The merge as the API shows it."""
-        return cls(
-            id=merge.id,
-            job=merge.job.value,
-            full=merge.full,
-            state=merge.state.value,
-            trigger=merge.trigger.value,
-            requested_at=epoch_millis(merge.requested_at),
-            started_at=_millis(merge.started_at),
-            finished_at=_millis(merge.finished_at),
-            progress=merge.progress,
-            progress_detail=dict(merge.progress_detail),
-            snapshot_id=merge.snapshot_id,
-            batches=merge.batches,
-            records=merge.records,
-            rows=merge.rows,
-            error=merge.error,
-        )
 
-
-class MergeList(Payload):
+class MergeList(Answer):
     """One page of a table's merges, newest first."""
 
-    merges: list[MergeBody]
-    next_page_token: str | None
-
-
-def _millis(moment: datetime | None) -> int | None:
-    return None if moment is None else epoch_millis(moment)
+    merges: Annotated[list[MergeBody], Told("items")]
+    next_page_token: NextPageToken
 
 
 @router.post("", status_code=202, operation_id="postMerge")
@@ -81,12 +55,10 @@ def post_merge(table: WrittenTable, repository: Writing, request: Request, respo
 def get_merges(
     table: ReadTable,
     repository: Reading,
-    size: PageSize,
-    page_token: PageToken = None,
+    wanted: WantedPage,
 ) -> MergeList:
     """The table's merges, newest first."""
-    page, token = list_merges(repository, table, page_token, size)
-    return MergeList(merges=[MergeBody.of(merge) for merge in page], next_page_token=token)
+    return MergeList.of(list_merges(repository, table, wanted))
 
 
 @router.get("/{merge_id}", operation_id="getMerge")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
+from app.services.pages import PageRequest
+
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
-PageToken = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")]
 
 
 def page_size(asked: int | None, default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> int:
@@ -24,10 +25,18 @@ def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:
     return f"Page size; {default} without it and for 0 or less, at most {largest}."
 
 
-async def _page_size(
+async def _wanted_page(
     max_results: Annotated[int | None, Query(alias="maxResults", description=size_words())] = None,
-) -> int:
-    return page_size(max_results)
+    page_token: Annotated[
+        str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")
+    ] = None,
+) -> PageRequest:
+    return PageRequest(page_size(max_results), page_token)
 
 
-PageSize = Annotated[int, Depends(_page_size)]
+WantedPage = Annotated[PageRequest, Depends(_wanted_page)]
+
+
+def name_pattern(alias: str) -> Any:
+    """The query parameter ``alias``: a pattern that names must match."""
+    return Query(alias=alias, description="SQL LIKE: `%`, `_`, and a backslash to escape them.")

@@ -5,49 +5,46 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.deps import DatabaseDep, Reading
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable
-from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.partitions import Partition, drop_partitions, list_partitions
+from app.services.partitions import drop_partitions, list_partitions
 
 router = APIRouter(prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES)
 
 
-class PartitionBody(Payload):
+PartitionPattern = Annotated[
+    str | None,
+    Query(
+        alias="partitionNamePattern",
+        description="SQL LIKE over names as `day=2024-05-01/shop=b`: `%`, `_`, and a backslash to escape them.",
+    ),
+]
+
+
+class PartitionBody(Answer):
     """One partition: the values of its columns, and what it holds; ``recordCount`` counts state rows, deleted keys that
     must be remembered included.
     """
 
     spec: dict[str, Any]
-    record_count: int
-    file_size_in_bytes: int
-    file_count: int
+    record_count: Annotated[int, Told("rows")]
+    file_size_in_bytes: Annotated[int, Told("size_bytes")]
+    file_count: Annotated[int, Told("files")]
     runs: int
-    last_file_creation_time: int | None
-
-    @classmethod
-    def of(cls, partition: Partition) -> PartitionBody:
-        """The partition as the API shows it."""
-        return cls(
-            spec=dict(partition.spec),
-            record_count=partition.rows,
-            file_size_in_bytes=partition.size_bytes,
-            file_count=partition.files,
-            runs=partition.runs,
-            last_file_creation_time=None if partition.changed_at is None else epoch_millis(partition.changed_at),
-        )
+    last_file_creation_time: Annotated[EpochMillis | None, Told("changed_at")]
 
 
-class PartitionList(Payload):
+class PartitionList(Answer):
     """One page of a table's partitions."""
 
-    partitions: list[PartitionBody]
-    next_page_token: str | None
+    partitions: Annotated[list[PartitionBody], Told("items")]
+    next_page_token: NextPageToken
 
 
 class PartitionSpecs(Payload):
@@ -66,12 +63,11 @@ class DroppedPartitions(Payload):
 def get_partitions(
     table: ReadTable,
     repository: Reading,
-    size: PageSize,
-    page_token: PageToken = None,
+    wanted: WantedPage,
+    pattern: PartitionPattern = None,
 ) -> PartitionList:
     """The partitions of the current snapshot; none of a table without ``partitionKeys``."""
-    page, token = list_partitions(repository, table, page_token, size)
-    return PartitionList(partitions=[PartitionBody.of(one) for one in page], next_page_token=token)
+    return PartitionList.of(list_partitions(repository, table, wanted, pattern))
 
 
 @router.post("/drop", operation_id="dropPartitions")

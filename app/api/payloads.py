@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import AliasChoices, Field, GetJsonSchemaHandler, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
 from app.api.problems import Fault
 from app.core.alter.draft import Place
-from app.core.errors import FaultCode, Violation
-from app.core.table.history import Database, Table
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def epoch_millis(time: datetime) -> int:
-    """``time`` as whole milliseconds since 1970-01-01 UTC."""
-    return (time - _EPOCH) // timedelta(milliseconds=1)
-
-
-class Payload(BaseModel):
-    """A JSON object. Members that it does not know are ignored: Paimon's newer clients may send more."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+from app.core.errors import FaultCode
 
 
 class CatalogConfig(Payload):
@@ -51,19 +35,17 @@ class Readiness(Payload):
     spark: bool
 
 
-class Audit(Payload):
+_Nobody = Annotated[str, Told(lambda _: "")]
+
+
+class Audit(Answer):
     """Times in milliseconds since 1970-01-01 UTC. Keyfold has no users, so the names are empty."""
 
-    owner: str
-    created_at: int
-    created_by: str
-    updated_at: int
-    updated_by: str
-
-
-def _audit(described: Database | Table) -> dict[str, Any]:
-    created, updated = epoch_millis(described.created_at), epoch_millis(described.updated_at)
-    return {"owner": "", "created_at": created, "created_by": "", "updated_at": updated, "updated_by": ""}
+    owner: _Nobody
+    created_at: EpochMillis
+    created_by: _Nobody
+    updated_at: EpochMillis
+    updated_by: _Nobody
 
 
 class NewDatabase(Payload):
@@ -80,7 +62,7 @@ class DatabaseChanges(Payload):
     updates: dict[str, str] | None = None
 
 
-class ChangedDatabase(Payload):
+class ChangedDatabase(Answer):
     """The keys of the options that were removed, set, and asked to be removed but not there."""
 
     removed: list[str]
@@ -96,18 +78,12 @@ class DatabaseDetails(Audit):
     location: str
     options: dict[str, str]
 
-    @classmethod
-    def of(cls, database: Database, location: str) -> DatabaseDetails:
-        """``database`` whose tables' folders are in the folder ``location``."""
-        options = dict(database.options)
-        return cls(id=database.id, name=database.name, location=location, options=options, **_audit(database))
 
-
-class DatabaseNames(Payload):
+class DatabaseNames(Answer):
     """A page of database names; ``nextPageToken`` is null on the last page."""
 
-    databases: list[str]
-    next_page_token: str | None
+    databases: Annotated[list[str], Told(names_of)]
+    next_page_token: NextPageToken
 
 
 class DataField(Payload):
@@ -322,26 +298,12 @@ class TableDetails(Audit):
     name: str
     database: str
     path: str
-    is_external: bool
+    is_external: Annotated[bool, Told(lambda _: False)]
     schema_id: int
-    table_schema: Schema = Field(alias="schema")
-
-    @classmethod
-    def of(cls, table: Table, path: str) -> TableDetails:
-        """``table`` whose files are in the folder ``path``."""
-        return cls(
-            id=table.id,
-            name=table.name,
-            database=table.database,
-            path=path,
-            is_external=False,
-            schema_id=table.schema_id,
-            table_schema=Schema.model_validate(table.schema.to_json()),
-            **_audit(table),
-        )
+    table_schema: Annotated[Schema, Told(lambda table: table.schema.to_json())] = Field(alias="schema")
 
 
-class TableWarning(Payload):
+class TableWarning(Answer):
     """Something legal but surprising, and what to do if it is not wanted."""
 
     pointer: str
@@ -349,45 +311,29 @@ class TableWarning(Payload):
     message: str
     fix: str
 
-    @classmethod
-    def all_of(cls, warnings: Sequence[Violation]) -> list[TableWarning]:
-        """The warnings as the API shows them."""
-        return [cls.model_validate(warning, from_attributes=True) for warning in warnings]
-
 
 class StoredTable(TableDetails):
     """A table that was just created or altered; ``warnings`` tell what may surprise (Paimon's clients ignore them)."""
 
     warnings: list[TableWarning]
 
-    @classmethod
-    def with_warnings(cls, table: Table, path: str, warnings: Sequence[Violation]) -> StoredTable:
-        """``table`` whose files are in the folder ``path``."""
-        details = TableDetails.of(table, path)
-        return cls(**dict(details), warnings=TableWarning.all_of(warnings))
 
-
-class TableNames(Payload):
+class TableNames(Answer):
     """A page of table names; ``nextPageToken`` is null on the last page."""
 
-    tables: list[str]
-    next_page_token: str | None
+    tables: Annotated[list[str], Told(names_of)]
+    next_page_token: NextPageToken
 
 
-class TableDetailsPage(Payload):
+class TableDetailsPage(Answer):
     """A page of tables; ``nextPageToken`` is null on the last page."""
 
     table_details: list[TableDetails]
-    next_page_token: str | None
+    next_page_token: NextPageToken
 
 
-class Validated(Payload):
+class Validated(Answer):
     """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` tell what may surprise."""
 
     violations: list[Fault]
     warnings: list[TableWarning]
-
-    @classmethod
-    def of(cls, warnings: Sequence[Violation]) -> Validated:
-        """A valid table with its warnings."""
-        return cls(violations=[], warnings=TableWarning.all_of(warnings))

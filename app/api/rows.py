@@ -10,9 +10,9 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from app.api.answers import Payload
 from app.api.deps import ImagesDep, Reading
 from app.api.paths import TABLE_PATH, ReadTable
-from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_keys
 from app.services.lookups import Consistency, FoundRow, get_row, get_rows_of

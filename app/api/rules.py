@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from app.api.answers import Answer
 from app.api.paths import TABLE_PATH, ReadTable
-from app.api.payloads import Payload, TableWarning
+from app.api.payloads import TableWarning
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.rules import table_rules
 
 router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
 
 
-class KindRuleBody(Payload):
+class KindRuleBody(Answer):
     """What happens to records of one row kind: accepted, ignored or refused."""
 
     kind: str
@@ -21,7 +22,7 @@ class KindRuleBody(Payload):
     fix: str | None
 
 
-class ColumnRuleBody(Payload):
+class ColumnRuleBody(Answer):
     """One column's rule; ``dependsOnArrival`` where arrival alone orders the records it tells apart."""
 
     column: str
@@ -30,7 +31,7 @@ class ColumnRuleBody(Payload):
     depends_on_arrival: bool
 
 
-class Rules(Payload):
+class Rules(Answer):
     """The rules of a table; ``hiddenColumns`` are the state columns that its data files carry beside the visible
     ones.
     """
@@ -47,4 +48,4 @@ class Rules(Payload):
 @router.get("", operation_id="getRules")
 def get_rules(table: ReadTable) -> Rules:
     """What each column's rule is, which row kinds are taken, and what may surprise."""
-    return Rules.model_validate(table_rules(table.schema), from_attributes=True)
+    return Rules.of(table_rules(table.schema))

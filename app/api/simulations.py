@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
+from app.api.answers import Answer, Payload, Told
 from app.api.batches import whole_body
 from app.api.deps import ImagesDep, Reading
 from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
-from app.api.payloads import Payload
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.simulations import SimulatedRow, simulate_merge, simulate_rows
+from app.services.simulations import simulate_merge, simulate_rows
 
 router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
 Body = Annotated[bytes, Depends(whole_body)]
@@ -26,7 +26,7 @@ class ColumnStep(Payload):
     reason: str
 
 
-class StepBody(Payload):
+class StepBody(Answer):
     """One record, by its index in the request; ``ignored`` where the table drops it."""
 
     record: int
@@ -37,7 +37,7 @@ class StepBody(Payload):
     ignored: str | None
 
 
-class SimulatedRowBody(Payload):
+class SimulatedRowBody(Answer):
     """One key: its row before and after all records, null where there is none."""
 
     key: dict[str, Any]
@@ -46,15 +46,10 @@ class SimulatedRowBody(Payload):
     steps: list[StepBody]
 
 
-class Simulation(Payload):
+class Simulation(Answer):
     """The rows that the records touch, in the order of their first record."""
 
-    rows: list[SimulatedRowBody]
-
-    @classmethod
-    def of(cls, rows: list[SimulatedRow]) -> Simulation:
-        """The simulation as the API shows it."""
-        return cls(rows=[SimulatedRowBody.model_validate(row, from_attributes=True) for row in rows])
+    rows: Annotated[list[SimulatedRowBody], Told(lambda rows: rows)]
 
 
 def _request_body(properties: dict[str, Any]) -> dict[str, Any]:

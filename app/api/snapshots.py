@@ -8,15 +8,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import Field
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.deps import Reading, Writing
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
-from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.history import Snapshot, SnapshotKind
+from app.core.table.history import SnapshotKind
 from app.services import snapshots as service
-from app.services.snapshots import DescribedSnapshot
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 # Paimon's clients know four kinds only.
@@ -32,67 +31,39 @@ LIVE_ROWS = "the rows that a reader sees, where that is known: null while a part
 Number = Annotated[int, Field(strict=True)]
 
 
-class SnapshotBody(Payload):
+class SnapshotBody(Answer):
     """A snapshot: Paimon's members, and Keyfold's own.
 
     Keyfold's files are not Paimon's, so there are no manifests. Times are milliseconds since 1970-01-01 UTC.
     """
 
-    id: int
-    kind: str = Field(description="merge, compaction, rollback or partition-drop")
-    schema_id: int = Field(description="the table's schema at the commit")
-    merge_id: str | None = Field(description="the merge or compaction that committed it")
-    committed_at: int
-    runs: int
-    files: int
-    rows: int | None = Field(description=LIVE_ROWS)
-    stored_rows: int = Field(description=STORED_ROWS)
-    size_bytes: int
+    id: Annotated[int, Told("snapshot.id")]
+    kind: Annotated[str, Told("snapshot.kind")] = Field(description="merge, compaction, rollback or partition-drop")
+    schema_id: Annotated[int, Told("snapshot.schema_id")] = Field(description="the table's schema at the commit")
+    merge_id: Annotated[str | None, Told("snapshot.merge_id")] = Field(
+        description="the merge or compaction that committed it"
+    )
+    committed_at: Annotated[EpochMillis, Told("snapshot.committed_at")]
+    runs: Annotated[int, Told(lambda described: len(described.snapshot.runs))]
+    files: Annotated[int, Told("snapshot.files")]
+    rows: Annotated[int | None, Told("snapshot.rows")] = Field(description=LIVE_ROWS)
+    stored_rows: Annotated[int, Told("snapshot.stored_rows")] = Field(description=STORED_ROWS)
+    size_bytes: Annotated[int, Told("snapshot.size_bytes")]
     tags: list[str]
-    version: int
-    base_manifest_list: str
-    delta_manifest_list: str
-    commit_user: str
-    commit_identifier: int
-    commit_kind: Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"]
-    time_millis: int
-    total_record_count: int = Field(description="Paimon's word for storedRows")
-    delta_record_count: int = Field(description="stored rows more than the snapshot before; 0 where that has expired")
-
-    @classmethod
-    def of(cls, described: DescribedSnapshot) -> SnapshotBody:
-        """The snapshot as the API shows it."""
-        snapshot = described.snapshot
-        return cls(
-            id=snapshot.id,
-            kind=snapshot.kind.value,
-            schema_id=snapshot.schema_id,
-            merge_id=snapshot.merge_id,
-            committed_at=epoch_millis(snapshot.committed_at),
-            runs=len(snapshot.runs),
-            tags=list(described.tags),
-            delta_record_count=described.added_rows,
-            **_sizes(snapshot),
-            **_paimons(snapshot),
-        )
-
-
-def _sizes(snapshot: Snapshot) -> dict[str, int | None]:
-    names = ("files", "rows", "stored_rows", "size_bytes")
-    return {name: getattr(snapshot, name) for name in names}
-
-
-def _paimons(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "version": _PAIMON_VERSION,
-        "base_manifest_list": "",
-        "delta_manifest_list": "",
-        "commit_user": "keyfold",
-        "commit_identifier": snapshot.id,
-        "commit_kind": COMMIT_KINDS[snapshot.kind],
-        "time_millis": epoch_millis(snapshot.committed_at),
-        "total_record_count": snapshot.stored_rows,
-    }
+    version: Annotated[int, Told(lambda _: _PAIMON_VERSION)]
+    base_manifest_list: Annotated[str, Told(lambda _: "")]
+    delta_manifest_list: Annotated[str, Told(lambda _: "")]
+    commit_user: Annotated[str, Told(lambda _: "keyfold")]
+    commit_identifier: Annotated[int, Told("snapshot.id")]
+    commit_kind: Annotated[
+        Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"],
+        Told(lambda described: COMMIT_KINDS[described.snapshot.kind]),
+    ]
+    time_millis: Annotated[EpochMillis, Told("snapshot.committed_at")]
+    total_record_count: Annotated[int, Told("snapshot.stored_rows")] = Field(description="Paimon's word for storedRows")
+    delta_record_count: Annotated[int, Told("added_rows")] = Field(
+        description="stored rows more than the snapshot before; 0 where that has expired"
+    )
 
 
 class SnapshotAnswer(Payload):
@@ -101,21 +72,21 @@ class SnapshotAnswer(Payload):
     snapshot: SnapshotBody
 
 
-class SnapshotList(Payload):
+class SnapshotList(Answer):
     """A page of a table's snapshots, newest first; ``nextPageToken`` is null on the last page."""
 
-    snapshots: list[SnapshotBody]
-    next_page_token: str | None
+    snapshots: Annotated[list[SnapshotBody], Told("items")]
+    next_page_token: NextPageToken
 
 
-class TableSnapshot(Payload):
+class TableSnapshot(Answer):
     """What the table holds now."""
 
-    snapshot: SnapshotBody
-    record_count: int
-    file_size_in_bytes: int
-    file_count: int
-    last_file_creation_time: int
+    snapshot: Annotated[SnapshotBody, Told(lambda described: described)]
+    record_count: Annotated[int, Told("snapshot.stored_rows")]
+    file_size_in_bytes: Annotated[int, Told("snapshot.size_bytes")]
+    file_count: Annotated[int, Told("snapshot.files")]
+    last_file_creation_time: Annotated[EpochMillis, Told("snapshot.committed_at")]
 
 
 class TableSnapshotAnswer(Payload):
@@ -164,12 +135,10 @@ class Rollback(Payload):
 def list_snapshots(
     table: ReadTable,
     repository: Reading,
-    size: PageSize,
-    page_token: PageToken = None,
+    wanted: WantedPage,
 ) -> SnapshotList:
     """The table's snapshots, newest first, a page at a time."""
-    page, token = service.list_snapshots(repository, table, page_token, size)
-    return SnapshotList(snapshots=[SnapshotBody.of(one) for one in page], next_page_token=token)
+    return SnapshotList.of(service.list_snapshots(repository, table, wanted))
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
@@ -184,16 +153,7 @@ def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) ->
 def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAnswer:
     """The current snapshot and its size; 404 before the first merge."""
     current = service.current_snapshot(repository, table)
-    body = SnapshotBody.of(current)
-    return TableSnapshotAnswer(
-        snapshot=TableSnapshot(
-            snapshot=body,
-            record_count=body.stored_rows,
-            file_size_in_bytes=body.size_bytes,
-            file_count=body.files,
-            last_file_creation_time=body.committed_at,
-        )
-    )
+    return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
 
 
 @router.post("/rollback", operation_id="rollbackTable")

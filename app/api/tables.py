@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     AlterTable,
@@ -23,59 +23,58 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
+from app.core.table.schema import TableSchema
 from app.services import tables as service
-from app.services.databases import PageRequest
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
 router = APIRouter(prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False)
 
 
-TablePattern = Annotated[
-    str | None, Query(alias="tableNamePattern", description="SQL LIKE: `%`, `_`, and a backslash to escape them.")
-]
+TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]
 TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
 ValidateOnly = Annotated[
     bool, Query(alias="validateOnly", description="Checks name, schema and options; stores nothing.")
 ]
 
 
-def _page_request(size: PageSize, page_token: PageToken = None, pattern: TablePattern = None) -> PageRequest:
-    return PageRequest(size, page_token, pattern)
-
-
-TablePageRequest = Annotated[PageRequest, Depends(_page_request)]
-
-
 def _details(table: Table, warehouse: WarehouseDep) -> TableDetails:
-    return TableDetails.of(table, service.location_of(warehouse, table))
+    return TableDetails.of(table, path=service.location_of(warehouse, table))
 
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
-    return StoredTable.with_warnings(table, service.location_of(warehouse, table), table_warnings(table.schema))
+    location = service.location_of(warehouse, table)
+    return StoredTable.of(table, path=location, warnings=table_warnings(table.schema))
+
+
+def _validated(schema: TableSchema) -> Validated:
+    return Validated.of(None, violations=[], warnings=table_warnings(schema))
 
 
 @router.get("/databases/{database}/tables", operation_id="listTables")
 def list_tables(
-    database: DatabaseName, request: TablePageRequest, repository: Reading, table_type: TableType = None
+    database: DatabaseName,
+    wanted: WantedPage,
+    repository: Reading,
+    pattern: TablePattern = None,
+    table_type: TableType = None,
 ) -> TableNames:
     """Table names in order, a page at a time."""
-    page = service.list_tables(repository, database, request, table_type)
-    return TableNames(tables=[table.name for table in page.items], next_page_token=page.next_token)
+    return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type))
 
 
 # Unset members stay away: Paimon's Java client reads a null description or default as the text "null".
 @router.get("/databases/{database}/table-details", operation_id="listTableDetails", response_model_exclude_unset=True)
 def list_table_details(
     database: DatabaseName,
-    request: TablePageRequest,
+    wanted: WantedPage,
     repository: Reading,
     warehouse: WarehouseDep,
+    pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableDetailsPage:
     """Tables in name order, a page at a time."""
-    page = service.list_tables(repository, database, request, table_type)
-    details = [_details(table, warehouse) for table in page.items]
-    return TableDetailsPage(table_details=details, next_page_token=page.next_token)
+    page = service.list_tables(repository, database, wanted, pattern, table_type)
+    return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
 
 
 @router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
@@ -90,7 +89,7 @@ def create_table(
     _check_same_database(database, body.identifier.database)
     name = body.identifier.object
     if validate_only:
-        return Validated.of(table_warnings(service.validate_table(name, body.table_schema)))
+        return _validated(service.validate_table(name, body.table_schema))
     return _stored(service.create_table(catalog, database, name, body.table_schema), warehouse)
 
 
@@ -126,7 +125,7 @@ def alter_table(
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only)
-    return Validated.of(table_warnings(altered.schema)) if validate_only else _stored(altered, warehouse)
+    return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)

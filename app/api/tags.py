@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
 from app.api.deps import Reading, Writing
-from app.api.paging import PageSize, PageToken
+from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
-from app.api.payloads import Payload, epoch_millis
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import Number, SnapshotBody
+from app.core.table.history import Tag
 from app.services import tags as service
-from app.services.tags import DescribedTag
 
 router = APIRouter(prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
 
@@ -32,34 +32,25 @@ class NewTag(Payload):
     ignore_if_exists: bool = Field(False, description="answer the tag of this name, if there is one, instead of 409")
 
 
-class TagBody(Payload):
+class TagBody(Answer):
     """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
 
-    tag_name: str
-    snapshot: SnapshotBody
-    tag_create_time: int
-    tag_time_retained: str | None
-    expires_at: int | None
-
-    @classmethod
-    def of(cls, described: DescribedTag) -> TagBody:
-        """The tag as the API shows it."""
-        tag = described.tag
-        expires = tag.expires_at
-        return cls(
-            tag_name=tag.name,
-            snapshot=SnapshotBody.of(described.kept),
-            tag_create_time=epoch_millis(tag.created_at),
-            tag_time_retained=None if expires is None else iso_duration(expires - tag.created_at),
-            expires_at=None if expires is None else epoch_millis(expires),
-        )
+    tag_name: Annotated[str, Told("tag.name")]
+    snapshot: Annotated[SnapshotBody, Told("kept")]
+    tag_create_time: Annotated[EpochMillis, Told("tag.created_at")]
+    tag_time_retained: Annotated[str | None, Told(lambda described: _retained(described.tag))]
+    expires_at: Annotated[EpochMillis | None, Told("tag.expires_at")]
 
 
-class TagNames(Payload):
+def _retained(tag: Tag) -> str | None:
+    return None if tag.expires_at is None else iso_duration(tag.expires_at - tag.created_at)
+
+
+class TagNames(Answer):
     """A page of tag names; ``nextPageToken`` is null on the last page."""
 
-    tags: list[str]
-    next_page_token: str | None
+    tags: Annotated[list[str], Told(names_of)]
+    next_page_token: NextPageToken
 
 
 Prefix = Annotated[str, Query(alias="tagNamePrefix", description="Only tags whose names begin with it.")]
@@ -95,13 +86,11 @@ def create_tag(table: WrittenTable, body: NewTag, repository: Writing) -> TagBod
 def list_tags(
     table: ReadTable,
     repository: Reading,
-    size: PageSize,
-    page_token: PageToken = None,
+    wanted: WantedPage,
     prefix: Prefix = "",
 ) -> TagNames:
     """The names of the table's tags in order, a page at a time."""
-    page, token = service.list_tags(repository, table, page_token, size, prefix)
-    return TagNames(tags=[tag.name for tag in page], next_page_token=token)
+    return TagNames.of(service.list_tags(repository, table, wanted, prefix))
 
 
 @router.get("/{tag}", operation_id="getTag")

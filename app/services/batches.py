@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import Invalid
 from app.core.table.history import Batch, Table
+from app.services.pages import Page, PageRequest, page_of
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
 
 
-def list_batches(
-    repository: Repository, table: Table, page_token: str | None, limit: int
-) -> tuple[list[Batch], str | None]:
-    """Batches in arrival order after ``page_token``, and the token of the next page. Raises ``Invalid``."""
-    found = repository.batches.page(table.id, after_number=_number_of(page_token), limit=limit + 1)
-    page = found[:limit]
-    return page, str(page[-1].number) if len(found) > limit else None
-
-
-def _number_of(page_token: str | None) -> int:
-    """The batch number that a page token is."""
-    if not page_token:
-        return 0
-    if not re.fullmatch("[0-9]{1,18}", page_token):
-        raise Invalid("the page token is not one that this list gave")
-    return int(page_token)
+def list_batches(repository: Repository, table: Table, request: PageRequest) -> Page[Batch]:
+    """A page of the table's batches, in arrival order. Raises ``Invalid``."""
+    found = repository.batches.page(table.id, after_number=request.after_number or 0, limit=request.and_one_more)
+    return page_of(found, request, lambda batch: batch.number)
 
 
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], batch_id: str) -> Batch:

@@ -5,56 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.history import Database, Table
+from app.core.table.history import Database
 from app.core.table.schema import escape_pointer
 from app.core.types.parser import is_text
+from app.services.pages import Page, PageRequest, like, page_of
 
 LONGEST_NAME = 255
-
-Named = TypeVar("Named", Database, Table)
-
-
-@dataclass(frozen=True)
-class PageRequest:
-    """What part of a list is asked for: names LIKE ``pattern``, at most ``limit`` of them, after the name ``token``."""
-
-    limit: int
-    token: str | None = None
-    pattern: str | None = None
-
-    @property
-    def after(self) -> str | None:
-        """The last name of the page before, None on the first page."""
-        return self.token or None
-
-    @property
-    def like(self) -> str | None:
-        """The pattern: ``%`` any text, ``_`` any character, a backslash takes the next one literally.
-
-        Raises ``Invalid`` when the last backslash has nothing to take.
-        """
-        pattern = self.pattern or ""
-        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-            raise Invalid(f"the pattern {pattern!r} ends in a single backslash; write two for a literal one")
-        return pattern or None
-
-
-@dataclass(frozen=True)
-class Page(Generic[Named]):
-    """Items in name order; ``next_token`` asks for the next page and is None on the last one."""
-
-    items: Sequence[Named]
-    next_token: str | None
-
-
-def page_of(found: Sequence[Named], limit: int) -> Page[Named]:
-    """The first ``limit`` of ``found``, which is one longer where there are more."""
-    items = found[:limit]
-    return Page(items, items[-1].name if len(found) > limit else None)
 
 
 @dataclass(frozen=True)
@@ -84,10 +43,10 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
         yield Violation(pointer, FaultCode.RESERVED_NAME, message, "choose a name without '$'")
 
 
-def list_databases(repository: Repository, request: PageRequest) -> Page[Database]:
-    """A page of databases. Raises ``Invalid`` for a pattern that cannot be read."""
-    found = repository.databases.page(after=request.after, limit=request.limit + 1, like=request.like)
-    return page_of(found, request.limit)
+def list_databases(repository: Repository, request: PageRequest, pattern: str | None = None) -> Page[Database]:
+    """A page of the databases with a name LIKE ``pattern``, in name order. Raises ``Invalid`` for the pattern."""
+    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern))
+    return page_of(found, request, lambda database: database.name)
 
 
 def create_database(repository: Repository, name: str, options: Mapping[str, str]) -> Database:

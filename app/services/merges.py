@@ -31,6 +31,7 @@ from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
+from app.services.pages import Page, PageRequest, page_of
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.runs import read_runs, totals_fit
@@ -248,10 +249,7 @@ def ask_for_merge(repository: Repository, table_id: str) -> Merge:
     return repository.tasks.request(table_id, MergeTrigger.REQUEST)
 
 
-def list_merges(
-    repository: Repository, table: Table, page_token: str | None, limit: int
-) -> tuple[list[Merge], str | None]:
-    """Merges, newest first, after ``page_token``, and the token of the next page."""
-    found = repository.tasks.page(table.id, after=page_token or None, limit=limit + 1)
-    page = found[:limit]
-    return page, page[-1].id if len(found) > limit else None
+def list_merges(repository: Repository, table: Table, request: PageRequest) -> Page[Merge]:
+    """A page of the table's merges, newest first. Raises ``Invalid``."""
+    found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more)
+    return page_of(found, request, lambda merge: merge.id)

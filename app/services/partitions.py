@@ -18,6 +18,7 @@ from app.core.table.schema import TableSchema, escape_pointer
 from app.core.types.scalars import ValueFault
 from app.core.types.values import decoder, encoder, text_decoder
 from app.services.commits import Commit, commit_on_current
+from app.services.pages import Page, PageRequest, is_like, like, page_of
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,23 @@ class Partition:
 
 
 def list_partitions(
-    repository: Repository, table: Table, page_token: str | None, limit: int
-) -> tuple[list[Partition], str | None]:
-    """The table's partitions in the order of their text, those after ``page_token``, and the token of the next page.
+    repository: Repository, table: Table, request: PageRequest, pattern: str | None = None
+) -> Page[Partition]:
+    """A page of the table's partitions with a name LIKE ``pattern``, in the order of their JSON.
 
-    A table without partition keys has none.
+    A table without partition keys has none. Raises ``Invalid`` for the pattern.
     """
-    found = _runs_of(repository.snapshots.current(table.id))
-    names = sorted(name for name in found if not page_token or name > page_token)
-    page = names[:limit]
-    return [_partition(name, found[name]) for name in page], page[-1] if len(names) > limit else None
+    wanted = like(pattern)
+    runs = _runs_of(repository.snapshots.current(table.id))
+    found = sorted(name for name in runs if name > (request.after or "") and is_like(_partition_name(name), wanted))
+    page = page_of(found, request, lambda name: name)
+    return Page([_partition(name, runs[name]) for name in page.items], page.next_token)
+
+
+def _partition_name(name: str) -> str:
+    """A partition's name as Paimon spells it, ``day=2024-05-01/shop=b``, of the JSON of its values."""
+    values = json.loads(name).items()
+    return "/".join(f"{column}={value if isinstance(value, str) else json.dumps(value)}" for column, value in values)
 
 
 def _runs_of(snapshot: Snapshot | None) -> dict[str, list[Run]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, NotFound
 from app.core.table.history import Snapshot, Table
+from app.services.pages import Page, PageRequest, page_of
 
 EARLIEST, LATEST = "EARLIEST", "LATEST"
 
@@ -51,16 +52,11 @@ def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
     return describe(repository, table, [find_snapshot(repository, table, LATEST)])[0]
 
 
-def list_snapshots(
-    repository: Repository, table: Table, page_token: str | None, limit: int
-) -> tuple[list[DescribedSnapshot], str | None]:
-    """Snapshots, newest first, after ``page_token``, and the token of the next page. Raises ``Invalid``."""
-    if page_token and not re.fullmatch("[0-9]{1,18}", page_token):
-        raise Invalid("the page token is not one that this list gave")
-    after = int(page_token) if page_token else None
-    found = repository.snapshots.page(table.id, after=after, limit=limit + 1)
-    page = describe(repository, table, found[:limit])
-    return page, str(found[limit - 1].id) if len(found) > limit else None
+def list_snapshots(repository: Repository, table: Table, request: PageRequest) -> Page[DescribedSnapshot]:
+    """A page of the table's snapshots, newest first. Raises ``Invalid``."""
+    found = repository.snapshots.page(table.id, after=request.after_number, limit=request.and_one_more)
+    page = page_of(found, request, lambda snapshot: snapshot.id)
+    return Page(describe(repository, table, page.items), page.next_token)
 
 
 def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) -> list[DescribedSnapshot]:

@@ -30,7 +30,8 @@ from app.core.table.history import BatchState, Table
 from app.core.table.options import misspelt_options, parse_options
 from app.core.table.schema import Column, TableSchema, escape_pointer
 from app.core.types.kinds import DataType
-from app.services.databases import Page, PageRequest, name_violations, page_of
+from app.services.databases import name_violations
+from app.services.pages import Page, PageRequest, like, page_of
 from app.storage.layout import Warehouse, table_folder
 
 log = logging.getLogger(__name__)
@@ -42,14 +43,19 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def list_tables(
-    repository: Repository, database: str, request: PageRequest, table_type: str | None = None
+    repository: Repository,
+    database: str,
+    request: PageRequest,
+    pattern: str | None = None,
+    table_type: str | None = None,
 ) -> Page[Table]:
-    """A page of the database's tables. Raises ``NotFound`` for the database, ``Invalid`` for the pattern.
+    """A page of the database's tables with a name LIKE ``pattern``, in name order.
 
-    ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``.
+    ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raises ``NotFound`` for
+    the database, ``Invalid`` for the pattern.
     """
-    found = repository.tables.page(database, after=request.after, limit=request.limit + 1, like=request.like)
-    return page_of(found if table_type in (None, "", "table") else [], request.limit)
+    found = repository.tables.page(database, after=request.after, limit=request.and_one_more, like=like(pattern))
+    return page_of(found if table_type in (None, "", "table") else [], request, lambda table: table.name)
 
 
 def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mapping[str, Any]) -> Table:

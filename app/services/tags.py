@@ -11,6 +11,7 @@ from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation
 from app.core.table.history import Table, Tag
 from app.core.table.options import TABLE_OPTIONS, parse_options
 from app.services.databases import name_violations
+from app.services.pages import Page, PageRequest, page_of
 from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, describe, is_number
 
 
@@ -88,10 +89,7 @@ def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Vi
     return asked, []
 
 
-def list_tags(
-    repository: Repository, table: Table, page_token: str | None, limit: int, prefix: str = ""
-) -> tuple[list[Tag], str | None]:
-    """Tags in name order after ``page_token``, and the token of the next page."""
-    found = repository.tags.page(table.id, after=page_token or None, limit=limit + 1, prefix=prefix)
-    page = found[:limit]
-    return page, page[-1].name if len(found) > limit else None
+def list_tags(repository: Repository, table: Table, request: PageRequest, prefix: str = "") -> Page[Tag]:
+    """A page of the table's tags that begin with ``prefix``, in name order."""
+    found = repository.tags.page(table.id, after=request.after, limit=request.and_one_more, prefix=prefix)
+    return page_of(found, request, lambda tag: tag.name)

@@ -83,6 +83,8 @@ def test_what_paimons_clients_send_is_declared(shop: TestClient) -> None:
     for of_tables in (TABLES, f"{DATABASES}/shop/table-details"):
         sent = {**paged, "tableNamePattern": "%", "tableType": "table"}
         assert shop.get(of_tables, params=sent).status_code == 200
+    assert shop.get(f"{TABLE}/partitions", params={**paged, "partitionNamePattern": "day=%"}).status_code == 200
+    assert shop.get(f"{TABLE}/partitions", params={"partitionNamePattern": "\\"}).status_code == 400
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

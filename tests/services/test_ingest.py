@@ -15,6 +15,7 @@ from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, Un
 from app.core.table.history import Table
 from app.services.batches import list_batches
 from app.services.ingest import JSON, Upload, accept_batch, parse_json, parse_records
+from app.services.pages import PageRequest
 from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
 
@@ -156,7 +157,7 @@ def test_a_batch_for_no_table_is_refused(database: CatalogDatabase, warehouse: W
 def test_a_page_token_that_was_never_given_is_refused(database: CatalogDatabase, token: str) -> None:
     table = create_table(database)
     with database.reading() as repository, pytest.raises(Invalid):
-        list_batches(repository, table, token, 10)
+        list_batches(repository, table, PageRequest(10, token))
 
 
 def test_other_threads_go_on_while_a_large_body_is_parsed() -> None:

@@ -16,6 +16,7 @@ from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
 from app.services.merges import request_merge, run_next_merge
+from app.services.pages import PageRequest
 from app.services.partitions import drop_partitions, expire_partitions, list_partitions
 from app.services.sweeps import sweep
 from tests.services.builders import compact, schema, snapshot_of
@@ -131,10 +132,15 @@ def test_partitions_are_listed_in_pages(site: MergeSite) -> None:
     merge(site, table, *((FIRST, shop, number, 1) for shop in "abc" for number in range(3)))
     merge(site, table, (SECOND, "b", 1, 1))
     with site.database.reading() as repository:
-        page, token = list_partitions(repository, table, None, 2)
-        rest, end = list_partitions(repository, table, token, 2)
-    assert [(dict(one.spec), one.rows, one.runs) for one in page] == [({"shop": "a"}, 3, 1), ({"shop": "b"}, 4, 2)]
-    assert ([dict(one.spec) for one in rest], end) == ([{"shop": "c"}], None)
+        page = list_partitions(repository, table, PageRequest(2))
+        rest = list_partitions(repository, table, PageRequest(2, page.next_token))
+        named = [list_partitions(repository, table, PageRequest(1), f"{like}%").items for like in ("shop=b", "shop=_")]
+    assert [[dict(one.spec) for one in found] for found in named] == [[{"shop": "b"}], [{"shop": "a"}]]
+    assert [(dict(one.spec), one.rows, one.runs) for one in page.items] == [
+        ({"shop": "a"}, 3, 1),
+        ({"shop": "b"}, 4, 2),
+    ]
+    assert ([dict(one.spec) for one in rest.items], rest.next_token) == ([{"shop": "c"}], None)
 
 
 EXPIRING = SUMS | {"partition.expiration-time": "7 d"}

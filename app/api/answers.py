@@ -1,0 +1,79 @@
+"""Answers by declaration: a payload says where each of its members comes from; services return core values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+
+from app.services.pages import Page
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def epoch_millis(time: datetime) -> int:
+    """``time`` as whole milliseconds since 1970-01-01 UTC."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _millis(told: object) -> object:
+    return epoch_millis(told) if isinstance(told, datetime) else told
+
+
+EpochMillis = Annotated[int, BeforeValidator(_millis)]
+
+
+class Payload(BaseModel):
+    """A JSON object. Members that it does not know are ignored: Paimon's newer clients may send more."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where a member comes from if not from the attribute of its own name: the path of another one, or a function."""
+
+    source: str | Callable[[Any], object]
+
+    def read(self, value: object) -> object:
+        """What the member is of ``value``."""
+        return attrgetter(self.source)(value) if isinstance(self.source, str) else self.source(value)
+
+
+def _source(name: str, field: FieldInfo) -> Told:
+    return next((one for one in field.metadata if isinstance(one, Told)), Told(name))
+
+
+class Answer(Payload):
+    """A payload that is made of a value of the services; members are read where they say, and checked by their type."""
+
+    @classmethod
+    def of(cls, value: object, **own: object) -> Self:
+        """The answer that tells ``value``; ``own`` are members that come from elsewhere."""
+        return cls.model_validate(cls._members(value, own))
+
+    @classmethod
+    def _members(cls, value: object, own: Mapping[str, object]) -> dict[str, object]:
+        sources = {name: _source(name, field) for name, field in cls.model_fields.items() if name not in own}
+        return {name: source.read(value) for name, source in sources.items()} | dict(own)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inside(cls, value: object) -> object:
+        """A member of another answer is made of its value in the same way."""
+        return value if isinstance(value, (Mapping, BaseModel)) else cls._members(value, {})
+
+
+# The token of a ``Page``, null on its last one.
+NextPageToken = Annotated[str | None, Told("next_token")]
+
+
+def names_of(page: Page[Any]) -> list[str]:
+    """The names of a page's items."""
+    return [item.name for item in page.items]

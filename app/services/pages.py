@@ -1,0 +1,74 @@
+"""Pages of lists: what part of a list is asked for, and what is answered. One idiom for all lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from app.core.errors import Invalid
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """At most ``limit`` items, those after the one that ``token`` names: the ``next_token`` of the page before."""
+
+    limit: int
+    token: str | None = None
+
+    @property
+    def after(self) -> str | None:
+        """The last item of the page before, as ``page_of`` named it; None on the first page."""
+        return self.token or None
+
+    @property
+    def after_number(self) -> int | None:
+        """``after`` where items are named by numbers. Raises ``Invalid``."""
+        if self.after is not None and not re.fullmatch("[0-9]{1,18}", self.after):
+            raise Invalid("the page token is not one that this list gave")
+        return None if self.after is None else int(self.after)
+
+    @property
+    def and_one_more(self) -> int:
+        """How many items to look for: one more than fit tells that there is a next page."""
+        return self.limit + 1
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """Items in the order of their list; ``next_token`` asks for the next page and is None on the last one."""
+
+    items: Sequence[Item]
+    next_token: str | None
+
+
+def page_of(found: Sequence[Item], request: PageRequest, named: Callable[[Item], object]) -> Page[Item]:
+    """The page that ``request`` asks for; ``found`` begins with it and is longer where there are more items, each of
+    which ``named`` names.
+    """
+    items = found[: request.limit]
+    return Page(items, str(named(items[-1])) if len(found) > request.limit else None)
+
+
+def like(pattern: str | None) -> str | None:
+    """A pattern of SQL's LIKE: ``%`` any text, ``_`` any character, a backslash takes the next one literally; None for
+    every name.
+
+    Raises ``Invalid`` when the last backslash has nothing to take.
+    """
+    pattern = pattern or ""
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise Invalid(f"the pattern {pattern!r} ends in a single backslash; write two for a literal one")
+    return pattern or None
+
+
+def is_like(name: str, pattern: str | None) -> bool:
+    """Whether ``name`` is LIKE ``pattern``, which ``like`` has read."""
+    if pattern is None:
+        return True
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    return re.fullmatch("".join(wild.get(part) or re.escape(part[-1]) for part in parts), name, re.DOTALL) is not None
