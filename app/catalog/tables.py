@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -18,15 +18,19 @@ from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, Re
 from app.core.table.history import Table, Written
 from app.core.table.schema import TableSchema
 
+_REMOVALS = "_kf_removals"
+
 
 @lru_cache(maxsize=4096)
 def _parse_schema(body: str) -> TableSchema:
     """The schema that ``body`` holds. Cached by text and not by id: an id of a rolled-back alter comes again."""
-    return TableSchema.from_json(json.loads(body))
+    stored = json.loads(body)
+    return replace(TableSchema.from_json(stored), remembers_removals=bool(stored.get(_REMOVALS)))
 
 
 def _schema_text(schema: TableSchema) -> str:
-    return json.dumps(schema.to_json(), separators=(",", ":"))
+    own = {_REMOVALS: True} if schema.remembers_removals else {}
+    return json.dumps(schema.to_json() | own, separators=(",", ":"))
 
 
 def table_of(row: AnyRow) -> Table:

@@ -72,3 +72,22 @@ def test_an_older_value_stays_the_older_one_when_a_type_grows(
     widen(shop, column)
     post(seq=7, m=7, n=7)
     assert shop.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "seq": 9, "n": 7, "m": 9}
+
+
+def test_a_deleted_row_stays_deleted_against_older_records_when_deletes_are_ignored_from_now_on(
+    shop: TestClient, create: Callable[..., Any], post: Post
+) -> None:
+    create(fields=FIELDS, options={"sequence.field": "seq"})
+    post(seq=5, n=1)
+    post("-D", seq=9)
+    alter(shop, action="setOption", key="ignore-delete", value="true")
+    shop.post(f"{WIDE}/compact")
+    post(seq=7, n=2)
+    assert shop.get(f"{WIDE}/rows?key=1").status_code == 404
+    widen(shop, "n")
+    post(seq=8, n=2)
+    assert shop.get(f"{WIDE}/rows?key=1").status_code == 404
+    post(seq=10, n=3)
+    post("-D", seq=11)
+    assert shop.get(f"{WIDE}/rows?key=1").json()["n"] == 3
+    assert "removals" not in shop.get(WIDE).text

@@ -19,6 +19,7 @@ from app.core.alter.option_changes import (
     with_field_renamed,
 )
 from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.plan.evolution import remembering
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_values import names
 from app.core.table.options import misspelt_options, parse_options
@@ -248,7 +249,7 @@ class Draft:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)
         if own or faults:
             raise _refusal(own, [replace(fault, pointer=self._culprit(fault.about)) for fault in faults])
-        return after
+        return remembering(self._before, after) if has_rows else after
 
     def _culprit(self, about: About) -> str:
         """The place of the change that brought about a fault of the schema."""

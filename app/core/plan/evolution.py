@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar
 
 from app.core.plan.fold import combine_all, lift, visible_row
@@ -47,6 +47,16 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
     rules, new_rules = _column_meanings(before), _column_meanings(after)
     same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
     return same_columns and _same_state(before, after)
+
+
+def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
+    """``new``, which follows ``old`` in a table with rows: it remembers removals if rows may hold some that late
+    records must still meet, and nothing of its options says so (merge-semantics A.10).
+    """
+    told = replace(new, remembers_removals=True)
+    if same_fold(new, told):
+        return new
+    return told if same_fold(old, told) else new
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:

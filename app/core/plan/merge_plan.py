@@ -143,9 +143,11 @@ def _compile(schema: TableSchema) -> MergePlan:
     order = _row_order(schema, options)
     dropped = _dropped(options)
     accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
-    plan = _ENGINES[options.engine](schema, options, order, accepts_retracts)
+    holds_removals = schema.remembers_removals and options.engine is MergeEngine.DEDUPLICATE and not order.by_arrival
+    may_hide = accepts_retracts or holds_removals
+    plan = _ENGINES[options.engine](schema, options, order, may_hide)
     refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
-    never_retracts = not accepts_retracts or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
+    never_retracts = not may_hide or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     defaults = _defaults(schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     return MergePlan(
@@ -227,12 +229,12 @@ def default_value(column: Column, text: str) -> Any:
     return text_decoder(column.type)(stripped)
 
 
-def _deduplicate(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
-    row = Register(schema.value_columns, order, keeps_kind=accepts_retracts)
+def _deduplicate(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
+    row = Register(schema.value_columns, order, keeps_kind=may_hide)
     return _EnginePlan((row,), Liveness.KIND)
 
 
-def _first_row(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+def _first_row(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
     row = Register(schema.value_columns, Order(), Pick.FIRST)
     refusals = _refuse_retracts("first-row keeps the first record and cannot take it back", "set ignore-delete = true")
     return _EnginePlan((row,), Liveness.ALWAYS, refusals)
@@ -277,7 +279,7 @@ def _called(function: AggregateFunction, column: Column, options: TableOptions) 
     return (function.name, *own, *function.rounds(column.type))
 
 
-def _partial_update(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+def _partial_update(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
     rules: list[Rule] = []
     refusals: list[Refusal] = []
     grouped: set[str] = set()
@@ -351,7 +353,7 @@ def _no_retraction(column: Column, function: str, group: tuple[str, ...] = ()) -
     return _refuse_retracts(reason, f"set fields.{column.name}.ignore-retract = true", group)
 
 
-def _aggregation(schema: TableSchema, options: TableOptions, order: Order, accepts_retracts: bool) -> _EnginePlan:
+def _aggregation(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
     sequence = tuple(field.column for field in order.fields)
     rules: list[Rule] = [Register(sequence, order)] if sequence else []
     refusals: list[Refusal] = []

@@ -52,13 +52,18 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text)."""
+    """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text).
+
+    ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals that late records
+    must still meet, although the options let none in any more (``app.core.plan.evolution.remembering``).
+    """
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     partition_keys: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     comment: str | None = None
+    remembers_removals: bool = False
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.plan.evolution import carried_over, combined_row, same_fold
+from app.core.plan.evolution import carried_over, combined_row, remembering, same_fold
 from app.core.plan.fold import combine, finish, fold
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
@@ -140,3 +140,32 @@ def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
     assert after is not None
     row = finish(plans[1], combined_row(plans[1], [(plans[0], before), (plans[1], after)]) or {})
     assert row == {"k": 1, "g": 2, "total": 8, "a": "new"}
+
+
+BY_A = {"sequence.field": "a"}
+IGNORED = {"ignore-delete": "true"}
+
+
+def test_a_table_by_sequence_that_comes_to_ignore_deletes_remembers_those_that_it_had() -> None:
+    old = schema(BY_A)
+    new = remembering(old, schema(BY_A | IGNORED))
+    assert new.remembers_removals
+    assert same_fold(old, new)
+    assert compile_plan(new).state_columns == compile_plan(old).state_columns
+    assert remembering(new, schema(BY_A | IGNORED | {"fields.b.default-value": "x"})).remembers_removals
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, IGNORED),
+        (BY_A, {"sequence.field": "b", **IGNORED}),
+        (BY_A, BY_A | {"merge.max-staleness": "5 s"}),
+        (BY_A | IGNORED, BY_A),
+        (BASE, BASE | IGNORED),
+    ],
+)
+def test_a_table_remembers_no_removals_where_no_record_could_meet_them(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    assert not remembering(schema(before), schema(after)).remembers_removals
