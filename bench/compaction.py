@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.jobs import CompactionJob, FileLayout
-from app.core.table.options import TABLE_OPTIONS
+from app.core.table.option_entries import TABLE_OPTIONS
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
 from bench.sizes import Sizes

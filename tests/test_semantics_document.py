@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.core.functions.entries import FUNCTIONS
-from app.core.table.options import FIELD_OPTIONS, TABLE_OPTIONS, has_effect
+from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, Change, Option
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = (ROOT / "docs" / "semantics.md").read_text()
@@ -22,18 +22,26 @@ def rows_of(heading: str) -> dict[str, list[str]]:
     return {cells[0].strip().strip("`"): [cell.strip() for cell in cells[1:]] for cells in rows[2:]}
 
 
-def test_every_table_option_is_listed_once_and_no_other() -> None:
+OPTIONS = [
+    *[("Options of the table", option) for option in TABLE_OPTIONS.values()],
+    *[("Options of a column", option) for option in FIELD_OPTIONS.values()],
+]
+CHANGES = {Change.FREE: "", Change.NEVER: "never", Change.TURNED_ON: "on, not off"}
+
+
+def test_every_option_is_listed_once_and_no_other() -> None:
     assert set(rows_of("Options of the table")) == set(TABLE_OPTIONS)
-
-
-@pytest.mark.parametrize("key", TABLE_OPTIONS)
-def test_an_option_without_effect_is_said_to_have_none(key: str) -> None:
-    state = rows_of("Options of the table")[key][0]
-    assert (state == "no effect") is not has_effect(key)
-
-
-def test_every_column_option_is_listed_and_no_other() -> None:
     assert set(rows_of("Options of a column")) == set(FIELD_OPTIONS)
+
+
+@pytest.mark.parametrize(("heading", "option"), OPTIONS, ids=[option.key for _, option in OPTIONS])
+def test_an_option_is_described_as_its_entry_says(heading: str, option: Option) -> None:
+    meaning, state, default, folds, changes, _ = rows_of(heading)[option.key]
+    assert meaning == option.meaning
+    assert state == ("done" if option.effect else "no effect")
+    assert (option.parse(default.strip("`")) if default else None) == (None if option.default == () else option.default)
+    assert folds == ("yes" if option.folds else "")
+    assert changes == CHANGES[option.change]
 
 
 def test_every_function_is_listed_with_its_retract_rule_and_no_other() -> None:

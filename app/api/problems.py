@@ -34,8 +34,8 @@ from app.core.errors import (
     Unsupported,
     UnsupportedMediaType,
     Violation,
+    escape_pointer,
 )
-from app.core.table.schema import escape_pointer
 
 log = logging.getLogger(__name__)
 

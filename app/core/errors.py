@@ -354,3 +354,8 @@ class Unavailable(KeyfoldError):
     """A part that the request needs (the catalog, Spark) does not answer now; trying again later may succeed."""
 
     default_code = ErrorCode.UNAVAILABLE
+
+
+def escape_pointer(segment: str) -> str:
+    """``segment`` as one reference token of a JSON pointer (RFC 6901 §3)."""
+    return segment.replace("~", "~0").replace("/", "~1")

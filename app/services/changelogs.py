@@ -13,7 +13,7 @@ from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, 
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
-from app.core.table.options import ChangelogProducer, MergeEngine, parse_options
+from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
 from app.storage.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
@@ -147,7 +147,7 @@ def _kept(database: CatalogDatabase, name: tuple[str, str]) -> tuple[Table, rang
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
     """Raises ``Conflict`` for engines whose single merges say nothing about rows (merge-semantics §6.5.19)."""
-    options, _ = parse_options(schema)
+    options = schema.parsed
     if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
         raise Conflict(
             f"{what} has merge-engine {options.engine} and changelog-producer none: its merges write parts of rows, "
@@ -219,7 +219,7 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
     schema = table.schema
     if commit.schema_id != table.schema_id:
         schema = repository.tables.schema_at(table.id, commit.schema_id)
-    options, _ = parse_options(schema)
+    options = schema.parsed
     producer = options["changelog-producer"]
     if producer is ChangelogProducer.NONE and commit.kind is SnapshotKind.MERGE:
         _check_keeps_changelog(schema, f"snapshot {number} was merged when the table")

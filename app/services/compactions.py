@@ -17,7 +17,8 @@ from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
 from app.core.table.history import ChangelogFile, Merge, MergeTrigger, Run, Snapshot, Table, TaskKind
-from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, parse_options
+from app.core.table.option_entries import ChangelogProducer, MergeEngine
+from app.core.table.options import TableOptions
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
@@ -61,7 +62,7 @@ def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = Tr
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
     """Ask for a compaction of ``table`` if its options want one after ``snapshot``."""
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
@@ -126,7 +127,7 @@ def run_compaction(lease: Lease) -> None:
 def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
     """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
     table, snapshot, rows = claimed.table, claimed.base, 0
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     with site.database.reading() as repository:
         other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
     picked_now = pick_runs(options, snapshot, other, full=claimed.merge.full) if snapshot else []
@@ -161,7 +162,7 @@ def _combine(
     site: MergeSite, table: Table, picked: Sequence[Picked], lease: Lease
 ) -> tuple[tuple[Run, ...], tuple[ChangelogFile, ...]]:
     """The new runs of the picked partitions, and the changes that they bring if the table wants them now."""
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     folder = uuid.uuid4().hex
     # Keys of different partitions never meet, so runs of one age are read as one.
     aligned = [stored_run(site, table, runs) for runs in zip(*(one.runs for one in picked), strict=True)]
@@ -186,7 +187,7 @@ def _changes(
     site: MergeSite, table: Table, picked: Sequence[Picked], aligned: Sequence[StoredRun], lease: Lease
 ) -> tuple[ChangelogFile, ...]:
     """What changed since the last full compaction, whose result is the oldest run (merge-semantics §8.4)."""
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     if not _wants_changes(options, picked):
         return ()
     known = int(picked[0].runs[0].full)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
-from app.core.errors import FaultCode, Invalid, Violation
+from app.core.errors import FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.history import Database
-from app.core.table.schema import escape_pointer
 from app.core.types.parser import is_text
 from app.services.pages import Page, PageRequest, like, page_of
 

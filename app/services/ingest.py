@@ -22,12 +22,12 @@ from app.core.errors import (
     Unavailable,
     UnsupportedMediaType,
     Violation,
+    escape_pointer,
     not_found,
 )
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
-from app.core.table.schema import escape_pointer
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch, has_batch, write_batch
 

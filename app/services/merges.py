@@ -26,7 +26,7 @@ from app.core.table.history import (
     TaskKind,
 )
 from app.core.table.keys import key_to_json
-from app.core.table.options import ChangelogProducer, parse_options
+from app.core.table.option_entries import ChangelogProducer
 from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
 from app.services.executor import MergeSite
@@ -70,7 +70,7 @@ def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
         wait = min(FIRST_RETRY_SECONDS * 2 ** min(backlog.failures - 1, 20), LONGEST_RETRY_SECONDS)
         if backlog.last_failed_at <= now < backlog.last_failed_at + timedelta(seconds=wait):
             return None
-    options, _ = parse_options(backlog.table.schema)
+    options = backlog.table.schema.parsed
     if backlog.records >= options["merge.max-staged-rows"]:
         return MergeTrigger.ROWS
     age = now - backlog.oldest_accepted_at
@@ -121,7 +121,7 @@ def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
 
 def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], lease: Lease) -> _Folded:
     table = claimed.table
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     # A folder of its own for every try: a worker that lost its lease may still be writing.
     folder = uuid.uuid4().hex
     records = sum(batch.records for batch in batches)
@@ -149,7 +149,7 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
 def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> _Folded:
     """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
     table = claimed.table
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
         return folded
     with site.database.reading() as repository:
@@ -233,7 +233,7 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
     table = claimed.table
     if snapshot.schema_id != table.schema_id:
         schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
-        before, after = (parse_options(schema)[0]["changelog-producer"] for schema in schemas)
+        before, after = (schema.parsed["changelog-producer"] for schema in schemas)
         if before is not after:
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
 

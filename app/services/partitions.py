@@ -10,11 +10,10 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation, escape_pointer
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
-from app.core.table.options import parse_options
 from app.core.table.partition_expiry import expired
-from app.core.table.schema import TableSchema, escape_pointer
+from app.core.table.schema import TableSchema
 from app.core.types.scalars import ValueFault
 from app.core.types.values import decoder, encoder, text_decoder
 from app.services.commits import Commit, commit_on_current
@@ -87,7 +86,7 @@ def drop_partitions(database: CatalogDatabase, name: tuple[str, str], specs: Seq
 
 def expire_partitions(database: CatalogDatabase, table: Table, now: datetime | None = None) -> list[str]:
     """Drop the partitions that ``partition.expiration-time`` no longer keeps; returns them as JSON texts."""
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     if options["partition.expiration-time"] is None or not table.schema.partition_keys:
         return []
     with database.reading() as repository:

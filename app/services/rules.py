@@ -8,7 +8,6 @@ from app.core.errors import Violation
 from app.core.plan.explanations import column_rules, column_words, depends_on_arrival, order_words, row_words
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.table_warnings import table_warnings
-from app.core.table.options import parse_options
 from app.core.table.records import RowKind
 from app.core.table.schema import Column, TableSchema
 
@@ -49,7 +48,7 @@ class TableRules:
 def table_rules(schema: TableSchema) -> TableRules:
     """The rules of a valid schema."""
     plan = compile_plan(schema)
-    options, _ = parse_options(schema)
+    options = schema.parsed
     return TableRules(
         options.engine.value,
         row_words(plan),

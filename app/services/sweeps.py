@@ -14,7 +14,6 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.table.history import Database, Table
-from app.core.table.options import parse_options
 from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
 from app.storage.folders import Entry, entries, remove
@@ -91,7 +90,7 @@ def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
 
 
 def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int, set[tuple[str, str]]]:
-    options, _ = parse_options(table.schema)
+    options = table.schema.parsed
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
         with database.transaction() as repository:

@@ -22,13 +22,14 @@ from app.core.errors import (
     NotFound,
     Resource,
     Violation,
+    escape_pointer,
     not_found,
 )
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
-from app.core.table.options import misspelt_options, parse_options
-from app.core.table.schema import Column, TableSchema, escape_pointer
+from app.core.table.options import misspelt_options
+from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
 from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, like, page_of
@@ -142,7 +143,7 @@ def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
     names = [field["name"] for field in fields if isinstance(field, Mapping) and isinstance(field.get("name"), str)]
     columns = tuple(Column(number, name, DataType("STRING")) for number, name in enumerate(names))
     readable = {key: value for key, value in options.items() if isinstance(value, str)}
-    return tuple(parse_options(TableSchema(columns, (), (), readable))[1])
+    return TableSchema(columns, (), (), readable).parsed.faults
 
 
 def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violation]:

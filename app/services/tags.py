@@ -9,7 +9,7 @@ from datetime import timedelta
 from app.catalog.repository import Repository
 from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation
 from app.core.table.history import Table, Tag
-from app.core.table.options import TABLE_OPTIONS, parse_options
+from app.core.table.option_entries import TABLE_OPTIONS
 from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, page_of
 from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, describe, is_number
@@ -75,7 +75,7 @@ def _name_violations(name: str) -> Iterator[Violation]:
 
 def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Violation]]:
     if text is None:
-        options, _ = parse_options(table.schema)
+        options = table.schema.parsed
         default: timedelta | None = options[RETAINED.key]
         return default, []
     try:

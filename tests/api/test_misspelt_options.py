@@ -9,7 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.table.options import OWN_FAMILIES, PAIMONS_OWN, TABLE_OPTIONS
+from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.paimon_options import OWN_FAMILIES, PAIMONS_OWN
 from app.core.table.schema import TableSchema
 from tests.api.conftest import TABLES, new_table
 

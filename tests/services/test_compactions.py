@@ -11,7 +11,6 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Merge, MergeState, MergeTrigger, Run, Snapshot, Table, TaskKind
-from app.core.table.options import parse_options
 from app.services.compactions import pick_runs, replaced, request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -154,7 +153,7 @@ def run(name: str, size: int = 100, *, partition: str | None = None, full: bool 
 
 
 def test_each_partition_is_compacted_by_its_own_runs() -> None:
-    options, _ = parse_options(schema(options={"num-sorted-run.compaction-trigger": "2"}))
+    options = schema(options={"num-sorted-run.compaction-trigger": "2"}).parsed
     runs = [run("a1", partition="a"), run("b1", partition="b"), run("a2", partition="a")]
     snapshot = snapshot_with(runs)
     assert [[one.id for one in picked.runs] for picked in pick_runs(options, snapshot, full=False)] == [["a1", "a2"]]

@@ -21,8 +21,8 @@ from app.core.alter.option_changes import (
 from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.plan.evolution import remembering
 from app.core.plan.merge_plan import compile_plan
-from app.core.table.option_values import names
-from app.core.table.options import misspelt_options, parse_options
+from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.options import misspelt_options
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import DataType, highest_field_id
@@ -222,7 +222,7 @@ class Draft:
         self._dangling.pop(key, None)
         self._touch("option", key, "/key" if text is None else "/value")
         if key == "primary-key" and text is not None:
-            self.primary_key = names(text)  # the schema says it, as at creation (§6.1.2)
+            self.primary_key = TABLE_OPTIONS["primary-key"].parse(text)  # the schema says it, as at creation (§6.1.2)
         elif text is None:
             self.options.pop(key, None)
         else:
@@ -241,7 +241,7 @@ class Draft:
             )
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
-        after, found = (after, parse_options(after)[1]) if own else _checked(after)
+        after, found = (after, list(after.parsed.faults)) if own else _checked(after)
         touched = [name for what, name in self._touched if what == "option" and name in self.options]
         found += misspelt_options(touched)
         faults = [fault for fault in found if fault.about.option not in self._dangling]

@@ -1,48 +1,21 @@
 """Options of a table that exists: which may change once it has rows, and what a renamed column does to them
-(merge-semantics §6.6, §6.7).
+(merge-semantics §6.6, §6.7). What holds for an option is said in its entry; here are loops over the entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from app.core.errors import FaultCode, Violation
-from app.core.table.options import FALLBACK_KEYS, TABLE_OPTIONS, TableOptions, option_violation, parse_options
+from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, Change, Names, Option, find_option
+from app.core.table.options import option_violation
 from app.core.table.schema import TableSchema
 
 Options = Mapping[str, str]
 
-_NEW_TABLE = "create a new table with the option and post the records there"
-# Options that say what the stored rows mean: a change would give rows that no history explains (§6.6).
-IMMUTABLE: Mapping[str, str] = {
-    "merge-engine": _NEW_TABLE,
-    "rowkind.field": _NEW_TABLE,
-    "aggregation.remove-record-on-delete": _NEW_TABLE,
-    "partial-update.remove-record-on-delete": _NEW_TABLE,
-    "partial-update.remove-record-on-sequence-group": _NEW_TABLE,
-    "sequence.snapshot-ordering": _NEW_TABLE,
-    "primary-key": "create a new table with the other key and post the records there",
-    "primary-key.nullable": _NEW_TABLE,
-    "bucket-key": "leave it as it is: Keyfold lays out its files without it",
-    "partition": _NEW_TABLE,
-    "force-lookup": _NEW_TABLE,
-}
-# Records that were dropped are gone and those that were kept stay: such an option can be turned on, never off (§6.6).
-ONLY_TURNED_ON = ("ignore-delete", "ignore-update-before")
-
-# Options whose value names columns: one name, or a list of names (§10 Q19). All others name none.
-_NAMES_COLUMN = ("rowkind.field",)
-_NAMES_COLUMNS = (
-    "sequence.field",
-    "partial-update.remove-record-on-sequence-group",
-    "bucket-key",
-    "primary-key",
-    "partition",
-    "changelog-producer.row-deduplicate-ignore-fields",
-)
-_FIELD_NAMES_COLUMNS = ("sequence-group",)
-# Options of a column that name fields of the ROW in its ARRAY or MAP.
-_NAMES_FIELDS = ("nested-key", "nested-sequence-field", "ts-field")
+_COLUMNS = (Names.COLUMN, Names.COLUMNS)
+_FIELDS = (Names.FIELD, Names.FIELDS)
+_LISTS = (Names.COLUMNS, Names.FIELDS)
 
 
 def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violation]:
@@ -50,34 +23,36 @@ def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violat
 
     To set an option to its default, or to spell a value differently, is no change.
     """
-    old, new = parse_options(before)[0], parse_options(after)[0]
-    return [*_changed(before, after, old, new), *_turned_off(before, old, new)]
+    return [
+        fault
+        for option in TABLE_OPTIONS.values()
+        if option.change in _REFUSALS
+        for fault in _REFUSALS[option.change](option, before, after)
+    ]
 
 
-def _changed(before: TableSchema, after: TableSchema, old: TableOptions, new: TableOptions) -> Iterator[Violation]:
-    if before.primary_key != after.primary_key:
-        yield _immutable("primary-key")
-    for key in IMMUTABLE:
-        if _meaning(before, old, key) != _meaning(after, new, key):
-            yield _immutable(key)
+def _changed(option: Option, before: TableSchema, after: TableSchema) -> Iterator[Violation]:
+    if _meaning(before, option) != _meaning(after, option):
+        message = f"option {option.key} cannot change once records were posted: stored rows were folded under it"
+        yield option_violation(option.key, FaultCode.IMMUTABLE_OPTION, message, option.instead)
 
 
-def _immutable(key: str) -> Violation:
-    message = f"option {key} cannot change once records were posted: stored rows were folded under it"
-    return option_violation(key, FaultCode.IMMUTABLE_OPTION, message, IMMUTABLE[key])
+def _meaning(schema: TableSchema, option: Option) -> object:
+    """The option's value as the table takes it; the primary key is said by the schema (§6.1.2)."""
+    return schema.primary_key if option.key == "primary-key" else schema.parsed[option.key]
 
 
-def _turned_off(before: TableSchema, old: TableOptions, new: TableOptions) -> Iterator[Violation]:
-    for key in ONLY_TURNED_ON:
-        if old[key] and not new[key]:
-            spelled = next(k for k in (key, *FALLBACK_KEYS) if FALLBACK_KEYS.get(k, k) == key and k in before.options)
-            message = f"option {key} cannot be turned off or removed: the records that it dropped are gone"
-            yield option_violation(spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = true")
+def _turned_off(option: Option, before: TableSchema, after: TableSchema) -> Iterator[Violation]:
+    if before.parsed[option.key] and not after.parsed[option.key]:
+        spelled = next(key for key in (option.key, *option.aliases) if key in before.options)
+        message = f"option {option.key} cannot be turned off or removed: the records that it dropped are gone"
+        yield option_violation(spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = true")
 
 
-def _meaning(schema: TableSchema, options: TableOptions, key: str) -> object:
-    """The option's value as the table takes it; the text of one that Keyfold does not know."""
-    return options[key] if key in TABLE_OPTIONS else schema.options.get(key)
+_REFUSALS: Mapping[Change, Callable[[Option, TableSchema, TableSchema], Iterator[Violation]]] = {
+    Change.NEVER: _changed,
+    Change.TURNED_ON: _turned_off,
+}
 
 
 def rename_in_key(key: str, old: str, new: str) -> str:
@@ -88,27 +63,48 @@ def rename_in_key(key: str, old: str, new: str) -> str:
     return ".".join((segments[0], _rename_in_list(segments[1], old, new), segments[2]))
 
 
-def rename_in_value(key: str, text: str, old: str, new: str) -> str:
-    """The value of the option ``key`` with the column ``old`` called ``new``."""
-    if key in _NAMES_COLUMN:
-        return new if text.strip() == old else text
-    return _rename_in_list(text, old, new) if _lists_columns(key) else text
-
-
 def renamed_options(options: Options, old: str, new: str) -> dict[str, str]:
     """``options`` with every key and value that names the column ``old`` rewritten (§10 Q19)."""
-    return {rename_in_key(key, old, new): rename_in_value(key, text, old, new) for key, text in options.items()}
+    return {
+        rename_in_key(key, old, new): _rename_in_value(key, text, old, new) if _names_of(key) in _COLUMNS else text
+        for key, text in options.items()
+    }
 
 
 def options_naming(options: Options, column: str) -> list[str]:
     """The keys of all options that name the column, in their key or in their value."""
-    return [key for key, text in options.items() if column in _columns_in_key(key) or column in _columns_in(key, text)]
+    return [
+        key
+        for key, text in options.items()
+        if column in _columns_in_key(key) or (_names_of(key) in _COLUMNS and column in _named(key, text))
+    ]
 
 
-def _columns_in(key: str, text: str) -> Sequence[str]:
-    if key in _NAMES_COLUMN:
-        return (text.strip(),)
-    return [name.strip() for name in text.split(",")] if _lists_columns(key) else ()
+def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
+    """The keys of the options that name the field at ``path``: those of its column, if it is in the ROW that the
+    column's ARRAY or MAP holds.
+    """
+    if len(path) != 3:
+        return []
+    return [key for key, text in _naming_fields(options, path[0]) if path[-1] in _named(key, text)]
+
+
+def with_field_renamed(options: Options, column: str, old: str, new: str) -> dict[str, str]:
+    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (§10 Q19)."""
+    naming = _naming_fields(options, column)
+    return {**options, **{key: _rename_in_value(key, text, old, new) for key, text in naming}}
+
+
+def _naming_fields(options: Options, column: str) -> Iterator[tuple[str, str]]:
+    for key, text in options.items():
+        if column in _columns_in_key(key) and _names_of(key) in _FIELDS:
+            yield key, text
+
+
+def _names_of(key: str) -> Names:
+    """What the value of the option names."""
+    option = FIELD_OPTIONS.get(key.rsplit(".", 1)[-1]) if _columns_in_key(key) else find_option(key)
+    return Names.NOTHING if option is None else option.names
 
 
 def _columns_in_key(key: str) -> Sequence[str]:
@@ -118,29 +114,16 @@ def _columns_in_key(key: str) -> Sequence[str]:
     return [name.strip() for name in segments[1].split(",")]
 
 
-def _lists_columns(key: str) -> bool:
-    return key in _NAMES_COLUMNS or (bool(_columns_in_key(key)) and key.rsplit(".", 1)[-1] in _FIELD_NAMES_COLUMNS)
+def _named(key: str, text: str) -> Sequence[str]:
+    """The columns or fields that the value of such an option names."""
+    return [name.strip() for name in text.split(",")] if _names_of(key) in _LISTS else (text.strip(),)
+
+
+def _rename_in_value(key: str, text: str, old: str, new: str) -> str:
+    if _names_of(key) in _LISTS:
+        return _rename_in_list(text, old, new)
+    return new if text.strip() == old else text
 
 
 def _rename_in_list(text: str, old: str, new: str) -> str:
     return ",".join(new if name.strip() == old else name for name in text.split(","))
-
-
-def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
-    """The keys of the options that name the field at ``path``: those of its column, if it is in the ROW that the
-    column's ARRAY or MAP holds.
-    """
-    if len(path) != 3:
-        return []
-    return [key for key, text in _naming_fields(options, path[0]) if path[-1] in (n.strip() for n in text.split(","))]
-
-
-def with_field_renamed(options: Options, column: str, old: str, new: str) -> dict[str, str]:
-    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (§10 Q19)."""
-    return {**options, **{key: _rename_in_list(text, old, new) for key, text in _naming_fields(options, column)}}
-
-
-def _naming_fields(options: Options, column: str) -> Iterator[tuple[str, str]]:
-    for key, text in options.items():
-        if column in _columns_in_key(key) and key.rsplit(".", 1)[-1] in _NAMES_FIELDS:
-            yield key, text

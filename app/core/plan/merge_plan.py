@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import cached_property, lru_cache
 from typing import Any
 
 from app.core.errors import ErrorCode, Invalid
-from app.core.functions.entries import AggregateFunction, FunctionUse, find_function
+from app.core.functions.entries import AggregateFunction, FunctionUse
+from app.core.plan.column_defaults import defaults_of, row_kind_default
+from app.core.plan.column_functions import ColumnFunction, function_of
 from app.core.plan.option_checks import check_options
 from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
 from app.core.rules.accumulators import Union
@@ -22,14 +23,12 @@ from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness, RowRule
 from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
 from app.core.rules.stepwise import Stepwise
-from app.core.table.options import FIELD_OPTIONS, MergeEngine, SequenceGroup, SortOrder, TableOptions, parse_options
+from app.core.table.option_entries import MergeEngine, SortOrder
+from app.core.table.options import FoldingOptions, SequenceGroup, TableOptions
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
-from app.core.types.values import text_decoder
 
-# Options of a column that its function does not see itself.
-_OF_THE_COLUMN = ("sequence-group", "aggregate-function", "ignore-retract", "default-value")
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
@@ -136,10 +135,14 @@ def compile_plan(schema: TableSchema) -> MergePlan:
 
 
 def _compile(schema: TableSchema) -> MergePlan:
-    options, faults = parse_options(schema)
-    faults = [*faults, *check_options(schema, options)]
+    faults = [*schema.parsed.faults, *check_options(schema)]
     if faults:
         raise Invalid("the table options are not valid", code=ErrorCode.INVALID_OPTIONS, violations=faults)
+    return _with_doors(_folding_plan(schema, schema.parsed.folding), schema.parsed)
+
+
+def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
+    """All of the plan that says what stored state means: of the options it can read only those that fold."""
     order = _row_order(schema, options)
     dropped = _dropped(options)
     accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
@@ -148,20 +151,32 @@ def _compile(schema: TableSchema) -> MergePlan:
     plan = _ENGINES[options.engine](schema, options, order, may_hide)
     refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
     never_retracts = not may_hide or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
-    defaults = _defaults(schema, options)
-    at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     return MergePlan(
         schema,
         plan.rules,
         order,
-        _row_rule(plan, order, never_retracts, options["tombstone.time-retained"]),
+        _row_rule(plan, order, never_retracts),
         dropped,
         tuple(refusal for refusal in plan.refusals if refusal.kind not in dropped),
-        options["rowkind.field"],
-        _required(options),
-        defaults if at_write else {},
-        {} if at_write else defaults,
-        None if at_write else _row_kind_default(schema, options),
+        required_columns=_required(options),
+    )
+
+
+def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
+    """The plan with how records come in, how rows are shown and how long dead rows are kept, which no stored state
+    depends on.
+    """
+    defaults = defaults_of(plan.schema, options)
+    at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+    row = plan.row  # a limit counts only where late records could meet a hidden row
+    remembers = row.liveness is not Liveness.ALWAYS and not row.forgets_hidden
+    return replace(
+        plan,
+        row_kind_column=options["rowkind.field"],
+        write_defaults=defaults if at_write else {},
+        read_defaults={} if at_write else defaults,
+        row_kind_default=None if at_write else row_kind_default(plan.schema, options),
+        row=replace(row, retained=options["tombstone.time-retained"] if remembers else None),
     )
 
 
@@ -173,24 +188,22 @@ class _EnginePlan:
     removes_on_delete: bool = False
 
 
-def _row_rule(plan: _EnginePlan, order: Order, never_retracts: bool, retained: timedelta | None) -> RowRule:
-    """The rule of the row; ``retained`` counts only where late records could meet a hidden row."""
+def _row_rule(plan: _EnginePlan, order: Order, never_retracts: bool) -> RowRule:
+    """The rule of the row."""
     # A log may hold removals of before ignore-delete was set (A.10).
     removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     liveness = Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness
     by_latest = order.by_arrival and all(isinstance(rule, Register) for rule in plan.rules)
-    forgets = liveness is Liveness.KIND and by_latest
-    remembers = liveness is not Liveness.ALWAYS and not forgets
-    return RowRule(liveness, plan.removes_on_delete, forgets, retained if remembers else None)
+    return RowRule(liveness, plan.removes_on_delete, forgets_hidden=liveness is Liveness.KIND and by_latest)
 
 
-def _dropped(options: TableOptions) -> frozenset[RowKind]:
+def _dropped(options: FoldingOptions) -> frozenset[RowKind]:
     if options["ignore-delete"]:
         return RETRACTS
     return frozenset({RowKind.UPDATE_BEFORE}) if options["ignore-update-before"] else frozenset()
 
 
-def _row_order(schema: TableSchema, options: TableOptions) -> Order:
+def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
     """Sequence fields with their direction and padding (§3); a key column never differs and is left out."""
     padding = options["sequence.auto-padding"]
     floors = [floor for step, floor in PADDING_FLOORS.items() if step in padding]
@@ -205,36 +218,17 @@ def _row_order(schema: TableSchema, options: TableOptions) -> Order:
     return Order(fields, flag=PADDING_FLAG in padding and floor is None)
 
 
-def _required(options: TableOptions) -> tuple[str, ...]:
+def _required(options: FoldingOptions) -> tuple[str, ...]:
     """Columns that no record may leave null although they are nullable (§3.4: padding cannot pad a null)."""
     return tuple(options["sequence.field"]) if options["sequence.auto-padding"] else ()
 
 
-def _defaults(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
-    texts = {column.name: column.default for column in schema.columns if column.default is not None}
-    texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
-    return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}
-
-
-def _row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
-    """The DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point 2)."""
-    name = options["rowkind.field"]
-    column = None if name is None else schema.by_name[name]
-    return None if column is None or column.default is None else default_value(column, column.default)
-
-
-def default_value(column: Column, text: str) -> Any:
-    """The value of a default's text: optional single quotes stripped, then read as the column's type (§1.4 point 2)."""
-    stripped = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
-    return text_decoder(column.type)(stripped)
-
-
-def _deduplicate(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
+def _deduplicate(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
     row = Register(schema.value_columns, order, keeps_kind=may_hide)
     return _EnginePlan((row,), Liveness.KIND)
 
 
-def _first_row(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
+def _first_row(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
     row = Register(schema.value_columns, Order(), Pick.FIRST)
     refusals = _refuse_retracts("first-row keeps the first record and cannot take it back", "set ignore-delete = true")
     return _EnginePlan((row,), Liveness.ALWAYS, refusals)
@@ -244,16 +238,11 @@ def _refuse_retracts(reason: str, fix: str, group: tuple[str, ...] = ()) -> tupl
     return tuple(Refusal(kind, f"{kind.text} record: {reason}", fix, group) for kind in sorted(RETRACTS))
 
 
-def _function_name(column: Column, options: TableOptions) -> str | None:
-    """The effective aggregate function of a column (§2.5, §4.5)."""
-    return options.of_field(column.name, "aggregate-function") or options.default_function
-
-
 def _function_rule(
-    column: Column, name: str, options: TableOptions, order: Order, group: tuple[Column, ...]
+    column: Column, used: ColumnFunction, options: FoldingOptions, order: Order, group: tuple[Column, ...]
 ) -> tuple[Rule, bool]:
     """The rule of a function used on a column, and whether it takes retracts."""
-    function = find_function(name)
+    function = used.entry
     assert function is not None, "check_options refuses unknown functions"
     ignore_retract = options.of_field(column.name, "ignore-retract")
     reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
@@ -265,30 +254,28 @@ def _function_rule(
     return rule, function.retracts or ignore_retract
 
 
-def _called(function: AggregateFunction, column: Column, options: TableOptions) -> tuple[Any, ...]:
+def _called(function: AggregateFunction, column: Column, options: FoldingOptions) -> tuple[Any, ...]:
     """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
     parsed = options.of_function(column.name)
     if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
         parsed["ts-field"] = next(reversed(ids))  # of other functions the last field means nothing
-    named = {suffix: parsed[suffix] for suffix in FIELD_OPTIONS if suffix not in _OF_THE_COLUMN}
     own = [
         (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))
-        for suffix, value in named.items()
+        for suffix, value in parsed.items()
+        if suffix != "given"
     ]
     return (function.name, *own, *function.rounds(column.type))
 
 
-def _partial_update(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
+def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
     rules: list[Rule] = []
     refusals: list[Refusal] = []
-    grouped: set[str] = set()
     for group in options.groups:
         group_rules, group_refusals = _group_rules(schema, options, group, order)
         rules += group_rules
         refusals += group_refusals
-        grouped |= {*group.ordering, *group.protected}
-    free = [column for column in schema.value_columns if column.name not in grouped]
+    free = [column for column in schema.value_columns if options.group_of(column.name) is None]
     rules += [Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in free]
     removes = options["partial-update.remove-record-on-delete"]
     listed = _removal_groups(options, rules)
@@ -304,7 +291,7 @@ def _partial_update(schema: TableSchema, options: TableOptions, order: Order, ma
     return _removing(schema, rules, refusals, order, removes)
 
 
-def _removal_groups(options: TableOptions, rules: list[Rule]) -> tuple[Register, ...]:
+def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Register, ...]:
     """The registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering fields
     (§4.4).
     """
@@ -328,23 +315,23 @@ def _removing(
 
 
 def _group_rules(
-    schema: TableSchema, options: TableOptions, group: SequenceGroup, order: Order
+    schema: TableSchema, options: FoldingOptions, group: SequenceGroup, order: Order
 ) -> tuple[list[Rule], list[Refusal]]:
     """A sequence group: one register for its ordering fields and plain columns, one rule per aggregated column (§4)."""
     group_order = Order(tuple(OrderField(schema.by_name[name]) for name in group.ordering)).then(order)
-    protected = [schema.by_name[name] for name in group.protected if name not in group.ordering]
-    functions = {column.name: _function_name(column, options) for column in protected}
+    followers = [schema.by_name[name] for name in group.followers]
+    functions = {column.name: function_of(schema, options, column.name) for column in followers}
     ordering = tuple(schema.by_name[name] for name in group.ordering)
-    plain = [column for column in protected if functions[column.name] is None]
+    plain = [column for column in followers if functions[column.name] is None]
     register = Register((*ordering, *plain), group_order, part=kept_records(group=ordering), clears=True)
     rules: list[Rule] = [register]
     refusals: list[Refusal] = []
-    for column in protected:
-        name = functions[column.name]
-        if name is not None:
-            rule, retracts = _function_rule(column, name, options, group_order, ordering)
+    for column in followers:
+        used = functions[column.name]
+        if used is not None:
+            rule, retracts = _function_rule(column, used, options, group_order, ordering)
             rules.append(rule)
-            refusals += () if retracts else _no_retraction(column, name, group.ordering)
+            refusals += () if retracts else _no_retraction(column, used.called, group.ordering)
     return rules, refusals
 
 
@@ -353,24 +340,23 @@ def _no_retraction(column: Column, function: str, group: tuple[str, ...] = ()) -
     return _refuse_retracts(reason, f"set fields.{column.name}.ignore-retract = true", group)
 
 
-def _aggregation(schema: TableSchema, options: TableOptions, order: Order, may_hide: bool) -> _EnginePlan:
+def _aggregation(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
     sequence = tuple(field.column for field in order.fields)
     rules: list[Rule] = [Register(sequence, order)] if sequence else []
     refusals: list[Refusal] = []
     for column in schema.value_columns:
-        if column in sequence:
-            continue
-        name = _function_name(column, options) or "last_non_null_value"
-        rule, retracts = _function_rule(column, name, options, order, ())
-        rules.append(rule)
-        refusals += () if retracts else _no_retraction(column, name)
+        used = function_of(schema, options, column.name)
+        if used is not None:
+            rule, retracts = _function_rule(column, used, options, order, ())
+            rules.append(rule)
+            refusals += () if retracts else _no_retraction(column, used.called)
     removes = options["aggregation.remove-record-on-delete"]
     if removes:
         refusals = [refusal for refusal in refusals if refusal.kind is not RowKind.DELETE]
     return _removing(schema, rules, refusals, order, removes)
 
 
-_ENGINES: Mapping[MergeEngine, Callable[[TableSchema, TableOptions, Order, bool], _EnginePlan]] = {
+_ENGINES: Mapping[MergeEngine, Callable[[TableSchema, FoldingOptions, Order, bool], _EnginePlan]] = {
     MergeEngine.DEDUPLICATE: _deduplicate,
     MergeEngine.PARTIAL_UPDATE: _partial_update,
     MergeEngine.AGGREGATION: _aggregation,

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
-from app.core.table.options import ChangelogProducer, MergeEngine, TableOptions, option_violation
+from app.core.table.option_entries import ChangelogProducer, MergeEngine
+from app.core.table.options import TableOptions, option_violation
 from app.core.table.schema import TableSchema
 
 

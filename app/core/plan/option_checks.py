@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from app.core.errors import Violation
+from app.core.plan.column_defaults import DEFAULT_CHECKS
 from app.core.plan.function_checks import FUNCTION_CHECKS
 from app.core.plan.mode_checks import MODE_CHECKS
 from app.core.plan.order_checks import ORDER_CHECKS
@@ -13,9 +14,9 @@ from app.core.table.schema import TableSchema
 
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 
-CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS)
+CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS, *DEFAULT_CHECKS)
 
 
-def check_options(schema: TableSchema, options: TableOptions) -> list[Violation]:
+def check_options(schema: TableSchema) -> list[Violation]:
     """Every fault of the options as a whole; what could not be read at all is not looked at again."""
-    return [fault for check in CHECKS for fault in check(schema, options)]
+    return [fault for check in CHECKS for fault in check(schema, schema.parsed)]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
 from app.core.rules.order import FLOATING, TEXT, TIMESTAMPS
-from app.core.table.options import MergeEngine, TableOptions, field_key, option_violation
+from app.core.table.option_entries import MergeEngine
+from app.core.table.options import TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
 
 PADDING_FLAG = "row-kind-flag"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.order import FLOATING, TEXT
 from app.core.table.keys import normalised
 from app.core.table.records import KINDS_BY_TEXT, RowKind
-from app.core.table.schema import Column, escape_pointer
+from app.core.table.schema import Column
 from app.core.types.scalars import ValueFault
 from app.core.types.values import decoder
 

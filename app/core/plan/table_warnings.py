@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
-from app.core.functions.entries import ALIASES
-from app.core.table.options import (
-    ChangelogProducer,
-    MergeEngine,
-    TableOptions,
-    has_effect,
-    option_violation,
-    parse_options,
-)
+from app.core.plan.column_functions import function_of, has_functions
+from app.core.plan.option_checks import Check
+from app.core.table.option_entries import ChangelogProducer, MergeEngine, find_option
+from app.core.table.options import TableOptions, option_violation
 from app.core.table.schema import TableSchema
 
-Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 COUNTING = ("sum", "product", "collect", "listagg", "nested_update")
 
 
 def table_warnings(schema: TableSchema) -> list[Violation]:
     """Everything surprising about a valid table; ``fix`` says how to change it, if that is not wanted."""
-    options, _ = parse_options(schema)
-    return [warning for check in CHECKS for warning in check(schema, options)]
-
-
-def _function(options: TableOptions, column: str) -> str | None:
-    name: str | None = options.of_field(column, "aggregate-function") or options.default_function
-    return ALIASES.get(name or "", name)
+    return [warning for check in CHECKS for warning in check(schema, schema.parsed)]
 
 
 def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -36,10 +24,10 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for group in options.groups:
-        for name in group.protected:
-            function = _function(options, name)
-            if function in COUNTING and name not in group.ordering:
-                message = f"{function} of {name!r} counts late records and repeated deliveries too"
+        for name in group.followers:
+            used = function_of(schema, options, name)
+            if used is not None and used.entry is not None and used.entry.name in COUNTING:
+                message = f"{used.entry.name} of {name!r} counts late records and repeated deliveries too"
                 fix = "post each record once: send an Idempotency-Key with every batch"
                 yield option_violation(group.key, FaultCode.LATE_RECORDS_COUNT, message, fix)
 
@@ -48,9 +36,8 @@ def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation
     """A column in no group of a table with groups takes whatever arrives last."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or not options.groups:
         return
-    grouped = {name for group in options.groups for name in (*group.ordering, *group.protected)}
     for column in schema.value_columns:
-        if column.name not in grouped and not options["sequence.field"]:
+        if options.group_of(column.name) is None and not options["sequence.field"]:
             message = f"column {column.name!r} is in no sequence group: a late record overwrites it"
             key = f"fields.{column.name}.sequence-group"
             yield option_violation(key, FaultCode.COLUMN_IN_NO_GROUP, message, "protect it by a group's ordering field")
@@ -72,7 +59,7 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for group in options.groups:
-        plain = [name for name in group.protected if _function(options, name) is None and name not in group.ordering]
+        plain = [name for name in group.followers if function_of(schema, options, name) is None]
         if len(plain) > 1:
             message = (
                 f"a record with {', '.join(group.ordering)} replaces all of {', '.join(plain)}, missing ones by null"
@@ -83,7 +70,8 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
 
 def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for key in options.values:
-        if not has_effect(key):
+        option = find_option(key)
+        if option is None or not option.effect:
             message = f"{key} is Paimon's own and has no effect here"
             yield option_violation(key, FaultCode.OPTION_WITHOUT_EFFECT, message, "remove it, or keep it for Paimon")
 
@@ -120,7 +108,7 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
         if engine is not MergeEngine.PARTIAL_UPDATE:
             fix = "set merge-engine = partial-update"
             yield option_violation(group.key, FaultCode.OPTION_WITHOUT_EFFECT, f"{engine} has no sequence groups", fix)
-    if engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
+    if not has_functions(engine):
         for column, suffix in options.fields:
             if suffix != "default-value":
                 message = f"{engine} has no aggregate functions"

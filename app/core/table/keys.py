@@ -11,8 +11,8 @@ from typing import Any
 
 import xxhash
 
-from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
-from app.core.table.schema import Column, TableSchema, escape_pointer
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import DataType
 from app.core.types.scalars import ValueFault
 from app.core.types.values import decoder, encoder, text_decoder

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from app.core.table.options import ExpirationStrategy, TableOptions
+from app.core.table.option_entries import ExpirationStrategy
+from app.core.table.options import TableOptions
 
 
 def expired(

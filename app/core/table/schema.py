@@ -9,7 +9,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation
+from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.options import TableOptions, parse_options
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import DataType, highest_field_id
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
@@ -79,6 +81,11 @@ class TableSchema:
     def value_columns(self) -> tuple[Column, ...]:
         """The columns that are not in the primary key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.primary_key)
+
+    @cached_property
+    def parsed(self) -> TableOptions:
+        """The options as typed values, with what could not be read."""
+        return parse_options(self.options, self.by_name)
 
     @cached_property
     def highest_field_id(self) -> int:
@@ -251,15 +258,20 @@ def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[
         fix, about = "remove the option primary-key", About(option="primary-key")
         faults.append(Violation("/options/primary-key", FaultCode.PRIMARY_KEY_TWICE, message, fix, about=about))
         return declared
-    return tuple(name.strip() for name in option.split(",") if name.strip())
+    named: tuple[str, ...] = TABLE_OPTIONS["primary-key"].parse(option)
+    return named
 
 
 def _with_key_nullability(
     columns: tuple[Column, ...], primary_key: tuple[str, ...], options: Mapping[str, str]
 ) -> tuple[Column, ...]:
     """Key columns become NOT NULL unless ``primary-key.nullable`` (merge-semantics §6.1.2)."""
-    if options.get("primary-key.nullable", "false").strip().lower() == "true":
-        return columns
+    nullable = TABLE_OPTIONS["primary-key.nullable"]
+    try:
+        if nullable.parse(options.get(nullable.key, "false")):
+            return columns
+    except ValueError:
+        pass  # told with the faults of all options
     return tuple(
         Column(c.id, c.name, c.type.with_nullable(False), c.description, c.default) if c.name in primary_key else c
         for c in columns
@@ -298,8 +310,3 @@ def _key_scope_violations(primary_key: tuple[str, ...], partition_keys: tuple[st
         for index, name in enumerate(partition_keys)
         if primary_key and name not in primary_key
     ]
-
-
-def escape_pointer(segment: str) -> str:
-    """``segment`` as one reference token of a JSON pointer (RFC 6901 §3)."""
-    return segment.replace("~", "~0").replace("/", "~1")

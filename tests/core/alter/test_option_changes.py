@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from app.core.alter.option_changes import (
-    IMMUTABLE,
-    ONLY_TURNED_ON,
     immutable_violations,
     options_naming,
+    options_naming_field,
     renamed_options,
+    with_field_renamed,
 )
-from app.core.table.options import FIELD_OPTIONS
+from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, Change, Names, Option
 from tests.core.tables import COLUMNS, table
 
 # Two values of each option that never changes, the first one set at creation.
@@ -37,8 +37,12 @@ def _refused(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [fault.pointer for fault in found]
 
 
+def _changing(change: Change) -> set[str]:
+    return {key for key, option in TABLE_OPTIONS.items() if option.change is change}
+
+
 def test_every_immutable_option_is_tried_here() -> None:
-    assert VALUES.keys() | {"primary-key"} == IMMUTABLE.keys()
+    assert VALUES.keys() | {"primary-key"} == _changing(Change.NEVER)
 
 
 @pytest.mark.parametrize("key", VALUES)
@@ -62,7 +66,15 @@ def test_an_option_set_to_what_it_means_anyway_is_no_change() -> None:
     assert _refused({"merge-engine": "partial-update"}, {"merge-engine": " Partial-Update "}) == []
 
 
-@pytest.mark.parametrize("key", [*ONLY_TURNED_ON, "first-row.ignore-delete", "partial-update.ignore-delete"])
+TURNED_ON = ("ignore-delete", "ignore-update-before")
+
+
+def test_every_option_that_is_only_turned_on_is_tried_here_and_those_of_columns_are_free() -> None:
+    assert set(TURNED_ON) == _changing(Change.TURNED_ON)
+    assert {option.change for option in FIELD_OPTIONS.values()} == {Change.FREE}
+
+
+@pytest.mark.parametrize("key", [*TURNED_ON, "first-row.ignore-delete", "partial-update.ignore-delete"])
 def test_what_drops_records_is_turned_on_but_never_off(key: str) -> None:
     assert _refused({}, {key: "true"}) == []
     assert _refused({key: "false"}, {key: "true"}) == []
@@ -87,6 +99,7 @@ RENAMED = [
     ({"rowkind.field": " a "}, {"rowkind.field": "z"}),
     ({"bucket-key": "a,b"}, {"bucket-key": "z,b"}),
     ({"primary-key": "k,a"}, {"primary-key": "k,z"}),
+    ({"partition": "b,a"}, {"partition": "b,z"}),
     (
         {"partial-update.remove-record-on-sequence-group": "a,h"},
         {"partial-update.remove-record-on-sequence-group": "z,h"},
@@ -111,6 +124,32 @@ def test_a_rename_rewrites_every_option_that_names_the_column(before: dict[str, 
     assert renamed_options(before, "a", "z") == after
     assert options_naming(before, "a") == [*before]
     assert options_naming(after, "a") == []
+
+
+def test_every_option_that_names_columns_is_renamed_here_and_no_other() -> None:
+    tried = {key for before, _ in RENAMED for key in before if not key.startswith("fields.")}
+    assert tried == {key for key, option in TABLE_OPTIONS.items() if option.names in (Names.COLUMN, Names.COLUMNS)}
+    assert {key: option.names for key, option in FIELD_OPTIONS.items() if option.names is not Names.NOTHING} == {
+        "sequence-group": Names.COLUMNS,
+        "nested-key": Names.FIELDS,
+        "nested-sequence-field": Names.FIELDS,
+        "ts-field": Names.FIELD,
+    }
+
+
+@pytest.mark.parametrize("option", [o for o in TABLE_OPTIONS.values() if o.names is Names.COLUMN], ids=lambda o: o.key)
+def test_an_option_that_names_one_column_takes_its_whole_text_as_the_name(option: Option) -> None:
+    assert renamed_options({option.key: "a,b"}, "a", "z") == {option.key: "a,b"}
+    assert renamed_options({option.key: "a,b"}, "a,b", "z") == {option.key: "z"}
+
+
+def test_fields_of_a_column_are_renamed_one_by_one_or_as_a_whole() -> None:
+    options = {"fields.n.nested-key": "a, b", "fields.n.nested-sequence-field": "b,a", "fields.n.ts-field": "a,b"}
+    renamed = {"fields.n.nested-key": "z, b", "fields.n.nested-sequence-field": "b,z", "fields.n.ts-field": "a,b"}
+    assert with_field_renamed(options, "n", "a", "z") == renamed
+    assert with_field_renamed(options, "n", "a,b", "z") == {**options, "fields.n.ts-field": "z"}
+    assert options_naming_field(options, ("n", "element", "a")) == [*options][:2]
+    assert options_naming_field(options, ("m", "element", "a")) == []
 
 
 @pytest.mark.parametrize(

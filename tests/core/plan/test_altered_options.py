@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.plan.evolution import combined_row, same_fold
 from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.options import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.option_entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.records import KINDS_BY_TEXT
 from tests import oracle
 from tests.builders import schema_of
@@ -86,8 +86,9 @@ def compiled(options: Options) -> MergePlan:
     return compile_plan(schema_of(oracle.TableCase(COLUMNS, ("k",), options)))
 
 
-def test_every_option_of_a_column_is_changed_here() -> None:
-    assert set(FIELD_OPTIONS) - {"default-value"} <= CASES.keys()
+def test_every_option_that_folds_is_changed_here_and_no_other() -> None:
+    entries = (*TABLE_OPTIONS.values(), *FIELD_OPTIONS.values())
+    assert {option.key for option in entries if option.folds} == CASES.keys()
 
 
 def test_every_part_of_a_plan_is_compared_or_concerns_no_stored_state() -> None:

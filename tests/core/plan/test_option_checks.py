@@ -8,7 +8,6 @@ from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.option_checks import CHECKS, check_options
 from app.core.plan.order_checks import GROUP_ORDERING_KINDS, PADDED_KINDS
-from app.core.table.options import parse_options
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import KINDS
 from app.core.types.parser import parse_type
@@ -29,7 +28,7 @@ def test_a_table_that_keeps_the_rules_is_accepted(options: Options) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.strip("_"))
 def test_every_check_finds_something_in_the_list_above_that_no_other_check_finds(check: object) -> None:
     def found(schema: TableSchema, one: object) -> bool:
-        return any(one(schema, parse_options(schema)[0]))  # type: ignore[operator]  # a check
+        return any(one(schema, schema.parsed))  # type: ignore[operator]  # a check
 
     tables = [table(options) for _, options, _, _ in ILLEGAL]
     assert any(found(t, check) and not any(found(t, other) for other in CHECKS if other is not check) for t in tables)
@@ -38,7 +37,7 @@ def test_every_check_finds_something_in_the_list_above_that_no_other_check_finds
 @pytest.mark.parametrize("options", [options for _, options in LEGAL])
 def test_no_check_finds_anything_in_a_legal_table(options: Options) -> None:
     schema = table(options)
-    assert check_options(schema, parse_options(schema)[0]) == []
+    assert check_options(schema) == []
 
 
 def test_all_broken_rules_are_told_together() -> None:
@@ -177,8 +176,7 @@ def test_a_sequence_field_is_a_scalar_and_a_group_is_ordered_by_numbers_texts_an
 
 
 def _faults_or_none(schema: TableSchema) -> set[tuple[str, str]]:
-    options, unread = parse_options(schema)
-    found = [*unread, *check_options(schema, options)]
+    found = [*schema.parsed.faults, *check_options(schema)]
     return {(fault.pointer.removeprefix("/options/"), fault.code) for fault in found}
 
 

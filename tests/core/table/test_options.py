@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.table.option_values import names
-from app.core.table.options import (
+from app.core.table.option_entries import (
+    DEFAULT_FUNCTION,
     FALLBACK_KEYS,
     FIELD_OPTIONS,
     TABLE_OPTIONS,
-    WITHOUT_EFFECT,
     ChangelogProducer,
     ExpirationStrategy,
     MergeEngine,
-    SequenceGroup,
     SortOrder,
-    parse_options,
 )
+from app.core.table.option_values import names
+from app.core.table.options import SequenceGroup
 from tests.core.tables import faults, table, violations
 
 # (option, its text, its value)
@@ -38,6 +39,7 @@ READ = [
     ("partial-update.remove-record-on-delete", "true", True),
     ("partial-update.remove-record-on-sequence-group", "g,h", ("g", "h")),
     ("aggregation.remove-record-on-delete", " true ", True),
+    (DEFAULT_FUNCTION, " sum ", "sum"),
     ("changelog-producer", "full-compaction", ChangelogProducer.FULL_COMPACTION),
     ("primary-key", "k,p", ("k", "p")),
     ("primary-key.nullable", "true", True),
@@ -82,13 +84,14 @@ READ = [
     ("pk-clustering-override", "true", True),
     ("force-lookup", "true", True),
 ]
-TEXTS = {key for key, option in TABLE_OPTIONS.items() if key in WITHOUT_EFFECT and option.parse is str.strip}
+WITHOUT_EFFECT = [key for key, option in TABLE_OPTIONS.items() if not option.effect]
+TEXTS = {key for key in WITHOUT_EFFECT if TABLE_OPTIONS[key].parse is str.strip}
 
 
 @pytest.mark.parametrize(("key", "text", "value"), READ)
 def test_an_option_is_read_as_its_type(key: str, text: str, value: Any) -> None:
-    options, found = parse_options(table({}) if key == "primary-key" else table({key: text}))
-    assert not found
+    options = (table({}) if key == "primary-key" else table({key: text})).parsed
+    assert not options.faults
     assert key == "primary-key" or (options[key] == value and options.given(key))
     assert TABLE_OPTIONS[key].parse(text) == value
 
@@ -99,7 +102,7 @@ def test_the_list_above_holds_every_option() -> None:
 
 @pytest.mark.parametrize("key", TABLE_OPTIONS)
 def test_an_option_that_is_not_given_has_its_default_and_a_meaning(key: str) -> None:
-    options, _ = parse_options(table())
+    options = table().parsed
     assert not options.given(key)
     assert options[key] == TABLE_OPTIONS[key].default
     assert TABLE_OPTIONS[key].meaning
@@ -208,8 +211,8 @@ def test_an_option_of_no_column_or_of_several_is_refused(key: str, code: str, fi
     ],
 )
 def test_an_option_of_a_column_is_read_as_its_type(suffix: str, text: str, value: Any) -> None:
-    options, found = parse_options(table({f"fields.a.{suffix}": text}))
-    assert not found
+    options = table({f"fields.a.{suffix}": text}).parsed
+    assert not options.faults
     assert options.of_field("a", suffix) == value
     assert options.of_field("b", suffix) == FIELD_OPTIONS[suffix].default
 
@@ -217,35 +220,91 @@ def test_an_option_of_a_column_is_read_as_its_type(suffix: str, text: str, value
 @pytest.mark.parametrize(
     ("suffix", "text"), [("ignore-retract", "yes"), ("distinct", ""), ("count-limit", "0"), ("count-limit", "x")]
 )
-def test_a_value_of_a_column_that_cannot_be_read_is_refused(suffix: str, text: str) -> None:
-    assert faults(table({f"fields.a.{suffix}": text})) == {(f"fields.a.{suffix}", "illegal_option_value")}
+@pytest.mark.parametrize(
+    "others",
+    [{}, {"merge-engine": "aggregation", DEFAULT_FUNCTION: "max"}, {"aggregation.remove-record-on-delete": "true"}],
+)
+def test_a_value_of_a_column_that_cannot_be_read_is_refused(others: dict[str, str], suffix: str, text: str) -> None:
+    found = faults(table(others | {f"fields.a.{suffix}": text}))
+    assert (f"fields.a.{suffix}", "illegal_option_value") in found
+    assert others or len(found) == 1
+
+
+OF_A_GROUP = {"merge-engine": "partial-update", "fields.g.sequence-group": "a", "fields.a.aggregate-function": "sum"}
+
+
+@pytest.mark.parametrize("key", TABLE_OPTIONS)
+def test_the_view_of_what_folds_shows_the_options_that_say_so_and_refuses_all_others(key: str) -> None:
+    whole = table(OF_A_GROUP).parsed
+    if TABLE_OPTIONS[key].folds:
+        assert whole.folding[key] == whole[key]
+        assert whole.folding.given(key) is whole.given(key)
+        return
+    for read in (whole.folding.__getitem__, whole.folding.given):
+        with pytest.raises(LookupError, match="does not say folds=True"):
+            read(key)
+
+
+@pytest.mark.parametrize("suffix", FIELD_OPTIONS)
+def test_the_view_of_what_folds_refuses_options_of_columns_alike(suffix: str) -> None:
+    whole = table({"fields.a.default-value": "1", **OF_A_GROUP}).parsed
+    assert ("a", "default-value") not in whole.folding.fields
+    if FIELD_OPTIONS[suffix].folds:
+        assert whole.folding.of_field("a", suffix) == whole.of_field("a", suffix)
+        return
+    with pytest.raises(LookupError, match="does not say folds=True"):
+        whole.folding.of_field("a", suffix)
+
+
+def test_only_what_folds_tells_two_views_apart() -> None:
+    plain, other = table(OF_A_GROUP).parsed, table(OF_A_GROUP | {"merge.max-staleness": "5 s", "bucket": "4"}).parsed
+    assert plain != other
+    assert plain.folding == other.folding
+    assert plain.folding != table(OF_A_GROUP | {"ignore-delete": "true"}).parsed.folding
+
+
+def test_a_schema_reads_its_options_once() -> None:
+    schema = table(OF_A_GROUP)
+    assert schema.parsed is schema.parsed
+    assert schema.parsed.folding is schema.parsed.folding
+
+
+def test_options_are_parsed_by_their_schema_and_by_nobody_else() -> None:
+    root = Path(__file__).parent.parent.parent.parent
+    places = [path for folder in ("app", "spark_jobs") for path in (root / folder).rglob("*.py")]
+    callers = [path for path in places if re.search(r"(?<!def )parse_options\(", path.read_text())]
+    assert callers == [root / "app" / "core" / "table" / "schema.py"]
+
+
+def test_a_column_is_in_the_group_that_names_it_and_follows_it_unless_it_orders_it() -> None:
+    options = table({"fields.g,h.sequence-group": "a,g", "fields.c.sequence-group": "b"}).parsed
+    assert [group and group.key for group in map(options.group_of, ("g", "h", "a", "c", "b", "k"))] == [
+        *["fields.g,h.sequence-group"] * 3,
+        *["fields.c.sequence-group"] * 2,
+        None,
+    ]
+    assert options.groups[0].followers == ("a",)
 
 
 def test_sequence_groups_are_read_with_their_names_trimmed() -> None:
-    options, found = parse_options(table({"fields.g, h.sequence-group": " a, b "}))
-    assert not found
+    options = table({"fields.g, h.sequence-group": " a, b "}).parsed
+    assert not options.faults
     assert options.groups == (SequenceGroup(("g", "h"), ("a", "b"), "fields.g, h.sequence-group"),)
-
-
-def test_the_default_function_is_read_apart_from_the_columns() -> None:
-    options, found = parse_options(table({"fields.default-aggregate-function": " sum "}))
-    assert not found
-    assert options.default_function == "sum"
 
 
 @pytest.mark.parametrize("old", FALLBACK_KEYS)
 def test_an_old_key_still_works_and_gives_way_to_the_new_one(old: str) -> None:
     new = FALLBACK_KEYS[old]
-    assert parse_options(table({old: "true"}))[0][new] is True
-    assert parse_options(table({old: "true", new: "false"}))[0][new] is False
-    assert parse_options(table({new: "false", old: "true"}))[0][new] is False
+    assert table({old: "true"}).parsed[new] is True
+    assert table({old: "true", new: "false"}).parsed[new] is False
+    assert table({new: "false", old: "true"}).parsed[new] is False
     assert faults(table({old: "maybe"})) == {(old, "illegal_option_value")}
 
 
-@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
+@pytest.mark.parametrize("key", WITHOUT_EFFECT)
 def test_options_of_paimons_own_files_are_accepted(key: str) -> None:
     texts = ("4", "true", "k")
-    assert any(not parse_options(table({key: text}))[1] for text in texts)
+    assert any(not table({key: text}).parsed.faults for text in texts)
 
 
 def test_keys_are_told_with_pointers_that_are_escaped() -> None:

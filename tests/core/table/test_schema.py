@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import ErrorCode, Invalid
-from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema, escape_pointer
+from app.core.errors import ErrorCode, Invalid, escape_pointer
+from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
 from app.core.types.kinds import DataType
 from tests.core.strategies import NAMES, SCALAR_TYPES, TEXT, TYPES
 

@@ -1,0 +1,317 @@
+"""The options that Keyfold knows: one entry each, with everything there is to say about it (Paimon's keys).
+
+Whatever treats options alike is a loop over these entries: reading them, what may change on a table with rows, what a
+renamed column does to them, what has no effect, which ones the merge plan may read, the tables of docs/semantics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum, StrEnum
+from typing import Any
+
+from app.core.table.option_values import (
+    boolean,
+    count,
+    duration,
+    names,
+    one_of,
+    percent,
+    size,
+    time_format,
+    whole_number,
+)
+from app.core.table.paimon_options import is_foreign
+
+
+class MergeEngine(StrEnum):
+    """Values of ``merge-engine`` (merge-semantics §2)."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class SortOrder(StrEnum):
+    """Values of ``sequence.field.sort-order`` (§3.1)."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ExpirationStrategy(StrEnum):
+    """Values of ``partition.expiration-strategy``."""
+
+    VALUES_TIME = "values-time"  # the time that the partition's values say
+    UPDATE_TIME = "update-time"  # when the newest of its records was merged
+
+
+class ChangelogProducer(StrEnum):
+    """Values of ``changelog-producer`` (§8)."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+class Change(Enum):
+    """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
+
+    FREE = "at any time"
+    NEVER = "never"  # stored rows were folded under it
+    TURNED_ON = "can be turned on, never off"  # records that it dropped are gone, those that were kept stay
+
+
+class Names(Enum):
+    """What an option's value names, and so what a rename rewrites (§10 Q19)."""
+
+    NOTHING = "nothing"
+    COLUMN = "a column"
+    COLUMNS = "a list of columns"
+    FIELD = "a field of the ROW in the column's ARRAY or MAP"
+    FIELDS = "a list of such fields"
+
+
+_NEW_TABLE = "create a new table with the option and post the records there"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    ``parse`` reads its text and raises ValueError with the fix; ``meaning`` says it in words. ``folds``: it decides
+    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` and ``instead``
+    (what to do where it cannot change); ``names`` what its value names; ``effect`` whether Keyfold does anything with
+    it; ``aliases`` its older keys. ``of_function``: an option of a column that is its aggregate function's own.
+    """
+
+    key: str
+    parse: Callable[[str], Any]
+    default: Any
+    meaning: str
+    folds: bool = False
+    change: Change = Change.FREE
+    instead: str = _NEW_TABLE
+    names: Names = Names.NOTHING
+    effect: bool = True
+    aliases: tuple[str, ...] = ()
+    of_function: bool = False
+
+
+DEFAULT_FUNCTION = "fields.default-aggregate-function"
+_TABLE_OPTIONS = (
+    Option(
+        "merge-engine",
+        one_of(MergeEngine),
+        MergeEngine.DEDUPLICATE,
+        "how records of one key fold together",
+        folds=True,
+        change=Change.NEVER,
+    ),
+    Option(
+        "sequence.field",
+        names,
+        (),
+        "columns that order the records of a key, before arrival",
+        folds=True,
+        names=Names.COLUMNS,
+    ),
+    Option("sequence.field.sort-order", one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
+    Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
+    Option(
+        "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER
+    ),
+    Option(
+        "rowkind.field", str.strip, None, "the column that holds the row kind", change=Change.NEVER, names=Names.COLUMN
+    ),
+    Option(
+        "ignore-delete",
+        boolean,
+        False,
+        "drop -U and -D records",
+        folds=True,
+        change=Change.TURNED_ON,
+        aliases=("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+    ),
+    Option("ignore-update-before", boolean, False, "drop -U records", folds=True, change=Change.TURNED_ON),
+    Option(
+        "partial-update.remove-record-on-delete",
+        boolean,
+        False,
+        "a -D removes the row",
+        folds=True,
+        change=Change.NEVER,
+    ),
+    Option(
+        "partial-update.remove-record-on-sequence-group",
+        names,
+        (),
+        "a -D that one of these groups accepts removes the row",
+        folds=True,
+        change=Change.NEVER,
+        names=Names.COLUMNS,
+    ),
+    Option(
+        "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
+    ),
+    Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),
+    Option("changelog-producer", one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option(
+        "primary-key",
+        names,
+        (),
+        "the primary key, where the schema does not declare it",
+        change=Change.NEVER,
+        instead="create a new table with the other key and post the records there",
+        names=Names.COLUMNS,
+    ),
+    Option("primary-key.nullable", boolean, False, "key columns may be null", change=Change.NEVER),
+    Option(
+        "merge.max-staleness", duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
+    ),
+    Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
+    Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
+    Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
+    Option("snapshot.time-retained", duration, timedelta(hours=1), "how long a snapshot is kept"),
+    Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
+    Option(
+        "compaction.max-size-amplification-percent",
+        percent,
+        200,
+        "size of the newer runs, in percent of the oldest, at which all are combined",
+    ),
+    Option(
+        "compaction.size-ratio", percent, 1, "percent by which the next older run may be larger and is combined too"
+    ),
+    Option("partition.expiration-time", duration, None, "age at which a partition is dropped"),
+    Option(
+        "partition.expiration-strategy",
+        one_of(ExpirationStrategy),
+        ExpirationStrategy.VALUES_TIME,
+        "what the age of a partition is counted from",
+    ),
+    Option("partition.timestamp-pattern", str.strip, None, "a partition's time, of its columns: $day $hour:00:00"),
+    Option("partition.timestamp-formatter", time_format, None, "how that text is read: yyyy-MM-dd HH:mm:ss"),
+    Option("target-file-size", size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
+    Option("full-compaction.delta-commits", count, None, "merges after which all runs are combined"),
+    Option("changelog-producer.row-deduplicate", boolean, False, "no changelog of rows that stay equal"),
+    Option(
+        "changelog-producer.row-deduplicate-ignore-fields",
+        names,
+        (),
+        "columns that do not count as a change",
+        names=Names.COLUMNS,
+    ),
+    Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
+)
+# Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
+_PAIMONS_OPTIONS = (
+    Option("bucket", whole_number, -1, "Paimon's bucket count"),
+    Option(
+        "bucket-key",
+        names,
+        (),
+        "Paimon's bucket key",
+        change=Change.NEVER,
+        instead="leave it as it is: Keyfold lays out its files without it",
+        names=Names.COLUMNS,
+    ),
+    Option("write-only", boolean, False, "Paimon's switch for compaction in the writer"),
+    Option("deletion-vectors.enabled", boolean, False, "Paimon's deletion vectors"),
+    Option("streaming-read-overwrite", boolean, False, "Paimon's streaming reads of overwrites"),
+    Option("pk-clustering-override", boolean, False, "Paimon's clustering of primary-key tables"),
+    Option("force-lookup", boolean, False, "Paimon's compaction by lookup", change=Change.NEVER),
+    Option("partition", str.strip, None, "Paimon's own", change=Change.NEVER, names=Names.COLUMNS),
+    *(
+        Option(key, str.strip, None, "Paimon's own")
+        for key in (
+            "auto-create",
+            "branch",
+            "cache-page-size",
+            "file.block-size",
+            "file.compression",
+            "file.format",
+            "lookup-wait",
+            "num-levels",
+            "num-sorted-run.stop-trigger",
+            "page-size",
+            "read.batch-size",
+            "type",
+            "write-buffer-size",
+            "write-buffer-spillable",
+            "write-manifest-cache",
+            "write-max-writers-to-spill",
+        )
+    ),
+)
+TABLE_OPTIONS: Mapping[str, Option] = {
+    option.key: option for option in (*_TABLE_OPTIONS, *(replace(option, effect=False) for option in _PAIMONS_OPTIONS))
+}
+FALLBACK_KEYS: Mapping[str, str] = {alias: option.key for option in _TABLE_OPTIONS for alias in option.aliases}
+
+# Options of one column: fields.<column>.<suffix>
+_FIELD_OPTIONS = (
+    Option(
+        "sequence-group",
+        names,
+        (),
+        "the columns that the named ordering fields protect",
+        folds=True,
+        names=Names.COLUMNS,
+    ),
+    Option("aggregate-function", str.strip, None, "the aggregate function of the column", folds=True),
+    Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True),
+    Option("default-value", str, None, "what a null of the final row is shown as"),
+    Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True),
+    Option("list-agg-delimiter", str, ",", "the text between the values of listagg", folds=True, of_function=True),
+    Option(
+        "nested-key",
+        names,
+        (),
+        "the fields that tell the elements of a nested table apart",
+        folds=True,
+        of_function=True,
+        names=Names.FIELDS,
+    ),
+    Option(
+        "nested-key-null-strategy",
+        str.strip,
+        "merge",
+        "what to do with a null nested key",
+        folds=True,
+        of_function=True,
+    ),
+    Option(
+        "nested-sequence-field",
+        names,
+        (),
+        "the fields that order the elements of one nested key",
+        folds=True,
+        of_function=True,
+        names=Names.FIELDS,
+    ),
+    Option("count-limit", count, None, "the most elements of a nested table", folds=True, of_function=True),
+    Option(
+        "ts-field",
+        str.strip,
+        None,
+        "the field of the map's row that holds its time",
+        folds=True,
+        of_function=True,
+        names=Names.FIELD,
+    ),
+)
+FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_OPTIONS}
+
+
+def find_option(key: str) -> Option | None:
+    """The option called ``key``, also by an older key or as one of Paimon's own; None if there is none."""
+    known = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
+    if known is None and is_foreign(key):
+        return Option(key, str.strip, None, "Paimon's own", effect=False)
+    return known

@@ -1,0 +1,63 @@
+"""Paimon's keys that Keyfold does not know as options: those that it takes without effect, and how misspelt ones are
+told from them.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Families of Paimon's keys that say how its readers, writers and file formats work.
+FOREIGN_FAMILIES = (
+    "changelog-file.", "changelog-producer.", "changelog.",
+    "commit.", "compaction.", "consumer.", "cross-partition-upsert.", "data-file.",
+    "deletion-vector.", "dynamic-bucket.", "file-index.", "file.compression.", "file.format.",
+    "local-merge-buffer-size", "lookup.", "manifest.", "metadata.", "metastore.", "orc.", "parquet.", "partition.",
+    "record-level.", "scan.", "sink.", "snapshot.", "sort-", "source.", "spill-", "streaming-read-", "tag.",
+    "write-buffer-", "zorder.",
+)  # fmt: skip
+# Families that hold options which Keyfold carries out: here only what Paimon has is taken, for anything else is likely
+# one of those misspelt. (Paimon's core and Flink options of 2026, and older spellings that it still reads.)
+OWN_FAMILIES = (
+    "changelog-file.",
+    "changelog-producer.",
+    "changelog.",
+    "compaction.",
+    "partition.",
+    "snapshot.",
+    "tag.",
+)
+PAIMONS_OWN = frozenset((
+    "changelog-file.compression", "changelog-file.format", "changelog-file.prefix", "changelog-file.stats-mode",
+    "changelog-producer.compaction-interval", "changelog-producer.lookup-wait", "changelog.num-retained.max",
+    "changelog.num-retained.min", "changelog.precommit-compact", "changelog.precommit-compact.buffer-size",
+    "changelog.precommit-compact.thread-num", "changelog.time-retained", "compaction.bucket-distribution-strategy",
+    "compaction.delete-ratio-threshold", "compaction.early-max.file-num", "compaction.file-num-limit",
+    "compaction.force-rewrite-all-files", "compaction.force-up-level-0", "compaction.incremental-size-threshold",
+    "compaction.max.file-num", "compaction.min.file-num", "compaction.offpeak-ratio", "compaction.offpeak.end.hour",
+    "compaction.offpeak.start.hour", "compaction.optimization-interval", "compaction.skip-expired-partitions",
+    "compaction.small-file-ratio", "compaction.total-size-threshold", "partition.default-name",
+    "partition.end-input-to-done", "partition.expiration-batch-size", "partition.expiration-check-interval",
+    "partition.expiration-max-num", "partition.idle-time-to-done", "partition.idle-time-to-report-statistic",
+    "partition.legacy-name", "partition.mark-done-action", "partition.mark-done-action.custom.class",
+    "partition.mark-done-action.http.params", "partition.mark-done-action.http.url", "partition.mark-done-action.mode",
+    "partition.mark-done-when-end-input", "partition.mark-done.recover-from-state", "partition.sink-strategy",
+    "partition.time-interval", "partition.timestamp-format.strict", "snapshot.clean-empty-directories",
+    "snapshot.expire.clean-empty-directories", "snapshot.expire.execution-mode", "snapshot.expire.limit",
+    "snapshot.ignore-empty-commit", "snapshot.watermark-idle-timeout", "tag.automatic-completion",
+    "tag.automatic-creation", "tag.batch.customized-name", "tag.callbacks", "tag.create-success-file",
+    "tag.creation-delay", "tag.creation-period", "tag.creation-period-duration", "tag.num-retained-max",
+    "tag.period-formatter", "tag.time-expire-enabled",
+))  # fmt: skip
+_CALLBACK = re.compile(r"tag\.callback\..+\.param")
+
+
+def is_foreign(key: str) -> bool:
+    """Whether the key is of a family that says how Paimon itself works."""
+    return key.startswith(FOREIGN_FAMILIES)
+
+
+def is_misspelt(key: str) -> bool:
+    """Whether a key that is no option of Keyfold's is one misspelt: of a family of which Keyfold carries options out,
+    and not one of those that Paimon has there.
+    """
+    return key.startswith(OWN_FAMILIES) and key not in PAIMONS_OWN and not _CALLBACK.fullmatch(key)
