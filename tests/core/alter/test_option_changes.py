@@ -66,6 +66,15 @@ def test_an_option_set_to_what_it_means_anyway_is_no_change() -> None:
     assert _refused({"merge-engine": "partial-update"}, {"merge-engine": " Partial-Update "}) == []
 
 
+def test_the_fix_of_an_option_that_never_changes_says_what_to_do_instead() -> None:
+    [key] = immutable_violations(table(), replace(table(), primary_key=("a",)))
+    [bucket] = immutable_violations(table(), table({"bucket-key": "a"}))
+    [engine] = immutable_violations(table(), table({"merge-engine": "first-row"}))
+    assert key.fix == "create a new table with the other key and post the records there"
+    assert bucket.fix == "leave it as it is: Keyfold lays out its files without it"
+    assert engine.fix == "create a new table with the option and post the records there"
+
+
 TURNED_ON = ("ignore-delete", "ignore-update-before")
 
 

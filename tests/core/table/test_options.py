@@ -292,6 +292,11 @@ def test_sequence_groups_are_read_with_their_names_trimmed() -> None:
     assert options.groups == (SequenceGroup(("g", "h"), ("a", "b"), "fields.g, h.sequence-group"),)
 
 
+def test_the_older_keys_are_those_of_paimon() -> None:
+    engines = ("first-row", "deduplicate", "partial-update")
+    assert dict(FALLBACK_KEYS) == {f"{engine}.ignore-delete": "ignore-delete" for engine in engines}
+
+
 @pytest.mark.parametrize("old", FALLBACK_KEYS)
 def test_an_old_key_still_works_and_gives_way_to_the_new_one(old: str) -> None:
     new = FALLBACK_KEYS[old]
