@@ -19,7 +19,8 @@ from app.core.rules.widening import widened_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column as TableColumn
 from app.core.table.schema import TableSchema
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 from spark_jobs.types import spark_type
 
 FIELD_ID = "parquet.field.id"
@@ -189,7 +190,7 @@ def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, row
     """The removals of the rows that state rows of ``old`` do not show, as state rows of ``new``."""
     dead = rows.where(~F.expr(old.row.live_sql)).withColumn(REMOVED_AT, F.expr(before.removed_at_sql(LOG)))
     removal = f"filter({LOG}, e -> e.{ARRIVAL_COLUMN} = {REMOVED_AT})"
-    log, new_log = (DataType("ARRAY", element=replay.entry_type) for replay in (before, after))
+    log, new_log = (DataType(Kind.ARRAY, element=replay.entry_type) for replay in (before, after))
     outputs: dict[str, str] = dict.fromkeys((name for name, _ in new.state_columns), "NULL")
     outputs |= {name: quote(source) for name, source in key_names_of(old, new)} | {
         LOG: widened_sql(removal, log, new_log)

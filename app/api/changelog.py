@@ -20,7 +20,6 @@ from app.api.paging import page_size, size_words
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.types.values import encoder
 from app.services.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
@@ -161,7 +160,7 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
 
 def lines_of(changes: Changes) -> Iterator[str]:
     """Each change as JSON."""
-    encoders = [(column.name, encoder(column.type)) for column in changes.schema.columns]
+    encoders = [(column.name, column.type.encoder) for column in changes.schema.columns]
     for kind, row in changes.rows:
         values = {name: encode(row[name]) for name, encode in encoders}
         own = {"_kind": kind.text, "_snapshot": changes.start.snapshot}

@@ -17,7 +17,6 @@ from app.core.table.history import Batch, Snapshot, Table
 from app.core.table.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
-from app.core.types.values import encoder
 from app.services.snapshots import find_snapshot
 from app.storage.images import Images
 from app.storage.staging import read_key_records
@@ -176,7 +175,7 @@ def _find(view: _View, images: Images, key: Key, columns: Sequence[str]) -> Foun
     if row is None:
         return FoundRow(key, None, state is not None, snapshot_id, view.table)
     by_name = view.table.schema.by_name
-    shown = {name: encoder(by_name[name].type)(row[name]) for name in columns}
+    shown = {name: by_name[name].type.encoder(row[name]) for name in columns}
     return FoundRow(key, shown, True, snapshot_id, view.table)
 
 

@@ -14,8 +14,7 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation, 
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.core.table.partition_expiry import expired
 from app.core.table.schema import TableSchema
-from app.core.types.scalars import ValueFault
-from app.core.types.values import decoder, encoder, text_decoder
+from app.core.types.values import ValueFault
 from app.services.commits import Commit, commit_on_current
 from app.services.pages import Page, PageRequest, is_like, like, page_of
 
@@ -151,8 +150,8 @@ def _decoded(schema: TableSchema, name: str, value: Any, pointer: str, faults: l
         return None
     data_type = schema.by_name[name].type
     try:
-        read = text_decoder(data_type)(value) if isinstance(value, str) else decoder(data_type)(value)
-        return encoder(data_type)(read)
+        read = data_type.text_decoder(value) if isinstance(value, str) else data_type.decoder(value)
+        return data_type.encoder(read)
     except ValueFault as fault:
         faults.append(Violation(pointer, fault.code, f"partition column {name!r}: {fault}", fault.fix, column=name))
         return None

@@ -16,7 +16,6 @@ from app.core.rules.rule import State
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json, key_to_json
 from app.core.table.records import Record, RowKind, arrival
-from app.core.types.values import encoder
 from app.services.ingest import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table
@@ -134,7 +133,7 @@ class _Fold:
         row = None if self.state is None else finish(self.plan, self.state)
         if row is None:
             return None
-        return {name: encoder(self.plan.schema.by_name[name].type)(value) for name, value in row.items()}
+        return {name: self.plan.schema.by_name[name].type.encoder(value) for name, value in row.items()}
 
     def step(self, position: int, record: Record | None) -> None:
         """Fold one record and note why each column changed or did not; None is a record that the table ignores."""

@@ -30,7 +30,8 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
 from app.core.table.options import misspelt_options
 from app.core.table.schema import Column, TableSchema
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, like, page_of
 from app.storage.layout import Warehouse, table_folder
@@ -141,7 +142,7 @@ def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
     if not isinstance(options, Mapping) or not isinstance(fields, list):
         return ()
     names = [field["name"] for field in fields if isinstance(field, Mapping) and isinstance(field.get("name"), str)]
-    columns = tuple(Column(number, name, DataType("STRING")) for number, name in enumerate(names))
+    columns = tuple(Column(number, name, DataType(Kind.STRING)) for number, name in enumerate(names))
     readable = {key: value for key, value in options.items() if isinstance(value, str)}
     return TableSchema(columns, (), (), readable).parsed.faults
 

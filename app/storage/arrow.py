@@ -8,35 +8,36 @@ import pyarrow as pa
 
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN
 from app.core.table.schema import Column, TableSchema
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 
 _FIELD_ID = b"PARQUET:field_id"
 
-_ARROW_TYPES: Mapping[str, Callable[[DataType], pa.DataType]] = {
-    "BOOLEAN": lambda _: pa.bool_(),
-    "TINYINT": lambda _: pa.int8(),
-    "SMALLINT": lambda _: pa.int16(),
-    "INT": lambda _: pa.int32(),
-    "BIGINT": lambda _: pa.int64(),
-    "FLOAT": lambda _: pa.float32(),
-    "DOUBLE": lambda _: pa.float64(),
-    "DECIMAL": lambda t: pa.decimal128(t.precision, t.scale),
-    **{kind: lambda _: pa.string() for kind in ("CHAR", "VARCHAR", "STRING")},
-    **{kind: lambda _: pa.binary() for kind in ("BINARY", "VARBINARY", "BYTES")},
-    "DATE": lambda _: pa.date32(),
-    "TIME": lambda _: pa.int32(),
-    "TIMESTAMP": lambda _: pa.timestamp("us"),
-    "TIMESTAMP_LTZ": lambda _: pa.timestamp("us", "UTC"),
-    "ARRAY": lambda t: pa.list_(arrow_type(t.element_type)),
-    "MULTISET": lambda t: pa.map_(arrow_type(t.element_type), pa.int32()),
-    "MAP": lambda t: pa.map_(arrow_type(t.key_type), arrow_type(t.element_type)),
-    "ROW": lambda t: pa.struct([pa.field(field.name, arrow_type(field.type)) for field in t.fields]),
+ARROW_TYPES: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
+    Kind.BOOLEAN: lambda _: pa.bool_(),
+    Kind.TINYINT: lambda _: pa.int8(),
+    Kind.SMALLINT: lambda _: pa.int16(),
+    Kind.INT: lambda _: pa.int32(),
+    Kind.BIGINT: lambda _: pa.int64(),
+    Kind.FLOAT: lambda _: pa.float32(),
+    Kind.DOUBLE: lambda _: pa.float64(),
+    Kind.DECIMAL: lambda t: pa.decimal128(t.precision, t.scale),
+    **{kind: lambda _: pa.string() for kind in (Kind.CHAR, Kind.VARCHAR, Kind.STRING)},
+    **{kind: lambda _: pa.binary() for kind in (Kind.BINARY, Kind.VARBINARY, Kind.BYTES)},
+    Kind.DATE: lambda _: pa.date32(),
+    Kind.TIME: lambda _: pa.int32(),
+    Kind.TIMESTAMP: lambda _: pa.timestamp("us"),
+    Kind.TIMESTAMP_LTZ: lambda _: pa.timestamp("us", "UTC"),
+    Kind.ARRAY: lambda t: pa.list_(arrow_type(t.element_type)),
+    Kind.MULTISET: lambda t: pa.map_(arrow_type(t.element_type), pa.int32()),
+    Kind.MAP: lambda t: pa.map_(arrow_type(t.key_type), arrow_type(t.element_type)),
+    Kind.ROW: lambda t: pa.struct([pa.field(field.name, arrow_type(field.type)) for field in t.fields]),
 }
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds ``data_type`` as Spark reads and writes it."""
-    return _ARROW_TYPES[data_type.kind](data_type)
+    return ARROW_TYPES[data_type.kind](data_type)
 
 
 def arrow_field(column: Column) -> pa.Field:

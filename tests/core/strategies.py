@@ -10,38 +10,39 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import ENTRIES, DataType, Field
+from app.core.types.kinds import Kind
 from app.core.types.values import one_zero
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
-_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
+_PLAIN = tuple(kind for kind in Kind if not ENTRIES[kind].inside and not ENTRIES[kind].parameters)
 _LENGTHS = st.one_of(st.integers(1, 10), st.sampled_from([255, 2_147_483_646]))
 
 
 def _decimals() -> st.SearchStrategy[DataType]:
     def with_scale(precision: int) -> st.SearchStrategy[DataType]:
-        return st.integers(0, precision).map(lambda scale: DataType("DECIMAL", precision=precision, scale=scale))
+        return st.integers(0, precision).map(lambda scale: DataType(Kind.DECIMAL, precision=precision, scale=scale))
 
     return st.integers(1, 38).flatmap(with_scale)
 
 
-def _sized(kind: str) -> st.SearchStrategy[DataType]:
+def _sized(kind: Kind) -> st.SearchStrategy[DataType]:
     return _LENGTHS.map(lambda length: DataType(kind, length=length))
 
 
-def _precise(kind: str, most: int) -> st.SearchStrategy[DataType]:
+def _precise(kind: Kind, most: int) -> st.SearchStrategy[DataType]:
     return st.integers(0, most).map(lambda precision: DataType(kind, precision=precision))
 
 
 SCALAR_TYPES = st.one_of(
     st.sampled_from(_PLAIN).map(DataType),
     _decimals(),
-    *(_sized(kind) for kind in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")),
-    _precise("TIME", 9),
-    _precise("TIMESTAMP", 6),
-    _precise("TIMESTAMP_LTZ", 6),
+    *(_sized(kind) for kind in (Kind.CHAR, Kind.VARCHAR, Kind.BINARY, Kind.VARBINARY)),
+    _precise(Kind.TIME, 9),
+    _precise(Kind.TIMESTAMP, 6),
+    _precise(Kind.TIMESTAMP_LTZ, 6),
 )
 _MAYBE_NULL = st.booleans()
 
@@ -53,7 +54,7 @@ def _null_or_not(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataTy
 def _rows(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
     fields = st.lists(st.tuples(NAMES, inner, st.none() | TEXT), min_size=1, max_size=3, unique_by=lambda f: f[0])
     return fields.map(
-        lambda found: DataType("ROW", fields=tuple(Field(i, n, t, text) for i, (n, t, text) in enumerate(found)))
+        lambda found: DataType(Kind.ROW, fields=tuple(Field(i, n, t, text) for i, (n, t, text) in enumerate(found)))
     )
 
 
@@ -61,10 +62,10 @@ def _nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
     keys = _null_or_not(SCALAR_TYPES)
     return _null_or_not(
         st.one_of(
-            inner.map(lambda t: DataType("ARRAY", element=t)),
-            keys.map(lambda t: DataType("MULTISET", element=t)),
-            st.builds(lambda key, element: DataType("MAP", key=key, element=element), keys, inner),
-            keys.map(lambda t: DataType("MAP", key=DataType("ARRAY", element=t), element=DataType("INT"))),
+            inner.map(lambda t: DataType(Kind.ARRAY, element=t)),
+            keys.map(lambda t: DataType(Kind.MULTISET, element=t)),
+            st.builds(lambda key, element: DataType(Kind.MAP, key=key, element=element), keys, inner),
+            keys.map(lambda t: DataType(Kind.MAP, key=DataType(Kind.ARRAY, element=t), element=DataType(Kind.INT))),
             _rows(inner),
         )
     )
@@ -93,7 +94,7 @@ def _decimal_values(data_type: DataType) -> st.SearchStrategy[Decimal]:
 
 def _timestamps(data_type: DataType) -> st.SearchStrategy[datetime]:
     unit = 10 ** (6 - (data_type.precision or 0))
-    zone = UTC if data_type.kind == "TIMESTAMP_LTZ" else None
+    zone = UTC if data_type.kind is Kind.TIMESTAMP_LTZ else None
     moments = st.one_of(
         st.datetimes(), st.sampled_from([datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)])
     )
@@ -121,7 +122,7 @@ def _row_values(data_type: DataType) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _map_values(data_type: DataType) -> st.SearchStrategy[list[tuple[Any, Any]]]:
-    multiset = data_type.kind == "MULTISET"
+    multiset = data_type.kind is Kind.MULTISET
     key = data_type.element_type if multiset else data_type.key_type
     element = st.integers(1, 2**31 - 1) if multiset else values(data_type.element_type)
     # 0.0 and -0.0 are one key to Spark.
@@ -130,23 +131,23 @@ def _map_values(data_type: DataType) -> st.SearchStrategy[list[tuple[Any, Any]]]
 
 
 _FINITE = {"allow_nan": False, "allow_infinity": False}
-_VALUES: Mapping[str, Callable[[DataType], st.SearchStrategy[Any]]] = {
-    "BOOLEAN": lambda _: st.booleans(),
-    "TINYINT": lambda _: _whole(8),
-    "SMALLINT": lambda _: _whole(16),
-    "INT": lambda _: _whole(32),
-    "BIGINT": lambda _: _whole(64),
-    "FLOAT": lambda _: st.floats(width=32, **_FINITE),
-    "DOUBLE": lambda _: st.floats(**_FINITE),
-    "DECIMAL": _decimal_values,
-    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), _text_values),
-    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), _binary_values),
-    "DATE": lambda _: st.one_of(st.dates(), st.sampled_from([date(1, 1, 1), date(1969, 12, 31)])),
-    "TIME": _times,
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), _timestamps),
-    "ARRAY": lambda t: st.lists(values(t.element_type), max_size=3),
-    "ROW": _row_values,
-    **dict.fromkeys(("MAP", "MULTISET"), _map_values),
+_VALUES: Mapping[Kind, Callable[[DataType], st.SearchStrategy[Any]]] = {
+    Kind.BOOLEAN: lambda _: st.booleans(),
+    Kind.TINYINT: lambda _: _whole(8),
+    Kind.SMALLINT: lambda _: _whole(16),
+    Kind.INT: lambda _: _whole(32),
+    Kind.BIGINT: lambda _: _whole(64),
+    Kind.FLOAT: lambda _: st.floats(width=32, **_FINITE),
+    Kind.DOUBLE: lambda _: st.floats(**_FINITE),
+    Kind.DECIMAL: _decimal_values,
+    **dict.fromkeys((Kind.CHAR, Kind.VARCHAR, Kind.STRING), _text_values),
+    **dict.fromkeys((Kind.BINARY, Kind.VARBINARY, Kind.BYTES), _binary_values),
+    Kind.DATE: lambda _: st.one_of(st.dates(), st.sampled_from([date(1, 1, 1), date(1969, 12, 31)])),
+    Kind.TIME: _times,
+    **dict.fromkeys((Kind.TIMESTAMP, Kind.TIMESTAMP_LTZ), _timestamps),
+    Kind.ARRAY: lambda t: st.lists(values(t.element_type), max_size=3),
+    Kind.ROW: _row_values,
+    **dict.fromkeys((Kind.MAP, Kind.MULTISET), _map_values),
 }
 
 

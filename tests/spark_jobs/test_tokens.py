@@ -18,7 +18,8 @@ from app.core.rules.spark_sql import quote
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
-from app.core.types.kinds import KINDS
+from app.core.types.data_types import ENTRIES
+from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.storage.layout import Warehouse, staging_file
 from app.storage.staging import write_batch
@@ -119,7 +120,7 @@ def staged(folder: Path, schema: TableSchema, columns: dict[str, list[Any]]) -> 
 
 
 def test_the_values_above_are_of_every_type_that_a_key_may_have() -> None:
-    assert {parse_type(sql).kind for sql in VALUES} == {kind for kind, entry in KINDS.items() if not entry.nested}
+    assert {parse_type(sql).kind for sql in VALUES} == {kind for kind in Kind if ENTRIES[kind].hashed}
 
 
 def test_tokens_are_spark_s_for_every_key_type_alone_and_together(spark: SparkConnection, tmp_path: Path) -> None:

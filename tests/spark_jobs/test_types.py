@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.plan.merge_plan import compile_plan
-from app.core.types.kinds import KINDS
+from app.core.types.kinds import Kind
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase
@@ -48,7 +48,7 @@ def test_every_type_comes_back_as_it_was_posted(spark: SparkConnection, tmp_path
     columns = (("k", "INT"), *((f"c{i}", data_type) for i, data_type in enumerate(VALUES)))
     table = TableCase(columns, ("k",))
     plan = compile_plan(schema_of(table))
-    assert {column.type.kind for column in plan.schema.columns} == set(KINDS)
+    assert {column.type.kind for column in plan.schema.columns} == set(Kind)
     rows = [{"k": n, **{f"c{i}": values[n] for i, values in enumerate(VALUES.values())}} for n in range(2)]
     rows.append({"k": 2, **{f"c{i}": None for i in range(len(VALUES))}})
     site = Site(spark, tmp_path, plan)

@@ -2,63 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.core.alter.draft import Draft, Move, Place, type_depth
 from app.core.alter.nested_fields import Path, PathFault, added_field, described_field, dotted
 from app.core.errors import FaultCode
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import DataType, Field
 
 ADD_ANOTHER = "add a new column of that type and post its values"
-
-
-def _always(_old: DataType, _new: DataType) -> bool:
-    return True
-
-
-def _longer(old: DataType, new: DataType) -> bool:
-    return (new.length or 0) >= (old.length or 0)
-
-
-def _more_precise(old: DataType, new: DataType) -> bool:
-    return (new.precision or 0) >= (old.precision or 0)
-
-
-def _integer_digits(data_type: DataType) -> int:
-    return (data_type.precision or 0) - (data_type.scale or 0)
-
-
-def _room_for(digits: int) -> Callable[[DataType, DataType], bool]:
-    return lambda _, new: _integer_digits(new) >= digits
-
-
-def _more_digits(old: DataType, new: DataType) -> bool:
-    return (new.scale or 0) >= (old.scale or 0) and _integer_digits(new) >= _integer_digits(old)
-
-
-# Old and new kind of type, and which lengths, precisions and scales go. Runs keep the type that they were written
-# with, so these are the pairs that Spark (its vectorized and its row reader) and pyarrow read as the new type with
-# every value intact, also after several changes. The smaller integers are 32 bits wide in Parquet, so Spark wants room
-# for ten digits whatever their range is.
-WIDENINGS: Mapping[tuple[str, str], Callable[[DataType, DataType], bool]] = {
-    **{("TINYINT", kind): _always for kind in ("SMALLINT", "INT", "BIGINT", "DOUBLE")},
-    **{("SMALLINT", kind): _always for kind in ("INT", "BIGINT", "DOUBLE")},
-    **{("INT", kind): _always for kind in ("BIGINT", "DOUBLE")},
-    **{(kind, "DECIMAL"): _room_for(10) for kind in ("TINYINT", "SMALLINT", "INT")},
-    ("BIGINT", "DECIMAL"): _room_for(20),
-    ("FLOAT", "DOUBLE"): _always,
-    ("DECIMAL", "DECIMAL"): _more_digits,
-    **{(kind, kind): _longer for kind in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")},
-    ("CHAR", "VARCHAR"): _longer,
-    ("BINARY", "VARBINARY"): _longer,
-    **{(kind, "STRING"): _always for kind in ("CHAR", "VARCHAR")},
-    **{(kind, "BYTES"): _always for kind in ("BINARY", "VARBINARY")},
-    **{(kind, kind): _more_precise for kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")},
-}
-# Only their length may grow where the column is a key: a key's token is the hash of its stored form.
-KEY_WIDENINGS = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 
 
 class Change(Protocol):
@@ -191,7 +143,7 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class UpdateColumnType:
-    """Gives a column, or a type inside one, a type that holds every value of the old one (``WIDENINGS``)."""
+    """Gives a column, or a type inside one, a type that holds every value of the old one (``Entry.widens``)."""
 
     path: Path
     data_type: DataType
@@ -300,8 +252,8 @@ class DropPrimaryKey:
 
 def _holds(old: DataType, new: DataType, key: bool) -> bool:
     """Whether the new type holds every value of the old one, as files of either type are read."""
-    fits = WIDENINGS.get((old.kind, new.kind))
-    return fits is not None and (old.kind in KEY_WIDENINGS or not key) and fits(old, new)
+    fits = old.entry.widens.get(new.kind)
+    return fits is not None and (old.entry.key_widens or not key) and fits(old, new)
 
 
 def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, key: bool, member: str) -> DataType:

@@ -29,7 +29,8 @@ from app.core.alter.draft import Draft, Move, Place
 from app.core.alter.nested_fields import Path
 from app.core.errors import FaultCode
 from app.core.table.schema import TableSchema
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 from app.core.types.parser import TypeSyntaxError, parse_type
 
 MOST_CHANGES = 1000  # of one request: each may rewrite every option
@@ -134,7 +135,7 @@ ACTIONS: Mapping[str, tuple[Callable[..., Change], tuple[Member, ...]]] = {
         AddColumn,
         (
             _COLUMN,
-            Member("dataType", _type, instead=DataType("STRING")),
+            Member("dataType", _type, instead=DataType(Kind.STRING)),
             Member("comment", _text_or_null, absent=None, instead=None),
             Member("move", _move_or_null, absent=None, instead=None),
         ),

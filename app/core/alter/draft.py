@@ -24,8 +24,9 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.core.table.options import misspelt_options
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
+from app.core.types.data_types import DataType, highest_field_id
 from app.core.types.field_ids import with_unique_ids
-from app.core.types.kinds import DataType, highest_field_id
+from app.core.types.kinds import Kind
 
 LARGEST_FIELD_ID = 2**31 - 1  # Parquet's field ids are 32 bits wide
 
@@ -109,7 +110,7 @@ class Draft:
         """
         top = self._highest_id + 1
         # The first pair stands for all ids that were ever used: the new ones begin after it.
-        _, (_, numbered) = with_unique_ids([(self._highest_id, DataType("INT")), (top, _without_ids(data_type))])
+        _, (_, numbered) = with_unique_ids([(self._highest_id, DataType(Kind.INT)), (top, _without_ids(data_type))])
         self._highest_id = max(top, highest_field_id(numbered))
         if self._highest_id <= LARGEST_FIELD_ID:
             return top, numbered

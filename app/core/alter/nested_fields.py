@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from app.core.errors import FaultCode
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import DataType, Field
+from app.core.types.kinds import Kind
 
 Path = tuple[str, ...]
 Edit = Callable[[DataType], DataType]
@@ -40,7 +41,7 @@ def edited(data_type: DataType, path: Path, edit: Edit, depth: int = 1) -> DataT
     """
     if depth == len(path):
         return edit(data_type)
-    step = _STEPS.get(data_type.kind)
+    step = STEPS.get(data_type.kind)
     if step is None:
         message = f"{dotted(path[:depth])!r} is {data_type.base_sql}, which has no fields inside"
         raise _leads_nowhere(path, depth, message, f"send the path {list(path[:depth])} to alter it")
@@ -60,7 +61,7 @@ def _into_row(row: DataType, path: Path, edit: Edit, depth: int) -> DataType:
 
 def _into_element(outer: DataType, path: Path, edit: Edit, depth: int) -> DataType:
     if path[depth] not in ELEMENT_NAMES:
-        name = "element" if outer.kind == "ARRAY" else "value"
+        name = "element" if outer.kind is Kind.ARRAY else "value"
         what = "keys of a MAP cannot be altered" if path[depth] == "key" else f"{path[depth]!r} is nothing in it"
         message = f"{dotted(path[:depth])!r} is {outer.base_sql}: {what}"
         raise _leads_nowhere(path, depth, message, f"write {name!r} here")
@@ -72,11 +73,11 @@ def _into_multiset(outer: DataType, path: Path, _edit: Edit, depth: int) -> Data
     raise _leads_nowhere(path, depth, message, "add a new column of that type and post its values")
 
 
-_STEPS: Mapping[str, Callable[[DataType, Path, Edit, int], DataType]] = {
-    "ROW": _into_row,
-    "ARRAY": _into_element,
-    "MAP": _into_element,
-    "MULTISET": _into_multiset,
+STEPS: Mapping[Kind, Callable[[DataType, Path, Edit, int], DataType]] = {
+    Kind.ROW: _into_row,
+    Kind.ARRAY: _into_element,
+    Kind.MAP: _into_element,
+    Kind.MULTISET: _into_multiset,
 }
 
 
@@ -104,7 +105,7 @@ def in_row(path: Path, edit_field: Callable[[DataType, int], DataType]) -> Edit:
 
 
 def _check_row(row: DataType, path: Path) -> None:
-    if row.kind != "ROW":
+    if row.kind is not Kind.ROW:
         message = f"{dotted(path[:-1])!r} is {row.base_sql}, and only a ROW has fields"
         fix = (
             f"send {list(path[:-1])} and one of the names {', '.join(ELEMENT_NAMES)}, then the field, if it holds a ROW"

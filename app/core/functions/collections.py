@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.core.rules.order import float_rank
 from app.core.rules.spark_sql import comparable, literal, member, members
 from app.core.rules.stepwise import StepFunction
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Family
+from app.core.types.numbers import float_rank
 
 # What Java's Character.isWhitespace takes for white space: no no-break spaces (§5.2).
 _BLANKS = (
@@ -81,16 +82,15 @@ def _key_of(data_type: DataType) -> Callable[[Any], Any]:
     def key(value: Any, inner: DataType) -> Any:
         if value is None:
             return None
-        if inner.kind == "ARRAY":
+        if inner.family is Family.ARRAY:
             return tuple(key(item, inner.element_type) for item in value)
-        if inner.kind == "ROW":
+        if inner.family is Family.ROW:
             return tuple(key(value[field.name], field.type) for field in inner.fields)
-        if inner.kind in ("MAP", "MULTISET"):
-            element = inner.element_type if inner.kind == "MAP" else DataType("INT")
-            key_type = inner.key_type if inner.kind == "MAP" else inner.element_type
-            return frozenset((key(k, key_type), key(v, element)) for k, v in value)
+        if inner.family is Family.MAP:
+            key_type, value_type = inner.map_types
+            return frozenset((key(k, key_type), key(v, value_type)) for k, v in value)
         # Spark takes NaN for equal to itself, and -0.0 for equal to 0.0.
-        return ("float", float_rank(value + 0.0)) if inner.kind in ("FLOAT", "DOUBLE") else value
+        return ("float", float_rank(value + 0.0)) if inner.family is Family.FLOATING else value
 
     return lambda value: key(value, data_type)
 

@@ -27,9 +27,8 @@ from app.core.rules.register import Pick, Register
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import StepFunction, Stepwise
 from app.core.table.schema import Column
-from app.core.types.kinds import DataType
-
-NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _any(_: DataType) -> bool:
 
 
 def _numeric(data_type: DataType) -> bool:
-    return data_type.kind in NUMERIC
+    return data_type.numeric
 
 
 def _comparable(data_type: DataType) -> bool:
@@ -103,31 +102,31 @@ def _comparable(data_type: DataType) -> bool:
 
 
 def _boolean(data_type: DataType) -> bool:
-    return data_type.kind == "BOOLEAN"
+    return data_type.kind is Kind.BOOLEAN
 
 
 def _array(data_type: DataType) -> bool:
-    return data_type.kind == "ARRAY"
+    return data_type.kind is Kind.ARRAY
 
 
 def _array_of_rows(data_type: DataType) -> bool:
-    return data_type.kind == "ARRAY" and data_type.element_type.kind == "ROW"
+    return data_type.kind is Kind.ARRAY and data_type.element_type.kind is Kind.ROW
 
 
 def _map(data_type: DataType) -> bool:
-    return data_type.kind == "MAP"
+    return data_type.kind is Kind.MAP
 
 
 def _map_of_rows(data_type: DataType) -> bool:
-    return _map(data_type) and data_type.element_type.kind == "ROW" and len(data_type.element_type.fields) >= 2
+    return _map(data_type) and data_type.element_type.kind is Kind.ROW and len(data_type.element_type.fields) >= 2
 
 
 def _string(data_type: DataType) -> bool:
-    return data_type.kind == "STRING"
+    return data_type.kind is Kind.STRING
 
 
 def _bytes(data_type: DataType) -> bool:
-    return data_type.kind in ("VARBINARY", "BYTES")
+    return data_type.kind in (Kind.VARBINARY, Kind.BYTES)
 
 
 def _sketch(
@@ -273,7 +272,7 @@ _ENTRIES = (
     AggregateFunction(
         "bool_and",
         _boolean,
-        "BOOLEAN",
+        Kind.BOOLEAN,
         lambda use: Union(use.column, lambda a, b: a and b, "bool_and({v})", "({a} AND {b})", use.accumulated()),
         False,
         "true while every value is true",
@@ -281,7 +280,7 @@ _ENTRIES = (
     AggregateFunction(
         "bool_or",
         _boolean,
-        "BOOLEAN",
+        Kind.BOOLEAN,
         lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.accumulated()),
         False,
         "true once any value is true",
@@ -298,7 +297,7 @@ _ENTRIES = (
     AggregateFunction(
         "listagg",
         _string,
-        "STRING",
+        Kind.STRING,
         _stepwise(lambda use: listagg(use.options["list-agg-delimiter"], use.options["distinct"])),
         False,
         "the texts joined",
@@ -306,7 +305,7 @@ _ENTRIES = (
     AggregateFunction(
         "collect",
         _array,
-        "ARRAY",
+        Kind.ARRAY,
         _stepwise(lambda use: collect(use.column.type, use.options["distinct"])),
         True,
         "the elements of all arrays",
@@ -314,7 +313,7 @@ _ENTRIES = (
     AggregateFunction(
         "merge_map",
         _map,
-        "MAP",
+        Kind.MAP,
         _stepwise(lambda use: merge_map(use.column.type)),
         True,
         "the entries of all maps, the latest value of each key",

@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from app.core.rules.stepwise import InexactFold, StepFunction
-from app.core.types.kinds import DataType
-from app.core.types.numbers import EXACT, INTEGER_BITS, as_float32
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Family, Kind
+from app.core.types.numbers import EXACT, as_float32
 
 
 def product(column: DataType) -> StepFunction:
@@ -17,15 +18,14 @@ def product(column: DataType) -> StepFunction:
 
     Whole numbers and decimals are multiplied in 38 digits and checked against the column's type when the row is read.
     """
-    if column.kind in ("FLOAT", "DOUBLE"):
+    if column.family is Family.FLOATING:
         return _floating(column)
-    return _decimal(column) if column.kind == "DECIMAL" else _integer()
+    return _decimal(column) if column.family is Family.DECIMAL else _integer()
 
 
-def rounding(column: DataType) -> tuple[str, int]:
+def rounding(column: DataType) -> tuple[Kind | Family, int]:
     """How a step rounds in a column of the type: products of types that round alike go on where one stopped."""
-    kind = "INTEGER" if column.kind in INTEGER_BITS else column.kind
-    return kind, (column.scale or 0)
+    return column.family if column.family is Family.INTEGER else column.kind, (column.scale or 0)
 
 
 def _division_by_zero(value: Any) -> str | None:
@@ -45,7 +45,7 @@ def _integer() -> StepFunction:
         lambda a, v: f"(({a} - {a} % CAST({v} AS DECIMAL(20,0))) / CAST({v} AS DECIMAL(20,0)))",
         associative=False,
         retract_fault=_division_by_zero,
-        wide=DataType("DECIMAL", precision=38, scale=0),
+        wide=DataType(Kind.DECIMAL, precision=38, scale=0),
     )
 
 
@@ -90,7 +90,7 @@ def _decimal(column: DataType) -> StepFunction:
         retract_sql,
         associative=False,
         retract_fault=_division_by_zero,
-        wide=DataType("DECIMAL", precision=38, scale=scale),
+        wide=DataType(Kind.DECIMAL, precision=38, scale=scale),
         inexact=literal_inexact(column),
     )
 
@@ -121,7 +121,7 @@ def literal_inexact(column: DataType) -> str:
 
 def _floating(column: DataType) -> StepFunction:
     def fitted(value: float) -> float:
-        return as_float32(value) if column.kind == "FLOAT" else value
+        return as_float32(value) if column.kind is Kind.FLOAT else value
 
     def divided(accumulated: float, value: float) -> float:
         if value != 0:

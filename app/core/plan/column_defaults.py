@@ -8,8 +8,7 @@ from typing import Any
 from app.core.errors import About, FaultCode, Violation
 from app.core.table.options import TableOptions, field_key, option_violation
 from app.core.table.schema import Column, TableSchema
-from app.core.types.scalars import ValueFault
-from app.core.types.values import text_decoder
+from app.core.types.values import ValueFault
 
 
 def default_value(column: Column, text: str) -> Any:
@@ -18,7 +17,7 @@ def default_value(column: Column, text: str) -> Any:
     Raises ``ValueFault`` for a text that is no such value.
     """
     stripped = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
-    return text_decoder(column.type)(stripped)
+    return column.type.text_decoder(stripped)
 
 
 def defaults_of(schema: TableSchema, options: TableOptions) -> dict[str, Any]:

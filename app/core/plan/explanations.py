@@ -20,7 +20,6 @@ from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.values import encoder
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _retract_words(rule: Register, column: Column) -> str:
 
 
 def _shown(column: Column, value: Any) -> Any:
-    return encoder(column.type)(value)
+    return column.type.encoder(value)
 
 
 def _sequence(values: Mapping[str, Any], order: Order) -> str:

@@ -5,32 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
-from app.core.rules.order import FLOATING, TEXT, TIMESTAMPS
 from app.core.table.option_entries import MergeEngine
 from app.core.table.options import TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
+from app.core.types.kinds import Family
 
 PADDING_FLAG = "row-kind-flag"
 
 
 PADDING_FLOORS = {"second-to-micro": "SECOND", "millis-to-micro": "MILLISECOND"}
-
-
-PADDED_KINDS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "DECIMAL", *FLOATING, *TEXT[:2], "STRING", *TIMESTAMPS)
-
-
-GROUP_ORDERING_KINDS = (
-    "TINYINT",
-    "SMALLINT",
-    "INT",
-    "BIGINT",
-    "DECIMAL",
-    "DATE",
-    "TIME",
-    *FLOATING,
-    *TEXT,
-    *TIMESTAMPS,
-)
 
 
 def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -96,7 +79,7 @@ def _auto_padding(schema: TableSchema, options: TableOptions) -> Iterator[Violat
         yield option_violation(
             key, FaultCode.MISSING_OPTION, "padding needs one sequence field", "set sequence.field to one column"
         )
-    elif fields[0] in schema.by_name and schema.by_name[fields[0]].type.kind not in PADDED_KINDS:
+    elif fields[0] in schema.by_name and not schema.by_name[fields[0]].type.entry.padded:
         message = f"a {schema.by_name[fields[0]].type.base_sql} cannot be padded"
         yield option_violation(
             key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a number, date, timestamp or numeric text"
@@ -116,7 +99,7 @@ def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             "name a text column",
             name,
         )
-    elif schema.by_name[name].type.kind not in TEXT:
+    elif schema.by_name[name].type.family is not Family.TEXT:
         message = f"row kind field {name!r} is {schema.by_name[name].type.base_sql}"
         yield option_violation(
             "rowkind.field", FaultCode.ILLEGAL_COLUMN_TYPE, message, "use a CHAR, VARCHAR or STRING column", name
@@ -138,7 +121,7 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
             if name in schema.primary_key:
                 message = f"key column {name!r} cannot be in a sequence group"
                 yield option_violation(group.key, FaultCode.KEY_IN_GROUP, message, "remove it", name)
-            if place == "ordering" and schema.by_name[name].type.kind not in GROUP_ORDERING_KINDS:
+            if place == "ordering" and not schema.by_name[name].type.entry.orders_groups:
                 message = f"ordering field {name!r} is {schema.by_name[name].type.base_sql}"
                 yield option_violation(
                     group.key,

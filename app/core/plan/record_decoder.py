@@ -9,12 +9,11 @@ from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.merge_plan import MergePlan
-from app.core.rules.order import FLOATING, TEXT
 from app.core.table.keys import normalised
 from app.core.table.records import KINDS_BY_TEXT, RowKind
 from app.core.table.schema import Column
-from app.core.types.scalars import ValueFault
-from app.core.types.values import decoder
+from app.core.types.kinds import Family
+from app.core.types.values import ValueFault
 
 KIND_MEMBER = "_kind"
 REPORTED_VIOLATIONS = 100
@@ -139,12 +138,12 @@ def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
     """Reads one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
     form.
     """
-    decode = decoder(column.type)
+    decode = column.type.decoder
     if column.name in plan.write_defaults:
         decode = _with_default(decode, plan.write_defaults[column.name])
     if column.name in plan.required_columns:
         decode = _then(decode, lambda value: _padded(column, value))
-    if column.name in plan.schema.primary_key and column.type.kind in FLOATING:
+    if column.name in plan.schema.primary_key and column.type.family is Family.FLOATING:
         decode = _then(decode, lambda value: normalised(column, value))
     return decode
 
@@ -161,10 +160,10 @@ def _padded(column: Column, value: Any) -> Any:
     if value is None:
         message = "null cannot be padded (sequence.auto-padding)"
         raise ValueFault(FaultCode.NULL_IN_PADDED_SEQUENCE, message, "send a sequence value")
-    if column.type.kind in TEXT and not re.fullmatch(r"[+-]?[0-9]{1,37}", value):
+    if column.type.family is Family.TEXT and not re.fullmatch(r"[+-]?[0-9]{1,37}", value):
         message = f"{value!r} cannot be padded (sequence.auto-padding)"
         raise ValueFault(FaultCode.NOT_A_NUMBER, message, "send a whole number of at most 37 digits as text")
-    if column.type.kind in FLOATING and not -(2.0**63) <= value < 2.0**63:
+    if column.type.family is Family.FLOATING and not -(2.0**63) <= value < 2.0**63:
         message = f"{value!r} is out of the range of a padded sequence"
         raise ValueFault(FaultCode.OUT_OF_RANGE, message, "send a number that BIGINT holds")
     return value

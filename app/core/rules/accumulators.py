@@ -14,7 +14,8 @@ from app.core.rules.rule import HiddenColumn, Rule, Sql, State, TotalBounds
 from app.core.rules.spark_sql import ADD_SQL, ref
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Family, Kind
 from app.core.types.numbers import EXACT, as_float32, fits, range_of
 
 
@@ -60,11 +61,11 @@ class Sum(Rule):
     @cached_property
     def _wide_type(self) -> DataType:
         kind = self.column.type.kind
-        if kind in ("FLOAT", "DOUBLE"):
-            return DataType("DOUBLE")
-        if kind == "DECIMAL":
-            return DataType("DECIMAL", precision=38, scale=self.column.type.scale)
-        return DataType("DECIMAL", precision=38, scale=0) if kind == "BIGINT" else DataType("BIGINT")
+        if self.column.type.family is Family.FLOATING:
+            return DataType(Kind.DOUBLE)
+        if kind is Kind.DECIMAL:
+            return DataType(Kind.DECIMAL, precision=38, scale=self.column.type.scale)
+        return DataType(Kind.DECIMAL, precision=38, scale=0) if kind is Kind.BIGINT else DataType(Kind.BIGINT)
 
     @cached_property
     def wide(self) -> str:
@@ -73,7 +74,7 @@ class Sum(Rule):
 
     @cached_property
     def _carry(self) -> str | None:
-        return None if self._wide_type.kind == "DOUBLE" else f"_kf_carry_{self.column.id}"
+        return None if self._wide_type.kind is Kind.DOUBLE else f"_kf_carry_{self.column.id}"
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
@@ -81,12 +82,12 @@ class Sum(Rule):
 
     def of_total(self, total: Any) -> State:
         """The state whose sum is ``total``, a number of any range; None if nothing was summed."""
-        if total is not None and self.column.type.kind == "FLOAT":
+        if total is not None and self.column.type.kind is Kind.FLOAT:
             total = as_float32(total)
         inside = total is None or fits(self.column.type, total)
         state: State = {self.column.name: total if inside else None}
         if self._carry:
-            state[self._carry] = None if inside else Decimal(total) if self._wide_type.kind == "DECIMAL" else total
+            state[self._carry] = None if inside else Decimal(total) if self._wide_type.kind is Kind.DECIMAL else total
         return state
 
     def total(self, state: Mapping[str, Any]) -> Any:
@@ -94,7 +95,7 @@ class Sum(Rule):
         carried = state[self._carry] if self._carry else None
         if carried is None:
             return state[self.column.name]
-        return int(carried) if self.column.type.kind != "DECIMAL" else carried
+        return int(carried) if self.column.type.kind is not Kind.DECIMAL else carried
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:
@@ -132,7 +133,7 @@ class Sum(Rule):
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         # A narrower input leaves Spark's decimal sum room for ten more digits.
-        wide = "DECIMAL(20,0)" if self.column.type.kind == "BIGINT" else self.wide
+        wide = "DECIMAL(20,0)" if self.column.type.kind is Kind.BIGINT else self.wide
         condition = self.part.sql(also)
         total = f"_kf_total_{self.column.id}"
         return {total: f"sum({self._signed_sql(wide)}) FILTER (WHERE {condition})"}, self.of_total_sql(total)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +14,12 @@ from typing import Any
 
 from app.core.rules.spark_sql import quote
 from app.core.table.schema import Column
+from app.core.types.data_types import ENTRIES
+from app.core.types.entry import Entry
+from app.core.types.kinds import Family, Kind
 
-FLOATING = ("FLOAT", "DOUBLE")
-TEXT = ("CHAR", "VARCHAR", "STRING")
-BYTES = ("BINARY", "VARBINARY", "BYTES")
-TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+# Kinds that ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
+CONVERTED = (Family.FLOATING, Family.TEXT, Family.DECIMAL)
 
 
 class Floor(StrEnum):
@@ -48,14 +48,6 @@ class _Reversed:
         return hash(self.value)
 
 
-def float_rank(value: float) -> int:
-    """A number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last (§3.1)."""
-    if value != value:
-        return 2**64
-    bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
-    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF) - 1
-
-
 @dataclass(frozen=True)
 class OrderField:
     """One field of an order. Null is smaller than any value in both directions (§3.1).
@@ -76,59 +68,35 @@ class OrderField:
         return (1, _Reversed(ranked) if self.descending else ranked)
 
     def _scalar(self, value: Any) -> Any:
-        kind = self.column.type.kind
+        family = self.column.type.family
         if self.floor and isinstance(value, datetime):
             unit = 1_000_000 if self.floor is Floor.SECOND else 1_000
             return value.replace(microsecond=value.microsecond // unit * unit)
-        if self.integral and kind in (*FLOATING, *TEXT, "DECIMAL"):
-            return int(value) if kind in TEXT else int(Decimal(value))
-        return float_rank(value) if kind in FLOATING else value
+        if self.integral and family in CONVERTED:
+            return int(value) if family is Family.TEXT else int(Decimal(value))
+        return self.column.type.entry.rank(value)
 
     def sql(self, value: str) -> list[str]:
         """Spark SQL expressions over the column reference ``value`` that, compared in turn, sort as ``rank`` does."""
         present = [f"{value} IS NOT NULL"]
-        kind = self.column.type.kind
-        if self.floor and kind in TIMESTAMPS:
-            value = f"date_trunc('{self.floor}', {value})"
-            if kind == "TIMESTAMP":
-                value = f"CAST({value} AS TIMESTAMP_NTZ)"
-        elif self.integral and kind in (*FLOATING, *TEXT, "DECIMAL"):
-            return [
-                *present,
-                *self._directed(
-                    "DECIMAL", f"CAST({value} AS DECIMAL(38,0))" if kind in TEXT else _truncated(kind, value)
-                ),
-            ]
-        return self._directed(kind, value) if not self.descending else [*present, *self._directed(kind, value)]
+        data_type, family = self.column.type, self.column.type.family
+        if self.floor and family is Family.TIMESTAMP:
+            value = f"CAST(date_trunc('{self.floor}', {value}) AS {data_type.spark})"
+        elif self.integral and family in CONVERTED:
+            whole = f"CAST({value} AS DECIMAL(38,0))" if family is Family.TEXT else _truncated(family, value)
+            return [*present, *self._directed(ENTRIES[Kind.DECIMAL], whole)]
+        directed = self._directed(data_type.entry, value)
+        return directed if not self.descending else [*present, *directed]
 
-    def _directed(self, kind: str, value: str) -> list[str]:
-        if not self.descending:
-            # Spark takes -0.0 and 0.0 for equal; the text tells them apart.
-            return [value, f"NOT ({value} = 0 AND CAST({value} AS STRING) = '-0.0')"] if kind in FLOATING else [value]
-        if kind in FLOATING:
-            return [f"NOT isnan({value})", f"-{value}", f"{value} = 0 AND CAST({value} AS STRING) = '-0.0'"]
-        return [_INVERTED.get(kind, _NEGATED).format(value)]
+    def _directed(self, entry: Entry, value: str) -> list[str]:
+        expressions = entry.descending if self.descending else entry.ascending
+        return [expression.format(value) for expression in expressions]
 
 
-# Unary minus would round a DECIMAL to 34 digits.
-_NEGATED = "(0 - {0})"
-_INVERTED_BYTES = "concat(translate(hex({0}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"
-_INVERTED: Mapping[str, str] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "TIME"), "~({0})"),
-    "BOOLEAN": "NOT ({0})",
-    "DATE": "~unix_date({0})",
-    "TIMESTAMP": "~unix_micros(to_timestamp_ltz({0}))",
-    "TIMESTAMP_LTZ": "~unix_micros({0})",
-    # The complement of each hex digit turns the order round; 'G' puts a prefix after what it begins.
-    **dict.fromkeys(TEXT, _INVERTED_BYTES.replace("{0}", "encode({0}, 'UTF-8')")),
-    **dict.fromkeys(BYTES, _INVERTED_BYTES),
-}
-
-
-def _truncated(kind: str, value: str) -> str:
+def _truncated(family: Family, value: str) -> str:
     """The value without its fraction."""
     cut = f"IF({value} < 0, ceil({value}), floor({value}))"
-    if kind == "DECIMAL":
+    if family is Family.DECIMAL:
         return f"CAST({cut} AS DECIMAL(38,0))"
     # floor and ceil of a DOUBLE are BIGINT; from 2**53 on every DOUBLE is a whole number already.
     return f"IF(abs({value}) >= 9007199254740992D, CAST({value} AS DOUBLE), CAST({cut} AS DOUBLE))"

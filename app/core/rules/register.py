@@ -15,7 +15,8 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import DataType, Field
+from app.core.types.kinds import Kind
 
 
 class Pick(Enum):
@@ -78,7 +79,7 @@ class Register(Rule):
             members = [(member, data_type.with_nullable(True)) for member, _, data_type in self._stored_order]
             members += [("add", BOOLEAN)] if self._stores_flag else []
             fields = tuple(Field(i, member, data_type) for i, (member, data_type) in enumerate(members))
-            hidden.append(HiddenColumn(self._order_column, DataType("ROW", fields=fields)))
+            hidden.append(HiddenColumn(self._order_column, DataType(Kind.ROW, fields=fields)))
         if self._seen_column:
             hidden.append(HiddenColumn(self._seen_column, BOOLEAN))
         if self.keeps_kind:

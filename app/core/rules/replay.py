@@ -20,7 +20,8 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State
 from app.core.rules.spark_sql import any_not_null, literal, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import DataType, Field
+from app.core.types.kinds import Kind
 
 LOG = "_kf_log"
 _REPLAYED = "_kf_replayed"
@@ -40,7 +41,7 @@ class Replay(Rule):
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
-        log = HiddenColumn(LOG, DataType("ARRAY", element=self.entry_type))
+        log = HiddenColumn(LOG, DataType(Kind.ARRAY, element=self.entry_type))
         carries = {bounds.carry for bounds in self.bounds}
         kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
         return (HiddenColumn(LIVE_COLUMN, BOOLEAN), log, *kept)
@@ -48,9 +49,9 @@ class Replay(Rule):
     @cached_property
     def entry_type(self) -> DataType:
         """The type of a log entry: arrival, kind, the columns by id."""
-        own = (Field(-2, ARRIVAL_COLUMN, DataType("BIGINT")), Field(-1, KIND_COLUMN, DataType("TINYINT")))
+        own = (Field(-2, ARRIVAL_COLUMN, DataType(Kind.BIGINT)), Field(-1, KIND_COLUMN, DataType(Kind.TINYINT)))
         fields = (*own, *(Field(c.id, _member(c), c.type.with_nullable(True)) for c in self.columns))
-        return DataType("ROW", fields=fields)
+        return DataType(Kind.ROW, fields=fields)
 
     @cached_property
     def bounds(self) -> tuple[TotalBounds, ...]:

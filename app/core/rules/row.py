@@ -18,7 +18,8 @@ from typing import Any
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, quote, ref
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 
 LIVE_COLUMN = "_kf_live"
 RESET_COLUMN = "_kf_reset"
@@ -58,7 +59,7 @@ class RowRule:
         """The state columns of the row itself; where the liveness is ``KIND``, its columns' rule has ``_kf_live``."""
         own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
         own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
-        own += [HiddenColumn(TOUCHED_COLUMN, DataType("BIGINT"))] if self.retained is not None else []
+        own += [HiddenColumn(TOUCHED_COLUMN, DataType(Kind.BIGINT))] if self.retained is not None else []
         return tuple(own)
 
     def removes(self, record: Record) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.types.kinds import DataType, walk_types
-from app.core.types.kinds import quote as quote  # noqa: PLC0414  # Paimon quotes names as Spark does; one vocabulary for both
+from app.core.types.data_types import DataType, walk_types
+from app.core.types.kinds import Family
+from app.core.types.nested import quote as quote  # noqa: PLC0414  # Paimon quotes names as Spark does; one vocabulary for both
 
 
 def literal(text: str) -> str:
@@ -26,16 +27,16 @@ def members(value: str, names: Sequence[str]) -> str:
 
 def comparable(data_type: DataType, value: str, depth: int = 0) -> str:
     """``value`` in a form that ``<=>`` compares: Spark has no equality of maps, so they become sorted entries."""
-    if not any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(data_type)):
+    if not any(inner.family is Family.MAP for inner in walk_types(data_type)):
         return value
     variable = f"c{depth}"
-    if data_type.kind == "ARRAY":
+    if data_type.family is Family.ARRAY:
         return f"transform({value}, {variable} -> {comparable(data_type.element_type, variable, depth + 1)})"
-    if data_type.kind == "ROW":
+    if data_type.family is Family.ROW:
         fields = (comparable(field.type, member(value, field.name), depth + 1) for field in data_type.fields)
         return f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
-    element = data_type.element_type if data_type.kind == "MAP" else DataType("INT")
-    entry = f"struct({variable}.key, {comparable(element, f'{variable}.value', depth + 1)})"
+    _, value_type = data_type.map_types
+    entry = f"struct({variable}.key, {comparable(value_type, f'{variable}.value', depth + 1)})"
     return f"array_sort(transform(map_entries({value}), {variable} -> {entry}))"
 
 

@@ -21,7 +21,8 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
-from app.core.types.kinds import DataType, Field
+from app.core.types.data_types import DataType, Field
+from app.core.types.kinds import Kind
 from app.core.types.numbers import fits, range_of
 
 BEFORE_ALL = -1  # the arrival of a settled value in a log: older than any record
@@ -94,11 +95,11 @@ class Stepwise(Rule):
     def hidden(self) -> tuple[HiddenColumn, ...]:
         if self._direct:
             return ()
-        members = [("t", DataType("BIGINT")), ("add", BOOLEAN)]
+        members = [("t", DataType(Kind.BIGINT)), ("add", BOOLEAN)]
         members += [(member, column.type.with_nullable(True)) for member, column in self._order_members]
         members.append(("v", self.column.type.with_nullable(True)))
         fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
-        log = HiddenColumn(self._log, DataType("ARRAY", element=DataType("ROW", fields=fields)))
+        log = HiddenColumn(self._log, DataType(Kind.ARRAY, element=DataType(Kind.ROW, fields=fields)))
         return (log, HiddenColumn(self._carry, self.function.wide)) if self.function.wide else (log,)
 
     @property

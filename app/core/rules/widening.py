@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from app.core.rules.spark_sql import literal, member
-from app.core.types.kinds import DataType, Field
-from app.core.types.numbers import EXACT
+from app.core.types.data_types import DataType, Field
+from app.core.types.kinds import Kind
 
 
 @lru_cache(maxsize=4096)
@@ -37,12 +36,10 @@ def widened(value: Any, old: DataType, new: DataType) -> Any:
     """A value of ``old`` as one of ``new``; maps are lists of pairs."""
     if value is None or same_type(old, new):
         return value
-    convert = _NESTED.get(new.kind)
+    convert = NESTED.get(new.kind)
     if convert is not None:
         return convert(value, old, new)
-    if new.kind == "DECIMAL":
-        return EXACT.quantize(Decimal(value), Decimal(1).scaleb(-(new.scale or 0)))
-    return float(value) if new.kind in ("FLOAT", "DOUBLE") else value
+    return new.entry.widened(value, new)
 
 
 def _row(value: Mapping[str, Any], old: DataType, new: DataType) -> dict[str, Any]:
@@ -59,11 +56,11 @@ def _map(value: Any, old: DataType, new: DataType) -> list[tuple[Any, Any]]:
     return [(widened(k, old.key_type, new.key_type), widened(v, old.element_type, new.element_type)) for k, v in value]
 
 
-_NESTED: Mapping[str, Callable[[Any, DataType, DataType], Any]] = {
-    "ROW": _row,
-    "ARRAY": lambda value, old, new: [widened(one, old.element_type, new.element_type) for one in value],
-    "MAP": _map,
-    "MULTISET": lambda value, old, new: [(widened(k, old.element_type, new.element_type), n) for k, n in value],
+NESTED: Mapping[Kind, Callable[[Any, DataType, DataType], Any]] = {
+    Kind.ROW: _row,
+    Kind.ARRAY: lambda value, old, new: [widened(one, old.element_type, new.element_type) for one in value],
+    Kind.MAP: _map,
+    Kind.MULTISET: lambda value, old, new: [(widened(k, old.element_type, new.element_type), n) for k, n in value],
 }
 
 
@@ -71,7 +68,7 @@ def widened_sql(value: str, old: DataType, new: DataType, depth: int = 0) -> str
     """As ``widened``, over the Spark SQL text ``value``."""
     if same_type(old, new):
         return value
-    convert = _NESTED_SQL.get(new.kind)
+    convert = NESTED_SQL.get(new.kind)
     return f"CAST({value} AS {new.spark})" if convert is None else convert(value, old, new, depth)
 
 
@@ -105,9 +102,9 @@ def _multiset_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
     return f"map_from_entries(transform(map_entries({value}), {entry} -> struct({element}, {entry}.value)))"
 
 
-_NESTED_SQL: Mapping[str, Callable[[str, DataType, DataType, int], str]] = {
-    "ROW": _row_sql,
-    "ARRAY": _array_sql,
-    "MAP": _map_sql,
-    "MULTISET": _multiset_sql,
+NESTED_SQL: Mapping[Kind, Callable[[str, DataType, DataType, int], str]] = {
+    Kind.ROW: _row_sql,
+    Kind.ARRAY: _array_sql,
+    Kind.MAP: _map_sql,
+    Kind.MULTISET: _multiset_sql,
 }

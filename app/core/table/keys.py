@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import xxhash
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.schema import Column, TableSchema
-from app.core.types.kinds import DataType
-from app.core.types.scalars import ValueFault
-from app.core.types.values import decoder, encoder, text_decoder
+from app.core.types.kinds import Family
+from app.core.types.values import ValueFault
 
 Key = tuple[Any, ...]
 SEED = 42
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-
-
-def _int(value: int) -> bytes:
-    return struct.pack("<i", value)
-
-
-def _long(value: int) -> bytes:
-    return struct.pack("<q", value)
-
-
-def _timestamp(value: datetime) -> bytes:
-    delta = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-    return _long((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds)
-
-
-def _decimal(value: Decimal, precision: int) -> bytes:
-    """Up to 18 digits Spark hashes the unscaled number as a long, beyond that its shortest big-endian bytes."""
-    sign, digits, _ = value.as_tuple()
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-    if precision <= 18:
-        return _long(unscaled)
-    # As Java's BigInteger.bitLength(), which is one less than Python's for the powers of two below zero.
-    bits = unscaled.bit_length() if unscaled >= 0 else (-unscaled - 1).bit_length()
-    return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
-
-
-_BYTES: Mapping[str, Callable[[Any, DataType], bytes]] = {
-    "BOOLEAN": lambda v, _: _int(int(v)),
-    **{kind: lambda v, _: _int(v) for kind in ("TINYINT", "SMALLINT", "INT", "TIME")},
-    "BIGINT": lambda v, _: _long(v),
-    "FLOAT": lambda v, _: struct.pack("<f", float("nan") if v != v else v + 0.0),
-    "DOUBLE": lambda v, _: struct.pack("<d", float("nan") if v != v else v + 0.0),
-    "DECIMAL": lambda v, t: _decimal(v, t.precision or 0),
-    **{kind: lambda v, _: v.encode() for kind in ("CHAR", "VARCHAR", "STRING")},
-    **{kind: lambda v, _: v for kind in ("BINARY", "VARBINARY", "BYTES")},
-    "DATE": lambda v, _: _int(v.toordinal() - _EPOCH_DAY),
-    **{kind: lambda v, _: _timestamp(v) for kind in ("TIMESTAMP", "TIMESTAMP_LTZ")},
-}
 
 
 def token_of(schema: TableSchema, key: Key) -> int:
@@ -69,9 +25,9 @@ def token_of(schema: TableSchema, key: Key) -> int:
     """
     token = SEED
     for column, value in zip(schema.key_columns, key, strict=True):
-        if value is not None:
-            encoded = _BYTES[column.type.kind](value, column.type)
-            token = xxhash.xxh64_intdigest(encoded, seed=token & 0xFFFF_FFFF_FFFF_FFFF)
+        hashed = column.type.entry.hashed
+        if value is not None and hashed is not None:
+            token = xxhash.xxh64_intdigest(hashed(value, column.type), seed=token & 0xFFFF_FFFF_FFFF_FFFF)
     token &= 0xFFFF_FFFF_FFFF_FFFF
     return token - (1 << 64) if token >= 1 << 63 else token
 
@@ -84,7 +40,7 @@ def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:
         message = f"the primary key has {len(columns)} columns ({names}), the request gives {len(texts)} values"
         raise _invalid([Violation("/key", FaultCode.WRONG_KEY_LENGTH, message, f"give one key= for each of: {names}")])
     read = [
-        (column, lambda text=text, column=column: text_decoder(column.type)(text))
+        (column, lambda text=text, column=column: column.type.text_decoder(text))
         for column, text in zip(columns, texts, strict=True)
     ]
     return _collect(read, "/key")
@@ -118,9 +74,7 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
     ]
     if extra:
         raise _invalid(extra)
-    read = [
-        (column, lambda column=column: decoder(column.type)(body.get(column.name))) for column in schema.key_columns
-    ]
+    read = [(column, lambda column=column: column.type.decoder(body.get(column.name))) for column in schema.key_columns]
     return _collect(read, pointer)
 
 
@@ -146,7 +100,7 @@ def _invalid(faults: list[Violation]) -> Invalid:
 
 def normalised(column: Column, value: Any) -> Any:
     """A key value in the one form that equal keys share: -0.0 becomes 0.0, as Spark's grouping and hash take it."""
-    return value + 0.0 if column.type.kind in ("FLOAT", "DOUBLE") and value is not None else value
+    return value + 0.0 if column.type.family is Family.FLOATING and value is not None else value
 
 
 def same_key(one: Key, other: Key) -> bool:
@@ -156,13 +110,13 @@ def same_key(one: Key, other: Key) -> bool:
 
 def key_to_json(schema: TableSchema, key: Key) -> dict[str, Any]:
     """The key as an object of its columns."""
-    return {column.name: encoder(column.type)(value) for column, value in zip(schema.key_columns, key, strict=True)}
+    return {column.name: column.type.encoder(value) for column, value in zip(schema.key_columns, key, strict=True)}
 
 
 def partition_text(schema: TableSchema, values: Mapping[str, Any]) -> str:
     """The partition of a row, as the JSON text that tells the partitions of its table apart."""
     by_name = schema.by_name
-    shown = {name: encoder(by_name[name].type)(values[name]) for name in schema.partition_keys}
+    shown = {name: by_name[name].type.encoder(values[name]) for name in schema.partition_keys}
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
@@ -12,9 +12,9 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
 from app.core.errors import FaultCode
-from app.core.types.kinds import KINDS, DataType, Field, walk_types
-
-MAX_LENGTH = 2_147_483_647
+from app.core.types.data_types import ENTRIES, DataType, Field, walk_types
+from app.core.types.entry import MAX_LENGTH, Bounds
+from app.core.types.kinds import Family, Kind
 
 
 class TypeSyntaxError(ValueError):
@@ -69,70 +69,56 @@ NUMBER: /[0-9]{1,10}/
 """
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'")
 
-_ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "BOOL": "BOOLEAN"}
+_ALIASES = {"INTEGER": Kind.INT, "DEC": Kind.DECIMAL, "NUMERIC": Kind.DECIMAL, "BOOL": Kind.BOOLEAN}
+_NAMES: Mapping[str, Kind] = {**{kind.value: kind for kind in Kind}, **_ALIASES}
 
 
-def _bounded(kind: str, value: int | None, low: int, high: int) -> int:
-    if value is None or not low <= value <= high:
+def _check_bounds(kind: Kind, value: int, bounds: Bounds) -> None:
+    if bounds.high is not None and not bounds.low <= value <= bounds.high:
         raise TypeSyntaxError(
-            f"{kind}({value}) is out of range", f"write {kind}({low}) to {kind}({high})", FaultCode.OUT_OF_RANGE
+            f"{kind}({value}) is out of range",
+            f"write {kind}({bounds.low}) to {kind}({bounds.high})",
+            FaultCode.OUT_OF_RANGE,
         )
-    return value
+    if bounds.held is not None and value > bounds.held:
+        message = f"{kind}({value}) needs nanoseconds, and Spark holds microseconds"
+        raise TypeSyntaxError(message, f"use {kind}({bounds.held})", FaultCode.UNSUPPORTED_TYPE)
 
 
-def _fractional(kind: str, precision: int) -> DataType:
-    _bounded(kind, precision, 0, 9)
-    if precision > 6 and kind != "TIME":
-        message = f"{kind}({precision}) needs nanoseconds, and Spark holds microseconds"
-        raise TypeSyntaxError(message, f"use {kind}(6)", FaultCode.UNSUPPORTED_TYPE)
-    return DataType(kind, precision=precision)
-
-
-def _decimal(precision: int, scale: int) -> DataType:
-    _bounded("DECIMAL", precision, 1, 38)
-    if not 0 <= scale <= precision:
-        raise TypeSyntaxError(
-            f"DECIMAL({precision}, {scale}): the scale exceeds the precision", "use a scale from 0 to the precision"
-        )
-    return DataType("DECIMAL", precision=precision, scale=scale)
-
-
-def _sized(kind: str, length: int, unbounded: str | None) -> DataType:
-    if length == MAX_LENGTH and unbounded:
-        return DataType(unbounded)
-    return DataType(kind, length=_bounded(kind, length, 1, MAX_LENGTH))
-
-
-_PARAMETRIC: Mapping[str, Callable[[list[int]], DataType]] = {
-    "DECIMAL": lambda p: _decimal(p[0] if p else 10, p[1] if len(p) > 1 else 0),
-    "CHAR": lambda p: _sized("CHAR", p[0] if p else 1, None),
-    "VARCHAR": lambda p: _sized("VARCHAR", p[0] if p else 1, "STRING"),
-    "BINARY": lambda p: _sized("BINARY", p[0] if p else 1, None),
-    "VARBINARY": lambda p: _sized("VARBINARY", p[0] if p else 1, "BYTES"),
-    "TIME": lambda p: _fractional("TIME", p[0] if p else 0),
-    "TIMESTAMP": lambda p: _fractional("TIMESTAMP", p[0] if p else 6),
-    "TIMESTAMP_LTZ": lambda p: _fractional("TIMESTAMP_LTZ", p[0] if p else 6),
-}
-
-
-def _scalar(name: str, parameters: list[int]) -> DataType:
-    kind = _ALIASES.get(name.upper(), name.upper())
-    if kind in REFUSED:
-        raise TypeSyntaxError(f"type {kind} cannot be held in a Spark table", REFUSED[kind], FaultCode.UNSUPPORTED_TYPE)
-    if kind in _PARAMETRIC:
-        if len(parameters) > (2 if kind == "DECIMAL" else 1):
-            raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
-        return _PARAMETRIC[kind](parameters)
-    if kind not in KINDS or KINDS[kind].nested:
-        if kind in _CONSTRUCTED:
-            raise TypeSyntaxError(f"{kind} needs the types inside it", f"write {kind}<…>")
-        known = [*KINDS, *_ALIASES]
-        close = difflib.get_close_matches(kind, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(KINDS)}"
-        raise TypeSyntaxError(f"unknown type {name!r}", hint)
-    if parameters:
+def _declared(kind: Kind, numbers: list[int]) -> DataType:
+    """A type that holds no others, with the numbers of its declaration."""
+    parameters, unbounded = ENTRIES[kind].parameters, ENTRIES[kind].unbounded
+    if numbers and not parameters:
         raise TypeSyntaxError(f"type {kind} takes no parameters", f"write {kind}")
-    return DataType(kind)
+    if len(numbers) > len(parameters):
+        raise TypeSyntaxError(f"type {kind} takes fewer parameters", "remove the extra ones")
+    if unbounded is not None and numbers == [MAX_LENGTH]:
+        return DataType(unbounded)
+    given: dict[str, Any] = {name: bounds.default for name, bounds in parameters.items()} | dict(
+        zip(parameters, numbers, strict=False)
+    )
+    for name, bounds in parameters.items():
+        _check_bounds(kind, given[name], bounds)
+    declared = replace(DataType(kind), **given)
+    if (declared.scale or 0) > (declared.precision or 0):
+        raise TypeSyntaxError(
+            f"{declared.base_sql}: the scale exceeds the precision", "use a scale from 0 to the precision"
+        )
+    return declared
+
+
+def _scalar(name: str, numbers: list[int]) -> DataType:
+    word = name.upper()
+    if word in REFUSED:
+        raise TypeSyntaxError(f"type {word} cannot be held in a Spark table", REFUSED[word], FaultCode.UNSUPPORTED_TYPE)
+    kind = _NAMES.get(word)
+    if kind is None:
+        close = difflib.get_close_matches(word, _NAMES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(Kind)}"
+        raise TypeSyntaxError(f"unknown type {name!r}", hint)
+    if ENTRIES[kind].inside:
+        raise TypeSyntaxError(f"{kind} needs the types inside it", f"write {kind}<…>")
+    return _declared(kind, numbers)
 
 
 @v_args(inline=True)
@@ -152,16 +138,16 @@ class _TypeBuilder(Transformer[Token, DataType]):
         return True
 
     def array(self, element: DataType) -> DataType:
-        return DataType("ARRAY", element=element)
+        return DataType(Kind.ARRAY, element=element)
 
     def multiset(self, element: DataType) -> DataType:
-        return DataType("MULTISET", element=element)
+        return DataType(Kind.MULTISET, element=element)
 
     def map(self, key: DataType, element: DataType) -> DataType:
-        return DataType("MAP", key=key, element=element)
+        return DataType(Kind.MAP, key=key, element=element)
 
     def row(self, *fields: Field) -> DataType:
-        return DataType("ROW", fields=tuple(replace(f, id=i) for i, f in enumerate(fields)))
+        return DataType(Kind.ROW, fields=tuple(replace(f, id=i) for i, f in enumerate(fields)))
 
     def field(self, name: str, data_type: DataType, comment: Token | None = None) -> Field:
         text = None if comment is None else str(comment)[1:-1].replace("''", "'")
@@ -175,13 +161,13 @@ class _TypeBuilder(Transformer[Token, DataType]):
         return str(token)[1:-1].replace(quote_character * 2, quote_character)
 
     def double_precision(self) -> DataType:
-        return DataType("DOUBLE")
+        return DataType(Kind.DOUBLE)
 
     def timestamp(self, parameters: list[int] | None = None) -> DataType:
-        return _scalar("TIMESTAMP", parameters or [])
+        return _declared(Kind.TIMESTAMP, parameters or [])
 
     def timestamp_ltz(self, parameters: list[int] | None = None) -> DataType:
-        return _scalar("TIMESTAMP_LTZ", parameters or [])
+        return _declared(Kind.TIMESTAMP_LTZ, parameters or [])
 
     def timestamp_tz(self, *_parameters: list[int]) -> DataType:
         message = "TIMESTAMP WITH TIME ZONE cannot be held in a Spark table"
@@ -259,25 +245,24 @@ def parse_type(raw: object, depth: int = 0) -> DataType:
 def _parse_object(raw: Mapping[str, Any], depth: int) -> DataType:
     text = raw.get("type")
     words = text.upper().split() if isinstance(text, str) else []
-    if words[:1] and words[0] in _CONSTRUCTED and words[1:] not in ([], ["NULL"], ["NOT", "NULL"]):
-        raise TypeSyntaxError(f"cannot read the type {text!r}", f"write {words[0]} or {words[0]} NOT NULL")
-    nullable = words[1:] != ["NOT", "NULL"]
-    kind = words[0] if words else ""
-    if kind in ("ARRAY", "MULTISET"):
-        return DataType(kind, nullable, element=parse_type(raw.get("element"), depth))
-    if kind == "MAP":
-        return DataType(
-            "MAP", nullable, key=parse_type(raw.get("key"), depth), element=parse_type(raw.get("value"), depth)
-        )
-    if kind == "ROW":
-        fields = raw.get("fields")
-        if not isinstance(fields, list):
-            raise TypeSyntaxError("a ROW type needs fields", 'add "fields": [{"name": …, "type": …}]')
-        return DataType("ROW", nullable, fields=tuple(_parse_field(f, depth) for f in fields))
-    return parse_type(text, depth)
+    kind = _NAMES.get(words[0]) if words else None
+    if kind is None or not ENTRIES[kind].inside:
+        return parse_type(text, depth)
+    if words[1:] not in ([], ["NULL"], ["NOT", "NULL"]):
+        raise TypeSyntaxError(f"cannot read the type {text!r}", f"write {kind} or {kind} NOT NULL")
+    inside: dict[str, Any] = {
+        attribute: _parse_fields(raw.get(member), depth)
+        if attribute == "fields"
+        else parse_type(raw.get(member), depth)
+        for member, attribute in ENTRIES[kind].inside.items()
+    }
+    return DataType(kind, words[1:] != ["NOT", "NULL"], **inside)
 
 
-_CONSTRUCTED = ("ARRAY", "MULTISET", "MAP", "ROW")
+def _parse_fields(raw: object, depth: int) -> tuple[Field, ...]:
+    if not isinstance(raw, list):
+        raise TypeSyntaxError("a ROW type needs fields", 'add "fields": [{"name": …, "type": …}]')
+    return tuple(_parse_field(field, depth) for field in raw)
 
 
 def _described(raw: Mapping[str, Any]) -> str | None:
@@ -311,10 +296,10 @@ def _check_nested(data_type: DataType) -> None:
     names = [field.name for field in data_type.fields]
     if len(set(names)) != len(names):
         raise TypeSyntaxError("a ROW type names a field twice", "rename one of them", FaultCode.DUPLICATE_COLUMN)
-    if data_type.kind == "ROW" and not names:
+    if data_type.family is Family.ROW and not names:
         raise TypeSyntaxError("a ROW type needs at least one field", "add a field")
-    keyed = data_type.key if data_type.kind == "MAP" else data_type.element if data_type.kind == "MULTISET" else None
-    if keyed is not None and any(inner.kind in ("MAP", "MULTISET") for inner in walk_types(keyed)):
+    keyed = data_type.map_types[0] if data_type.family is Family.MAP else None
+    if keyed is not None and any(inner.family is Family.MAP for inner in walk_types(keyed)):
         raise TypeSyntaxError(
             f"{keyed.base_sql} cannot be a map key in Spark",
             "use a scalar, ARRAY or ROW key",
@@ -326,14 +311,14 @@ def _check_nested(data_type: DataType) -> None:
 
 def type_to_json(data_type: DataType) -> str | dict[str, Any]:
     """Paimon's JSON of the type: text for scalars, an object for ARRAY, MULTISET, MAP and ROW."""
-    kind = data_type.kind if data_type.nullable else f"{data_type.kind} NOT NULL"
-    if data_type.kind in ("ARRAY", "MULTISET"):
-        return {"type": kind, "element": type_to_json(data_type.element_type)}
-    if data_type.kind == "MAP":
-        return {"type": kind, "key": type_to_json(data_type.key_type), "value": type_to_json(data_type.element_type)}
-    if data_type.kind == "ROW":
-        return {"type": kind, "fields": [_field_to_json(f) for f in data_type.fields]}
-    return data_type.sql
+    if not data_type.entry.inside:
+        return data_type.sql
+    inside = {name: _part_to_json(getattr(data_type, part)) for name, part in data_type.entry.inside.items()}
+    return {"type": data_type.kind.value + ("" if data_type.nullable else " NOT NULL"), **inside}
+
+
+def _part_to_json(part: DataType | tuple[Field, ...]) -> Any:
+    return type_to_json(part) if isinstance(part, DataType) else [_field_to_json(field) for field in part]
 
 
 def _field_to_json(field: Field) -> dict[str, Any]:

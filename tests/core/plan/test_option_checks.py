@@ -7,10 +7,8 @@ import pytest
 from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.option_checks import CHECKS, check_options
-from app.core.plan.order_checks import GROUP_ORDERING_KINDS, PADDED_KINDS
 from app.core.table.schema import TableSchema
-from app.core.types.kinds import KINDS
-from app.core.types.parser import parse_type
+from app.core.types.kinds import Kind
 from tests.core.option_cases import AGGREGATION, DEFAULT, ILLEGAL, LEGAL, PADDING, PARTIAL, Options
 from tests.core.tables import COLUMNS, faults, plan, table, violations
 
@@ -137,10 +135,12 @@ def test_a_nested_function_on_another_type_is_refused_by_name(function: str, kin
 
 SAMPLES = {"ARRAY": "ARRAY<INT>", "MULTISET": "MULTISET<INT>", "MAP": "MAP<INT, INT>", "ROW": "ROW<y INT>"}
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+PADDED = (*NUMBERS, "DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "CHAR", "VARCHAR", "STRING")
+ORDERS_GROUPS = (*PADDED, "TIME")
 TAKES = {
     "sum": NUMBERS,
-    **dict.fromkeys(("max", "min"), tuple(kind for kind in KINDS if kind not in SAMPLES)),
-    **dict.fromkeys(("last_value", "last_non_null_value", "first_value", "first_non_null_value"), tuple(KINDS)),
+    **dict.fromkeys(("max", "min"), tuple(kind for kind in Kind if kind not in SAMPLES)),
+    **dict.fromkeys(("last_value", "last_non_null_value", "first_value", "first_non_null_value"), tuple(Kind)),
     **dict.fromkeys(("bool_and", "bool_or"), ("BOOLEAN",)),
     "product": NUMBERS,
     **dict.fromkeys(("rbm32", "rbm64", "hll_sketch", "theta_sketch"), ("VARBINARY", "BYTES")),
@@ -152,7 +152,7 @@ TAKES = {
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, *ALIASES])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", Kind)
 def test_a_function_takes_the_types_that_the_specification_lists(function: str, kind: str) -> None:
     options = AGGREGATION | {"fields.v.aggregate-function": function}
     schema = table(options, {"k": "INT", "v": SAMPLES.get(kind, kind)})
@@ -162,15 +162,15 @@ def test_a_function_takes_the_types_that_the_specification_lists(function: str, 
         assert faults(schema) == {("fields.v.aggregate-function", "illegal_function_type")}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", Kind)
 def test_a_sequence_field_is_a_scalar_and_a_group_is_ordered_by_numbers_texts_and_times(kind: str) -> None:
     columns = {"k": "INT", "v": "INT", "s": SAMPLES.get(kind, kind)}
     wanted = set() if kind not in SAMPLES else {("sequence.field", "illegal_order_type")}
     assert _faults_or_none(table({"sequence.field": "s"}, columns)) == wanted
     key = "fields.s.sequence-group"
-    wanted = set() if kind in GROUP_ORDERING_KINDS else {(key, "illegal_order_type")}
+    wanted = set() if kind in ORDERS_GROUPS else {(key, "illegal_order_type")}
     assert _faults_or_none(table(PARTIAL | {key: "v"}, columns)) == wanted
-    wanted = set() if kind in PADDED_KINDS else {(PADDING, "illegal_order_type")}
+    wanted = set() if kind in PADDED else {(PADDING, "illegal_order_type")}
     padded = table({"sequence.field": "s", PADDING: "row-kind-flag"}, columns)
     assert _faults_or_none(padded) - {("sequence.field", "illegal_order_type")} == wanted
 
@@ -180,18 +180,10 @@ def _faults_or_none(schema: TableSchema) -> set[tuple[str, str]]:
     return {(fault.pointer.removeprefix("/options/"), fault.code) for fault in found}
 
 
-def test_the_types_that_order_groups_and_are_padded_are_those_of_the_specification() -> None:
-    times = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
-    texts = ("CHAR", "VARCHAR", "STRING")
-    assert set(GROUP_ORDERING_KINDS) == {*NUMBERS, *times, "TIME", *texts}
-    assert set(PADDED_KINDS) == {*NUMBERS, *times, *texts}
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("CHAR", "VARCHAR", "STRING")])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in ("CHAR", "VARCHAR", "STRING")])
 def test_a_row_kind_field_is_text(kind: str) -> None:
     schema = table({"rowkind.field": "s"}, {"k": "INT", "s": SAMPLES.get(kind, kind)})
     assert faults(schema) == {("rowkind.field", "illegal_column_type")}
-    assert parse_type("CHAR(2)").kind in PADDED_KINDS
 
 
 def test_a_default_of_a_column_is_checked_like_the_option() -> None:

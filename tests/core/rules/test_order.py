@@ -12,8 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.core.rules.order import Floor, Order, OrderField, float_rank
+from app.core.rules.order import Floor, Order, OrderField
 from app.core.table.schema import Column
+from app.core.types.numbers import float_rank
 from app.core.types.parser import parse_type
 from tests.core.strategies import SCALAR_TYPES, values
 from tests.core.tables import plan

@@ -15,8 +15,8 @@ from app.core.errors import ErrorCode, Invalid
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, token_of
 from app.core.table.schema import TableSchema
-from app.core.types.kinds import DataType
-from app.core.types.values import encoder, value_text
+from app.core.types.data_types import DataType
+from app.core.types.values import value_text
 from tests.core.strategies import SCALAR_TYPES, values
 from tests.core.tables import plan, table
 
@@ -46,7 +46,7 @@ def test_equal_keys_have_equal_tokens_and_other_keys_others(pair: tuple[DataType
 def test_a_key_is_the_same_however_it_is_sent(typed: tuple[DataType, Any]) -> None:
     data_type, value = typed
     one = schema(data_type)
-    written = encoder(data_type)(value)
+    written = data_type.encoder(value)
     raw = json.loads(json.dumps(written), parse_float=Decimal)
     staged = RecordDecoder(plan(None, {"k": data_type.sql})).decode([{"k": raw}]).columns["k"][0]
     keys = [key_from_text(one, [value_text(written)]), key_from_json(one, {"k": raw}, ""), (staged,)]

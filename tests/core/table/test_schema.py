@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from app.core.errors import ErrorCode, Invalid, escape_pointer
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
-from app.core.types.kinds import DataType
+from app.core.types.data_types import DataType
+from app.core.types.kinds import Kind
 from tests.core.strategies import NAMES, SCALAR_TYPES, TEXT, TYPES
 
 Body = dict[str, Any]
@@ -196,7 +197,7 @@ def test_columns_are_found_by_name_and_sorted_by_key_and_value() -> None:
     schema = TableSchema.from_json(body({"w": "INT"}, key=("w", "k")))
     assert [column.name for column in schema.key_columns] == ["w", "k"], "in primary-key order"
     assert [column.name for column in schema.value_columns] == ["v"]
-    assert schema.by_name["v"] == Column(1, "v", DataType("STRING"))
+    assert schema.by_name["v"] == Column(1, "v", DataType(Kind.STRING))
 
 
 _OK_NAMES = NAMES.filter(lambda name: name not in RESERVED_NAMES and not name.startswith(RESERVED_PREFIXES))

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.types.data_types import DataType, Field, walk_types
 from app.core.types.field_ids import with_unique_ids
-from app.core.types.kinds import DataType, Field, walk_types
+from app.core.types.kinds import Kind
 
-INT = DataType("INT")
+INT = DataType(Kind.INT)
 
 
 def _row(*fields: tuple[int, DataType]) -> DataType:
-    return DataType("ROW", fields=tuple(Field(number, f"f{at}", inner) for at, (number, inner) in enumerate(fields)))
+    return DataType(Kind.ROW, fields=tuple(Field(number, f"f{at}", inner) for at, (number, inner) in enumerate(fields)))
 
 
 def _ids(columns: list[tuple[int, DataType]]) -> Iterator[int]:
@@ -34,8 +35,8 @@ def test_nested_fields_give_way_to_columns_parents_before_children() -> None:
 
 
 def test_fields_inside_arrays_maps_and_multisets_are_counted() -> None:
-    pair = DataType("MAP", key=_row((0, INT)), element=DataType("ARRAY", element=_row((0, INT))))
-    fresh = DataType("MAP", key=_row((1, INT)), element=DataType("ARRAY", element=_row((2, INT))))
+    pair = DataType(Kind.MAP, key=_row((0, INT)), element=DataType(Kind.ARRAY, element=_row((0, INT))))
+    fresh = DataType(Kind.MAP, key=_row((1, INT)), element=DataType(Kind.ARRAY, element=_row((2, INT))))
     assert with_unique_ids([(0, pair)]) == [(0, fresh)]
 
 

@@ -10,64 +10,65 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.types.kinds import KINDS, DataType, Field
-from app.core.types.parser import MAX_LENGTH, REFUSED, TypeSyntaxError, parse_type, type_to_json
-from app.core.types.values import decoder, encoder
+from app.core.types.data_types import DataType, Field
+from app.core.types.entry import MAX_LENGTH
+from app.core.types.kinds import Kind
+from app.core.types.parser import REFUSED, TypeSyntaxError, parse_type, type_to_json
 from tests.core.strategies import TYPES
 
-INT = DataType("INT")
-STRING = DataType("STRING")
+INT = DataType(Kind.INT)
+STRING = DataType(Kind.STRING)
 
 
 def _row(*fields: tuple[str, DataType]) -> DataType:
-    return DataType("ROW", fields=tuple(Field(i, name, inner) for i, (name, inner) in enumerate(fields)))
+    return DataType(Kind.ROW, fields=tuple(Field(i, name, inner) for i, (name, inner) in enumerate(fields)))
 
 
 SQL = {
-    "BOOLEAN": DataType("BOOLEAN"),
-    "bool": DataType("BOOLEAN"),
-    "TINYINT": DataType("TINYINT"),
-    "SMALLINT": DataType("SMALLINT"),
+    "BOOLEAN": DataType(Kind.BOOLEAN),
+    "bool": DataType(Kind.BOOLEAN),
+    "TINYINT": DataType(Kind.TINYINT),
+    "SMALLINT": DataType(Kind.SMALLINT),
     "INT": INT,
     "integer": INT,
     "  InT\n": INT,
     "INT NULL": INT,
     "INT NOT NULL": INT.with_nullable(False),
     "int not\tnull": INT.with_nullable(False),
-    "BIGINT": DataType("BIGINT"),
-    "FLOAT": DataType("FLOAT"),
-    "DOUBLE": DataType("DOUBLE"),
-    "DOUBLE PRECISION": DataType("DOUBLE"),
-    "DECIMAL": DataType("DECIMAL", precision=10, scale=0),
-    "DEC(3)": DataType("DECIMAL", precision=3, scale=0),
-    "NUMERIC(38,38)": DataType("DECIMAL", precision=38, scale=38),
-    "DECIMAL( 10 , 2 )": DataType("DECIMAL", precision=10, scale=2),
-    "CHAR": DataType("CHAR", length=1),
-    "CHAR(3)": DataType("CHAR", length=3),
-    "VARCHAR": DataType("VARCHAR", length=1),
-    "VARCHAR(255)": DataType("VARCHAR", length=255),
+    "BIGINT": DataType(Kind.BIGINT),
+    "FLOAT": DataType(Kind.FLOAT),
+    "DOUBLE": DataType(Kind.DOUBLE),
+    "DOUBLE PRECISION": DataType(Kind.DOUBLE),
+    "DECIMAL": DataType(Kind.DECIMAL, precision=10, scale=0),
+    "DEC(3)": DataType(Kind.DECIMAL, precision=3, scale=0),
+    "NUMERIC(38,38)": DataType(Kind.DECIMAL, precision=38, scale=38),
+    "DECIMAL( 10 , 2 )": DataType(Kind.DECIMAL, precision=10, scale=2),
+    "CHAR": DataType(Kind.CHAR, length=1),
+    "CHAR(3)": DataType(Kind.CHAR, length=3),
+    "VARCHAR": DataType(Kind.VARCHAR, length=1),
+    "VARCHAR(255)": DataType(Kind.VARCHAR, length=255),
     f"VARCHAR({MAX_LENGTH})": STRING,
     "STRING": STRING,
-    "BINARY": DataType("BINARY", length=1),
-    "BINARY(16)": DataType("BINARY", length=16),
-    "VARBINARY(4)": DataType("VARBINARY", length=4),
-    f"VARBINARY({MAX_LENGTH})": DataType("BYTES"),
-    "BYTES": DataType("BYTES"),
-    "DATE": DataType("DATE"),
-    "TIME": DataType("TIME", precision=0),
-    "TIME(3)": DataType("TIME", precision=3),
-    "TIMESTAMP": DataType("TIMESTAMP", precision=6),
-    "TIMESTAMP(0)": DataType("TIMESTAMP", precision=0),
-    "TIMESTAMP(3) WITHOUT TIME ZONE": DataType("TIMESTAMP", precision=3),
-    "TIMESTAMP_LTZ": DataType("TIMESTAMP_LTZ", precision=6),
-    "TIMESTAMP_LTZ(3)": DataType("TIMESTAMP_LTZ", precision=3),
-    "TIMESTAMP WITH LOCAL TIME ZONE": DataType("TIMESTAMP_LTZ", precision=6),
-    "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL": DataType("TIMESTAMP_LTZ", nullable=False, precision=3),
-    "ARRAY<INT>": DataType("ARRAY", element=INT),
-    "ARRAY<INT NOT NULL> NOT NULL": DataType("ARRAY", nullable=False, element=INT.with_nullable(False)),
-    "MULTISET<STRING>": DataType("MULTISET", element=STRING),
-    "MAP<STRING, ARRAY<INT>>": DataType("MAP", key=STRING, element=DataType("ARRAY", element=INT)),
-    "MAP<ARRAY<INT>, INT>": DataType("MAP", key=DataType("ARRAY", element=INT), element=INT),
+    "BINARY": DataType(Kind.BINARY, length=1),
+    "BINARY(16)": DataType(Kind.BINARY, length=16),
+    "VARBINARY(4)": DataType(Kind.VARBINARY, length=4),
+    f"VARBINARY({MAX_LENGTH})": DataType(Kind.BYTES),
+    "BYTES": DataType(Kind.BYTES),
+    "DATE": DataType(Kind.DATE),
+    "TIME": DataType(Kind.TIME, precision=0),
+    "TIME(3)": DataType(Kind.TIME, precision=3),
+    "TIMESTAMP": DataType(Kind.TIMESTAMP, precision=6),
+    "TIMESTAMP(0)": DataType(Kind.TIMESTAMP, precision=0),
+    "TIMESTAMP(3) WITHOUT TIME ZONE": DataType(Kind.TIMESTAMP, precision=3),
+    "TIMESTAMP_LTZ": DataType(Kind.TIMESTAMP_LTZ, precision=6),
+    "TIMESTAMP_LTZ(3)": DataType(Kind.TIMESTAMP_LTZ, precision=3),
+    "TIMESTAMP WITH LOCAL TIME ZONE": DataType(Kind.TIMESTAMP_LTZ, precision=6),
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL": DataType(Kind.TIMESTAMP_LTZ, nullable=False, precision=3),
+    "ARRAY<INT>": DataType(Kind.ARRAY, element=INT),
+    "ARRAY<INT NOT NULL> NOT NULL": DataType(Kind.ARRAY, nullable=False, element=INT.with_nullable(False)),
+    "MULTISET<STRING>": DataType(Kind.MULTISET, element=STRING),
+    "MAP<STRING, ARRAY<INT>>": DataType(Kind.MAP, key=STRING, element=DataType(Kind.ARRAY, element=INT)),
+    "MAP<ARRAY<INT>, INT>": DataType(Kind.MAP, key=DataType(Kind.ARRAY, element=INT), element=INT),
     "ROW<a INT, b STRING>": _row(("a", INT), ("b", STRING)),
     "ROW(a INT)": _row(("a", INT)),
     "ROW<row INT, array STRING, null INT>": _row(("row", INT), ("array", STRING), ("null", INT)),
@@ -127,7 +128,7 @@ def test_a_refusal_says_where_reading_stopped(text: str, place: str) -> None:
 
 
 def test_the_list_above_holds_every_kind_of_type() -> None:
-    assert {data_type.kind for data_type in SQL.values()} == set(KINDS)
+    assert {data_type.kind for data_type in SQL.values()} == set(Kind)
 
 
 def test_comments_of_row_fields_are_kept() -> None:
@@ -277,7 +278,7 @@ def test_json_that_is_no_type_is_refused(body: object, code: str) -> None:
 
 _WORDS = st.sampled_from(
     [
-        *KINDS,
+        *Kind,
         *REFUSED,
         "<",
         ">",
@@ -372,4 +373,4 @@ def test_however_deep_a_type_is_nested_it_is_refused_or_can_be_used(nested: Any,
         value = [value]
     assert data_type.spark.count("ARRAY") == data_type.sql.count("ARRAY")
     assert parse_type(type_to_json(data_type)) == data_type
-    assert encoder(data_type)(decoder(data_type)(value)) == value
+    assert data_type.encoder(data_type.decoder(value)) == value

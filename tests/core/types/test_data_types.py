@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 from app.core.rules.spark_sql import quote
-from app.core.types.kinds import KINDS, DataType, highest_field_id, walk_types
+from app.core.types.data_types import DataType, highest_field_id, walk_types
+from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from tests.core.strategies import TYPES
 
@@ -46,7 +47,7 @@ def test_a_type_is_spelled_as_paimon_does_and_held_by_spark(sql: str) -> None:
 
 
 def test_the_list_above_holds_every_kind_of_type() -> None:
-    assert {parse_type(sql).kind for sql in SPARK} == set(KINDS)
+    assert {parse_type(sql).kind for sql in SPARK} == set(Kind)
 
 
 @pytest.mark.parametrize("sql", SPARK)
@@ -65,7 +66,7 @@ def test_only_scalars_are_keys_and_have_an_order(sql: str) -> None:
 
 def test_types_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        DataType("INT").kind = "BIGINT"  # type: ignore[misc]  # that is the test
+        DataType(Kind.INT).kind = Kind.BIGINT  # type: ignore[misc]  # that is the test
 
 
 def test_quote_doubles_back_quotes() -> None:

@@ -1,0 +1,81 @@
+"""One data type, one entry: whoever adds a kind of type is told of every table that needs a line for it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from app.core.alter.nested_fields import STEPS
+from app.core.rules.widening import NESTED, NESTED_SQL
+from app.core.types.data_types import ENTRIES, DataType
+from app.core.types.kinds import Family, Kind
+from app.core.types.parser import parse_type
+from app.storage.arrow import ARROW_TYPES
+from spark_jobs.types import SPARK_TYPES, spark_type
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [path for folder in ("app", "spark_jobs") for path in (ROOT / folder).rglob("*.py")]
+# Words that are spelled as kinds and mean something else: Spark's types, resources of HTTP.
+OTHER_WORDS = ("spark", "resource_type")
+SCALARS = [kind for kind in Kind if not ENTRIES[kind].inside]
+HOLDING = [kind for kind in Kind if ENTRIES[kind].inside]
+
+
+def literals(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The constants of a module that stand for what they spell."""
+    if isinstance(tree, ast.keyword) and tree.arg in OTHER_WORDS:
+        return
+    if isinstance(tree, ast.Constant):
+        yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from literals(child)
+
+
+def test_no_kind_is_written_as_a_text_outside_its_enum() -> None:
+    own = ROOT / "app/core/types/kinds.py"
+    found = [
+        f"{path.relative_to(ROOT)}:{constant.lineno} {constant.value}"
+        for path in SOURCES
+        if path != own
+        for constant in literals(ast.parse(path.read_text()))
+        if constant.value in set(Kind)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("table", "kinds"),
+    [(ENTRIES, Kind), (ARROW_TYPES, Kind), (SPARK_TYPES, Kind), *((t, HOLDING) for t in (NESTED, NESTED_SQL, STEPS))],
+    ids=["core", "Arrow", "Spark", "widening", "widening in Spark", "paths of ALTER"],
+)
+def test_every_table_by_kind_has_exactly_the_kinds(table: Mapping[Kind, object], kinds: list[Kind]) -> None:
+    assert set(table) == set(kinds)
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_spark_s_types_are_the_same_as_objects_and_as_text(kind: Kind) -> None:
+    data_type = parse_type(kind.value)
+    assert spark_type(data_type).simpleString().upper() == data_type.spark
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_every_scalar_is_a_key_and_has_an_order(kind: Kind) -> None:
+    entry = ENTRIES[kind]
+    assert entry.hashed, "app.core.table.keys needs the bytes that Spark's xxhash64 reads"
+    assert entry.ascending
+    assert entry.descending, "app.core.rules.order needs what sorts the other way round"
+
+
+def test_every_family_has_kinds_and_numbers_are_the_kinds_of_numbers() -> None:
+    assert {entry.family for entry in ENTRIES.values()} == set(Family)
+    numbers = {Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL}
+    assert {kind for kind in Kind if DataType(kind).numeric} == numbers
+
+
+def test_what_a_kind_widens_to_is_of_its_own_nature() -> None:
+    for old, entry in ENTRIES.items():
+        families = {ENTRIES[new].family for new in entry.widens}
+        assert families <= {entry.family} or all(DataType(kind).numeric for kind in (old, *entry.widens))
