@@ -18,7 +18,7 @@ from app.core.types.data_types import ENTRIES
 from app.core.types.entry import Entry
 from app.core.types.kinds import Family, Kind
 
-# Kinds that ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
+# What ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
 CONVERTED = (Family.FLOATING, Family.TEXT, Family.DECIMAL)
 
 
@@ -68,12 +68,11 @@ class OrderField:
         return (1, _Reversed(ranked) if self.descending else ranked)
 
     def _scalar(self, value: Any) -> Any:
-        family = self.column.type.family
         if self.floor and isinstance(value, datetime):
             unit = 1_000_000 if self.floor is Floor.SECOND else 1_000
             return value.replace(microsecond=value.microsecond // unit * unit)
-        if self.integral and family in CONVERTED:
-            return int(value) if family is Family.TEXT else int(Decimal(value))
+        if self.integral and self.column.type.family in CONVERTED:
+            return int(value) if self.column.type.family is Family.TEXT else int(Decimal(value))
         return self.column.type.entry.rank(value)
 
     def sql(self, value: str) -> list[str]:
