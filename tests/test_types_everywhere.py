@@ -46,6 +46,19 @@ def test_no_kind_is_written_as_a_text_outside_its_enum() -> None:
     assert found == []
 
 
+def test_a_kind_is_compared_with_no_text() -> None:
+    """A misspelt one would never be equal, and the type checker lets a text be compared with an enum of texts."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "kind"
+        for constant in (inner for side in node.comparators for inner in ast.walk(side))
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("table", "kinds"),
     [(ENTRIES, Kind), (ARROW_TYPES, Kind), (SPARK_TYPES, Kind), *((t, HOLDING) for t in (NESTED, NESTED_SQL, STEPS))],
