@@ -19,7 +19,7 @@ from app.core.rules.widening import widened_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column as TableColumn
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from spark_jobs.types import spark_type
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import StructField, StructType
 
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 SPARK_TYPES: Mapping[Kind, Callable[[DataType], spark_types.DataType]] = {

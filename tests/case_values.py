@@ -6,7 +6,7 @@ import base64
 import math
 from typing import Any
 
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.parser import parse_type
 
 BINARY = ("BINARY", "VARBINARY", "BYTES")

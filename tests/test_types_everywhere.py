@@ -10,7 +10,7 @@ import pytest
 
 from app.core.alter.nested_fields import STEPS
 from app.core.rules.widening import NESTED, NESTED_SQL
-from app.core.types.data_types import ENTRIES, DataType
+from app.core.types.datatype import ENTRIES, DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.parser import parse_type
 from app.storage.arrow import ARROW_TYPES

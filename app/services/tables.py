@@ -30,7 +30,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
 from app.core.table.options import misspelt_options
 from app.core.table.schema import Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, like, page_of

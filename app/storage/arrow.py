@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN
 from app.core.table.schema import Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 _FIELD_ID = b"PARQUET:field_id"

@@ -16,7 +16,7 @@ from app.core.rules.widening import same_type, widened
 from app.core.table.history import ChangelogFile, Run
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.storage.arrow import arrow_field, arrow_type, field_id
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
 from app.storage.runs import durable_files, read_data_file

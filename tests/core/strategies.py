@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.core.types.data_types import ENTRIES, DataType, Field
+from app.core.types.datatype import ENTRIES, DataType, Field
 from app.core.types.kinds import Kind
 from app.core.types.values import one_zero
 

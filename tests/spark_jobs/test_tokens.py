@@ -18,7 +18,7 @@ from app.core.rules.spark_sql import quote
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import ENTRIES
+from app.core.types.datatype import ENTRIES
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.storage.layout import Warehouse, staging_file

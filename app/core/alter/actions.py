@@ -8,7 +8,7 @@ from typing import Protocol
 from app.core.alter.draft import Draft, Move, Place, type_depth
 from app.core.alter.nested_fields import Path, PathFault, added_field, described_field, dotted
 from app.core.errors import FaultCode
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 
 ADD_ANOTHER = "add a new column of that type and post its values"
 

@@ -29,7 +29,7 @@ from app.core.alter.draft import Draft, Move, Place
 from app.core.alter.nested_fields import Path
 from app.core.errors import FaultCode
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.core.types.parser import TypeSyntaxError, parse_type
 

@@ -24,7 +24,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.core.table.options import misspelt_options
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
-from app.core.types.data_types import DataType, highest_field_id
+from app.core.types.datatype import DataType, highest_field_id
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import Kind
 

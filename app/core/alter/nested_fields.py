@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from app.core.errors import FaultCode
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
 Path = tuple[str, ...]

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.rules.spark_sql import comparable, literal, member, members
 from app.core.rules.stepwise import StepFunction
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
 from app.core.types.numbers import float_rank
 

@@ -27,7 +27,7 @@ from app.core.rules.register import Pick, Register
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import StepFunction, Stepwise
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 

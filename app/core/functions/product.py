@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from app.core.rules.stepwise import InexactFold, StepFunction
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.numbers import EXACT, as_float32
 

@@ -25,7 +25,7 @@ from app.core.rules.stepwise import StepFunction
 from app.core.rules.widening import same_type, widened, widened_sql
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 
 Stored = TypeVar("Stored")
 Rows = TypeVar("Rows")

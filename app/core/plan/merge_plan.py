@@ -27,7 +27,7 @@ from app.core.table.option_entries import MergeEngine, SortOrder
 from app.core.table.options import FoldingOptions, SequenceGroup, TableOptions
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 

@@ -14,7 +14,7 @@ from app.core.rules.rule import HiddenColumn, Rule, Sql, State, TotalBounds
 from app.core.rules.spark_sql import ADD_SQL, ref
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.numbers import EXACT, as_float32, fits, range_of
 

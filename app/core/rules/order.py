@@ -14,7 +14,7 @@ from typing import Any
 
 from app.core.rules.spark_sql import quote
 from app.core.table.schema import Column
-from app.core.types.data_types import ENTRIES
+from app.core.types.datatype import ENTRIES
 from app.core.types.entry import Entry
 from app.core.types.kinds import Family, Kind
 

@@ -15,7 +15,7 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
 

@@ -20,7 +20,7 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State
 from app.core.rules.spark_sql import any_not_null, literal, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
 LOG = "_kf_log"

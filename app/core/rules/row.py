@@ -18,7 +18,7 @@ from typing import Any
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, quote, ref
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 LIVE_COLUMN = "_kf_live"

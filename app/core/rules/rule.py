@@ -15,7 +15,7 @@ from typing import Any
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.table.records import Record
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 State = dict[str, Any]

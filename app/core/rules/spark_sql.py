@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.types.data_types import DataType, walk_types
+from app.core.types.datatype import DataType, walk_types
 from app.core.types.kinds import Family
 from app.core.types.nested import quote as quote  # noqa: PLC0414  # Paimon quotes names as Spark does; one vocabulary for both
 

@@ -21,7 +21,7 @@ from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, ref, sorted_sql
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 from app.core.types.numbers import fits, range_of
 

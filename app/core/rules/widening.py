@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.core.rules.spark_sql import literal, member
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.core.table.options import TableOptions, parse_options
-from app.core.types.data_types import DataType, highest_field_id
+from app.core.types.datatype import DataType, highest_field_id
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
 

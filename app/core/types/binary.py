@@ -14,7 +14,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode, ValueFault, shown, wrong
 
 if TYPE_CHECKING:
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 # The complement of each hex digit turns the order round; 'G' puts a prefix after what it begins.
 INVERTED_BYTES = "concat(translate(hex({0}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"

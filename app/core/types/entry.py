@@ -11,7 +11,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode
 
 if TYPE_CHECKING:  # types look their entries up
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 MAX_LENGTH = 2_147_483_647
 

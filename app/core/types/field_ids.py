@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from app.core.types.data_types import DataType, walk_types
+from app.core.types.datatype import DataType, walk_types
 
 
 def with_unique_ids(columns: Sequence[tuple[int, DataType]]) -> list[tuple[int, DataType]]:

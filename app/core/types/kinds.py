@@ -6,7 +6,7 @@ from enum import Enum, StrEnum, auto
 
 
 class Kind(StrEnum):
-    """One kind of type by its Paimon name; ``app.core.types.data_types.ENTRIES`` says what it is."""
+    """One kind of type by its Paimon name; ``app.core.types.datatype.ENTRIES`` says what it is."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"

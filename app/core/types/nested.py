@@ -11,7 +11,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode, ValueFault, one_zero, shown, value_text, wrong
 
 if TYPE_CHECKING:
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 
 def quote(name: str) -> str:

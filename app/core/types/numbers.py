@@ -15,7 +15,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode, ValueFault, shown, wrong
 
 if TYPE_CHECKING:
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 EXACT = Context(prec=100)  # Python's default of 28 digits would round sums of DECIMAL(38, s)
 

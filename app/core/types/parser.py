@@ -12,7 +12,7 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
 from app.core.errors import FaultCode
-from app.core.types.data_types import ENTRIES, DataType, Field, walk_types
+from app.core.types.datatype import ENTRIES, DataType, Field, walk_types
 from app.core.types.entry import MAX_LENGTH, Bounds
 from app.core.types.kinds import Family, Kind
 

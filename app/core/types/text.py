@@ -13,7 +13,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, ValueFault, wrong
 
 if TYPE_CHECKING:
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 
 def _decode(data_type: DataType) -> Decode:

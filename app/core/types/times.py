@@ -13,7 +13,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode, ValueFault, shown
 
 if TYPE_CHECKING:
-    from app.core.types.data_types import DataType
+    from app.core.types.datatype import DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.errors import Invalid
-from app.core.types.data_types import ENTRIES
+from app.core.types.datatype import ENTRIES
 from app.core.types.parser import parse_type
 from tests.core.alter.test_changes import alter, faults, nullable, retype, small
 from tests.core.tables import table

@@ -11,7 +11,7 @@ import pytest
 from app.core.alter.changes import ACTIONS, MOST_CHANGES, alter_schema
 from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import walk_types
+from app.core.types.datatype import walk_types
 from tests.core.tables import table
 
 AGGREGATION = {"merge-engine": "aggregation"}

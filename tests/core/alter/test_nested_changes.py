@@ -9,7 +9,7 @@ import pytest
 from app.core.errors import AlreadyExists, NotFound
 from app.core.plan.evolution import same_fold
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import walk_types
+from app.core.types.datatype import walk_types
 from tests.core.alter.test_changes import alter, default, faults, move, refused, set_option
 from tests.core.tables import table
 

@@ -15,7 +15,7 @@ from app.core.errors import ErrorCode, Invalid
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, token_of
 from app.core.table.schema import TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.values import value_text
 from tests.core.strategies import SCALAR_TYPES, values
 from tests.core.tables import plan, table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import ErrorCode, Invalid, escape_pointer
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from tests.core.strategies import NAMES, SCALAR_TYPES, TEXT, TYPES
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.types.data_types import DataType, Field, walk_types
+from app.core.types.datatype import DataType, Field, walk_types
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.kinds import Kind
 

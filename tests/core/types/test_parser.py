@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.types.data_types import DataType, Field
+from app.core.types.datatype import DataType, Field
 from app.core.types.entry import MAX_LENGTH
 from app.core.types.kinds import Kind
 from app.core.types.parser import REFUSED, TypeSyntaxError, parse_type, type_to_json

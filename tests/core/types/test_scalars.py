@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.types.data_types import ENTRIES
+from app.core.types.datatype import ENTRIES
 from app.core.types.kinds import Kind
 from app.core.types.numbers import as_float32
 from app.core.types.parser import parse_type

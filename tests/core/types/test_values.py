@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.types.data_types import DataType
+from app.core.types.datatype import DataType
 from app.core.types.parser import parse_type
 from app.core.types.values import ValueFault, value_text
 from tests.core.strategies import SCALAR_TYPES, TYPES, values
