@@ -18,6 +18,8 @@ from tests.sharing import run_folder, shared
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
+# ``make quick``: whoever works here asks often; the whole run looks longer at the same properties.
+settings.register_profile("quick", settings.get_profile("default"), max_examples=12)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 TESTS = Path(__file__).parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def new_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> FastAPI:
+def app(tmp_path: Path, sqlite_template: Path) -> FastAPI:
+    shutil.copyfile(sqlite_template, tmp_path / "catalog.sqlite")
     return create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0))
 
 
