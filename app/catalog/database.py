@@ -56,11 +56,16 @@ class CatalogDatabase:
         return f"CatalogDatabase({shown.render_as_string(hide_password=True)!r})"
 
     @contextmanager
-    def transaction(self) -> Iterator[Repository]:
-        """A repository that may write. Commits when the block ends, rolls back when it raises."""
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
+        """A repository that may write. Commits when the block ends, rolls back when it raises.
+
+        Without ``wakes`` nobody who waits for commits hears of it: for what brings no work and no news, as a renewed
+        lease does not.
+        """
         with translated(), self._writing() as connection:
             yield Repository.over(Transaction(connection, self._loaded, self._clock))
-        self.wake()
+        if wakes:
+            self.wake()
 
     @property
     def commits(self) -> int:

@@ -127,7 +127,7 @@ class Lease:
                 logger.warning("the lease of merge %s could not be renewed", self.claimed.merge.id, exc_info=True)
 
     def _renew(self) -> bool:
-        with self.site.database.transaction() as repository:
+        with self.site.database.transaction(wakes=False) as repository:
             fraction, detail = self._progress
             merge = self.claimed.merge.id
             return repository.leases.renew(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)

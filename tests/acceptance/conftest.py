@@ -11,7 +11,7 @@ from tests.service import Client, serving
 
 @pytest.fixture(scope="session")
 def client(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of a real serving process with four merge workers."""
+    """A client of a real serving process that runs four merges at a time."""
     data = tmp_path_factory.mktemp("service")
-    with serving(data, spark_remote=spark_remote, workers="4") as (_, client):
+    with serving(data, spark_remote=spark_remote, merges_at_once="4") as (_, client):
         yield client

@@ -26,10 +26,22 @@ def new_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
     return {"identifier": {"database": "shop", "object": name}, "schema": whole | schema}
 
 
+@pytest.fixture(scope="session")
+def built_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[FastAPI, Path]:
+    """An application, and the link to the folder that its next lifespan works in: to build its routes takes longer than
+    most tests.
+    """
+    link = tmp_path_factory.mktemp("app") / "data"
+    return create_app(Settings(KEYFOLD_DATA=link, workers=0)), link
+
+
 @pytest.fixture
-def app(tmp_path: Path, sqlite_template: Path) -> FastAPI:
+def app(built_app: tuple[FastAPI, Path], tmp_path: Path, sqlite_template: Path) -> FastAPI:
+    built, link = built_app
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path)
     shutil.copyfile(sqlite_template, tmp_path / "catalog.sqlite")
-    return create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0))
+    return built
 
 
 @pytest.fixture

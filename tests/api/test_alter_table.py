@@ -332,8 +332,8 @@ class BusyCatalog:
         self.happens = happens
 
     @contextmanager
-    def transaction(self) -> Iterator[Repository]:
-        with self.catalog.transaction() as repository:
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
+        with self.catalog.transaction(wakes=wakes) as repository:
             happens = partial(self.happens, repository)
             contested = ContestedTables(repository.transaction, repository.databases, happens)
             yield replace(repository, tables=contested)

@@ -200,6 +200,7 @@ def keyfold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "example.org"])  # noqa: S104  # all are refused
 def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(tmp_path: Path, host: str) -> None:
     ended = keyfold(tmp_path, "serve", "--host", host, "--port", "0")
@@ -209,6 +210,7 @@ def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(tmp_pa
     assert "listens" not in ended.stdout
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_revoking_the_last_token_closes_the_network_again(tmp_path: Path) -> None:
     created = keyfold(tmp_path, "token", "create", "ci")
     assert created.stdout.startswith("kf_")
@@ -218,6 +220,7 @@ def test_revoking_the_last_token_closes_the_network_again(tmp_path: Path) -> Non
     assert "refusing to listen" in keyfold(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0").stderr  # noqa: S104
 
 
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("port", ["70000", "-1"])
 def test_a_setting_that_cannot_be_is_told_in_a_line(tmp_path: Path, port: str) -> None:
     environment = os.environ | {"KEYFOLD_PORT": port}
@@ -234,6 +237,7 @@ def reopened(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_a_token_made_by_the_program_opens_the_service(tmp_path: Path, reopened: TestClient) -> None:
     token = keyfold(tmp_path, "token", "create", "ci").stdout.strip()
     eventually(reopened, 401)

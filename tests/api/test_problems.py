@@ -30,6 +30,12 @@ STATUSES = {
 }
 
 
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    """An application of its own, for its routes change."""
+    return create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0))
+
+
 def _answer_to(app: FastAPI, client: TestClient, error: Exception) -> Any:
     """What the application answers when a route raises ``error``."""
 

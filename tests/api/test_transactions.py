@@ -46,9 +46,9 @@ class CountingCatalog(CatalogDatabase):
     count = 0
 
     @contextmanager
-    def transaction(self) -> Iterator[Repository]:
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
         self.count += 1
-        with super().transaction() as repository:
+        with super().transaction(wakes=wakes) as repository:
             yield repository
 
     @contextmanager

@@ -79,6 +79,7 @@ def test_a_catalog_of_a_newer_program_is_left_alone(database: CatalogDatabase) -
     assert database.revision() == "9999"
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_many_processes_may_migrate_at_once(empty_catalog_url: str) -> None:
     program = "import sys; from app.catalog.database import CatalogDatabase; CatalogDatabase(sys.argv[1]).migrate()"
     started = [
@@ -105,6 +106,7 @@ with database.transaction() as repository:
 """
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_what_is_committed_survives_a_kill_and_nothing_else_does(database: CatalogDatabase, catalog_url: str) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_COMMIT, catalog_url], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -214,3 +216,13 @@ def test_a_time_without_a_zone_is_refused(database: CatalogDatabase) -> None:
     zoneless = tokens.insert().values(name="a", digest="d", created_at=zoneless_time)
     with pytest.raises(sa.exc.StatementError, match="aware"), database.transaction() as repository:
         repository.transaction.execute(zoneless)
+
+
+def test_who_waits_for_commits_hears_of_those_that_bring_something(database: CatalogDatabase) -> None:
+    seen = database.commits
+    with database.transaction(wakes=False) as repository:
+        repository.databases.create("quiet", {})
+    assert database.commits == seen
+    with database.transaction() as repository:
+        assert repository.databases.get("quiet").name == "quiet"
+    assert database.commits == seen + 1

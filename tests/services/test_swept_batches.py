@@ -36,12 +36,12 @@ class SleepyDatabase(CatalogDatabase):
         self._left, self._before, self._within = which, before, within
 
     @contextmanager
-    def transaction(self) -> Iterator[Repository]:
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
         self._left -= 1
         chosen = self._left == 0
         if chosen:
             self._before()
-        with super().transaction() as repository:
+        with super().transaction(wakes=wakes) as repository:
             yield repository
             if chosen:
                 self._within()

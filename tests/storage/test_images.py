@@ -141,6 +141,7 @@ def test_an_image_is_made_once_however_often_it_is_wanted(images: Images, wareho
     assert [path.stat().st_ino for path in built(again, run)] == inodes
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_processes_share_the_images_of_a_folder(images: Images, warehouse: Warehouse) -> None:
     run = made(warehouse, 2000, files=8, rows_per_group=50)
     command = [sys.executable, "-c", PROCESS, str(images.folder), warehouse.path()]
