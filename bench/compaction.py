@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.jobs import CompactionJob, FileLayout
+from app.core.plan.jobs import CompactionJob, FileSizes
 from app.core.table.option_entries import TABLE_OPTIONS
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
@@ -13,7 +13,7 @@ from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.compact import run_compaction
 from spark_jobs.expressions import key_names, state_schema
-from spark_jobs.layout import ROW_GROUP_BYTES, range_count, spread
+from spark_jobs.token_ranges import ROW_GROUP_BYTES, range_count, spread
 
 TABLE_ROWS = 1_000_000
 TARGET = 1.3
@@ -48,8 +48,8 @@ def _two_runs(site: BenchSite, sizes: Sizes) -> CompactionJob:
     site.merge(table)
     snapshot = site.snapshot(table)
     runs = tuple(site.stored(table, run) for run in snapshot.runs)
-    layout = FileLayout(snapshot.stored_rows, snapshot.size_bytes, TARGET_FILE_BYTES)
-    return CompactionJob(site.plan(table), runs, layout, str(site.folder / "compacted"), 0, oldest=True)
+    file_sizes = FileSizes(snapshot.stored_rows, snapshot.size_bytes, TARGET_FILE_BYTES)
+    return CompactionJob(site.plan(table), runs, file_sizes, str(site.folder / "compacted"), 0, oldest=True)
 
 
 def _both(spark: SparkSession, job: CompactionJob) -> DataFrame:
@@ -60,7 +60,7 @@ def _both(spark: SparkSession, job: CompactionJob) -> DataFrame:
 
 
 def _sorted(rows: DataFrame, job: CompactionJob) -> DataFrame:
-    return spread(rows, range_count(job.layout)).sortWithinPartitions(*key_names(job.plan))
+    return spread(rows, range_count(job.sizes)).sortWithinPartitions(*key_names(job.plan))
 
 
 def _write(rows: DataFrame, job: CompactionJob) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.jobs import FileLayout, MergeJob
+from app.core.plan.jobs import FileSizes, MergeJob
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
 from bench.compaction import TARGET_FILE_BYTES
@@ -14,8 +14,8 @@ from bench.site import BenchSite
 from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.expressions import key_names, record_schema, records
-from spark_jobs.layout import ROW_GROUP_BYTES, range_count, spread
 from spark_jobs.merge import run_merge
+from spark_jobs.token_ranges import ROW_GROUP_BYTES, range_count, spread
 
 TABLE_ROWS = 1_000_000  # whose keys are half of the batch's; the jobs read none of its files
 TARGET = 1.3
@@ -25,9 +25,9 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
     """Seconds of the merge job and of the sort, in turns."""
     table = site.create_table("folded")
     batch = site.stage(table, batch_records(1, sizes.rows(TABLE_ROWS), sizes.records))
-    layout = FileLayout(sizes.records, batch.size_bytes, TARGET_FILE_BYTES)
+    file_sizes = FileSizes(sizes.records, batch.size_bytes, TARGET_FILE_BYTES)
     output = str(site.folder / "folded")
-    job = MergeJob(site.plan(table), {site.staged_uri(table, batch): 1}, layout, output, 0)
+    job = MergeJob(site.plan(table), {site.staged_uri(table, batch): 1}, file_sizes, output, 0)
     with site.session() as spark:
         steps = {
             "merge job": lambda: seconds(lambda: run_merge(spark, job)),
@@ -48,6 +48,6 @@ def _sort(spark: SparkSession, job: MergeJob) -> None:
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbered = records(job.plan, staged, {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()})
     columns = [TOKEN_COLUMN, *(column.name for column in job.plan.schema.columns)]
-    rows = spread(numbered.select(*(F.col(quote(name)) for name in columns)), range_count(job.layout))
+    rows = spread(numbered.select(*(F.col(quote(name)) for name in columns)), range_count(job.sizes))
     ordered = rows.sortWithinPartitions(*key_names(job.plan))
     ordered.write.mode("overwrite").option("parquet.block.size", ROW_GROUP_BYTES).parquet(job.output)

@@ -14,7 +14,7 @@ from app.core.table.records import TOKEN_COLUMN
 from app.worker import SparkExecutor
 from spark_jobs.executor import SparkJobs
 from spark_jobs.expressions import FIELD_ID, record_schema, records
-from spark_jobs.layout import range_count, spread, write_rows
+from spark_jobs.token_ranges import range_count, spread, write_rows
 
 
 class LiftingExecutor(SparkExecutor):
@@ -35,7 +35,7 @@ class LiftingExecutor(SparkExecutor):
         numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
         with self.open().connection.job(tag, report) as spark:
             staged = records(plan, spark.read.schema(record_schema(plan.schema)).parquet(*job.batches), numbers)
-            write_rows(plan, _lifted(plan, spread(staged, range_count(job.layout))), job.output)
+            write_rows(plan, _lifted(plan, spread(staged, range_count(job.sizes))), job.output)
         return None
 
 

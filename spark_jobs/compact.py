@@ -12,8 +12,8 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.plan.jobs import CompactionJob
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import compacted
-from spark_jobs.layout import TokenRange, range_count, write_in_ranges, write_rows
 from spark_jobs.stored_runs import combined_runs
+from spark_jobs.token_ranges import TokenRange, range_count, write_in_ranges, write_rows
 
 
 def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
@@ -21,7 +21,7 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
     if job.plan.needs_bitmaps:
         register_bitmaps(spark)
     write_in_ranges(
-        range_count(job.layout),
+        range_count(job.sizes),
         lambda one: _combined_in(spark, job, one),
         lambda rows, mode: write_rows(job.plan, rows, job.output, mode=mode),
     )

@@ -18,7 +18,7 @@ from spark_jobs.expressions import (
     records,
     without_substitution,
 )
-from spark_jobs.layout import range_count, spread, write_rows
+from spark_jobs.token_ranges import range_count, spread, write_rows
 
 
 def run_merge(spark: SparkSession, job: MergeJob) -> None:
@@ -29,7 +29,7 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
         register_bitmaps(spark)
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
-    ranges = range_count(job.layout)
+    ranges = range_count(job.sizes)
     rows = spread(records(job.plan, staged, numbers), ranges)
     write_rows(job.plan, folded(job.plan, rows, job.now, ranged=ranges > 1), job.output)
     if job.input_changelog is not None:

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.errors import Conflict
 from app.core.plan.evolution import same_fold
-from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, StoredRun
+from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
 from app.core.table.history import ChangelogFile, Merge, MergeTrigger, Run, Snapshot, Table, TaskKind
@@ -170,7 +170,7 @@ def _combine(
     job = CompactionJob(
         compile_plan(table.schema),
         tuple(aligned),
-        layout_of(options, inputs),
+        sizes_of(options, inputs),
         site.warehouse.uri(*run_folder(table.id, folder)),
         int(site.clock()),
         picked[0].full,
@@ -196,7 +196,7 @@ def _changes(
         compile_plan(table.schema),
         tuple(aligned[:known]),
         tuple(aligned[known:]),
-        layout_of(options, [run for one in picked for run in one.runs]),
+        sizes_of(options, [run for one in picked for run in one.runs]),
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
@@ -218,10 +218,10 @@ def changes_wanted(options: TableOptions) -> dict[str, Any]:
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
 
 
-def layout_of(options: TableOptions, runs: Iterable[Run]) -> FileLayout:
+def sizes_of(options: TableOptions, runs: Iterable[Run]) -> FileSizes:
     """How much the files of ``runs`` hold, and how large new ones shall be."""
     read = list(runs)
-    return FileLayout(sum(run.rows for run in read), sum(run.size_bytes for run in read), options["target-file-size"])
+    return FileSizes(sum(run.rows for run in read), sum(run.size_bytes for run in read), options["target-file-size"])
 
 
 def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:

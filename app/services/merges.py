@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedMerge, Repository
 from app.core.errors import Conflict, Unavailable
-from app.core.plan.jobs import ChangesJob, FileLayout, MergeJob, OverflowJob
+from app.core.plan.jobs import ChangesJob, FileSizes, MergeJob, OverflowJob
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
 from app.core.table.history import (
@@ -28,7 +28,7 @@ from app.core.table.history import (
 from app.core.table.keys import key_to_json
 from app.core.table.option_entries import ChangelogProducer
 from app.services.commits import Commit, commit_on_current
-from app.services.compactions import aligned_runs, changes_wanted, layout_of, request_due_compaction
+from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
 from app.services.pages import Page, PageRequest, page_of
@@ -129,7 +129,7 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
     job = MergeJob(
         compile_plan(table.schema),
         {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
-        FileLayout(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
+        FileSizes(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
         site.warehouse.uri(*run_folder(table.id, folder)),
         int(site.clock()),
         site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
@@ -161,7 +161,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
         compile_plan(table.schema),
         aligned_runs(site, table, older),
         aligned_runs(site, table, folded.runs),
-        layout_of(options, [*older, *folded.runs]),
+        sizes_of(options, [*older, *folded.runs]),
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )

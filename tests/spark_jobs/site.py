@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import finish, shown_row
-from app.core.plan.jobs import ChangesJob, CompactionJob, FileLayout, MergeJob, OverflowJob, StoredRun
+from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, MergeJob, OverflowJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Run
@@ -45,7 +45,7 @@ class Site:
         self.now = 1_000
         self.runs: list[Run] = []
         self.plans: dict[str, MergePlan] = {}
-        self.target_file_bytes = 1024**2  # at one byte a row, as ``layout`` has it
+        self.target_file_bytes = 1024**2  # at one byte a row, as ``sizes`` has it
 
     def stage(self, changes: Sequence[oracle.Change]) -> tuple[str, int, int]:
         kept = [(i, c) for i, c in enumerate(changes) if KINDS_BY_TEXT[c.kind] not in self.plan.dropped]
@@ -69,7 +69,7 @@ class Site:
         job = MergeJob(
             self.plan,
             {uri: number for uri, number, _ in staged},
-            self.layout(sum(size for _, _, size in staged)),
+            self.sizes(sum(size for _, _, size in staged)),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             self.now,
             self.warehouse.uri(*changelog_folder(self.table_id, run_id)) if keeps_input else None,
@@ -92,7 +92,7 @@ class Site:
             self.plan,
             self.stored(old),
             self.stored(new),
-            self.layout(sum(run.rows for run in new)),
+            self.sizes(sum(run.rows for run in new)),
             self.warehouse.uri(*changelog_folder(self.table_id, folder)),
             row_deduplicate,
             tuple(ignored),
@@ -123,7 +123,7 @@ class Site:
         job = CompactionJob(
             self.plan,
             self.stored(chosen),
-            self.layout(sum(run.rows for run in chosen)),
+            self.sizes(sum(run.rows for run in chosen)),
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             oldest=first == 0,
             now=self.now,
@@ -133,8 +133,8 @@ class Site:
         self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
         self.plans[run_id] = self.plan
 
-    def layout(self, rows: int) -> FileLayout:
-        return FileLayout(rows, rows, self.target_file_bytes)
+    def sizes(self, rows: int) -> FileSizes:
+        return FileSizes(rows, rows, self.target_file_bytes)
 
     def stored(self, runs: Sequence[Run]) -> tuple[StoredRun, ...]:
         return tuple(StoredRun(self.plans[run.id], stored_files(self.warehouse, self.table_id, run)) for run in runs)

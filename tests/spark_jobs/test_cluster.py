@@ -17,7 +17,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import FileLayout, Job, MergeJob, Progress, Result
+from app.core.plan.jobs import FileSizes, Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import BatchState, MergeState, Run, Table
@@ -147,8 +147,8 @@ def test_a_merge_outlives_the_processes_that_work_on_it(
             half_written.append(staged.names())
             kill(cluster)
 
-    layout = FileLayout(MANY, MANY, MANY)
-    jobs.run(staged.run_id, MergeJob(PLAN, staged.batches, layout, staged.output, 0), watch)
+    sizes = FileSizes(MANY, MANY, MANY)
+    jobs.run(staged.run_id, MergeJob(PLAN, staged.batches, sizes, staged.output, 0), watch)
     assert half_written == [{"_temporary"}], "what tasks have written is aside until all have"
     cluster.server.wait_for("(Lost executor) ")
     assert not [name for name in staged.names() if not name.lstrip(".").startswith("part-")]
@@ -179,7 +179,7 @@ class KillingJobs(SparkJobs):
                 self.cluster.server.kill()
                 self.cluster.server = self.cluster.start_server()
 
-        return super().run(tag, replace(job, layout=FileLayout(MANY, MANY, MANY)), watch)
+        return super().run(tag, replace(job, sizes=FileSizes(MANY, MANY, MANY)), watch)
 
 
 def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: Cluster, tmp_path: Path) -> None:

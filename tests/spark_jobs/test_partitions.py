@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.core.plan.jobs import CompactionJob, FileLayout, MergeJob, StoredRun
+from app.core.plan.jobs import CompactionJob, FileSizes, MergeJob, StoredRun
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Run
@@ -50,7 +50,7 @@ class Site:
         self.spark, self.schema, self.plan = spark, declared, compile_plan(declared)
         self.warehouse = Warehouse(str(folder))
 
-    def merge(self, number: int, rows: list[tuple[Any, int, int]], layout: FileLayout) -> tuple[Run, ...]:
+    def merge(self, number: int, rows: list[tuple[Any, int, int]], sizes: FileSizes) -> tuple[Run, ...]:
         columns = {c.name: [row[i] for row in rows] for i, c in enumerate(self.schema.columns)}
         decoded = DecodedRecords(columns, [0] * len(rows), list(range(len(rows))))
         name, _ = write_batch(self.warehouse, "t", uuid.uuid4().hex, self.schema, decoded)
@@ -58,7 +58,7 @@ class Site:
         batches = {self.warehouse.uri(*staging_file("t", name)): number}
         output = self.warehouse.uri(*run_folder("t", folder))
         with self.spark.job(folder) as session:
-            run_merge(session, MergeJob(self.plan, batches, layout, output, 0))
+            run_merge(session, MergeJob(self.plan, batches, sizes, output, 0))
         return read_runs(self.warehouse, "t", folder, 0, self.schema)
 
     def compact(self, *ages: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -68,9 +68,9 @@ class Site:
             for runs in ages
         ]
         output = self.warehouse.uri(*run_folder("t", folder))
-        layout = FileLayout(10, 10, 10)
+        sizes = FileSizes(10, 10, 10)
         with self.spark.job(folder) as session:
-            run_compaction(session, CompactionJob(self.plan, tuple(stored), layout, output, 0, oldest=True))
+            run_compaction(session, CompactionJob(self.plan, tuple(stored), sizes, output, 0, oldest=True))
         return read_runs(self.warehouse, "t", folder, 0, self.schema)
 
     def rows(self, runs: tuple[Run, ...]) -> dict[str | None, list[tuple[Any, ...]]]:
@@ -87,8 +87,8 @@ class Site:
 def test_partitions_of_every_kind_have_their_own_runs(spark: SparkConnection, tmp_path: Path) -> None:
     for number, (column, (kind, values)) in enumerate(VALUES.items()):
         site = Site(spark, tmp_path / f"{number} a=b %20 ä", schema(column, kind))
-        older = site.merge(1, [(value, key, 1) for value in values for key in (1, 2)], FileLayout(9, 9, 9))
-        newer = site.merge(2, [(value, 2, 10) for value in values[:1]], FileLayout(1, 9, 9))
+        older = site.merge(1, [(value, key, 1) for value in values for key in (1, 2)], FileSizes(9, 9, 9))
+        newer = site.merge(2, [(value, 2, 10) for value in values[:1]], FileSizes(1, 9, 9))
         names = [partition_of(site.schema, (value, 1)) for value in values]
         assert sorted(site.rows(older)) == sorted(names)
         assert list(site.rows(newer)) == names[:1]
@@ -102,7 +102,7 @@ def test_a_partition_has_files_of_disjoint_token_ranges(spark: SparkConnection, 
     site = Site(spark, tmp_path, schema("day", "DATE"))
     days = [date(2024, 1, day) for day in (1, 2)]
     rows = [(day, key, 1) for day in days for key in range(200)]
-    runs = site.merge(1, rows, FileLayout(len(rows), 4000, 1000))
+    runs = site.merge(1, rows, FileSizes(len(rows), 4000, 1000))
     assert len(runs) == 2
     for run in runs:
         assert len(run.files) == 4

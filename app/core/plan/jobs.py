@@ -27,7 +27,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
-class FileLayout:
+class FileSizes:
     """How much a job reads and how large its files shall be: bytes and rows in all, bytes of one file."""
 
     rows: int
@@ -45,7 +45,7 @@ class MergeJob:
 
     plan: MergePlan
     batches: Mapping[str, int]
-    layout: FileLayout
+    sizes: FileSizes
     output: str
     now: int
     input_changelog: str | None = None
@@ -61,7 +61,7 @@ class CompactionJob:
 
     plan: MergePlan
     runs: tuple[StoredRun, ...]
-    layout: FileLayout
+    sizes: FileSizes
     output: str
     now: int
     oldest: bool
@@ -78,7 +78,7 @@ class ChangesJob:
     plan: MergePlan
     older: tuple[StoredRun, ...]
     newer: tuple[StoredRun, ...]
-    layout: FileLayout
+    sizes: FileSizes
     output: str
     row_deduplicate: bool = False
     ignored_fields: tuple[str, ...] = ()

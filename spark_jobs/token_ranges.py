@@ -1,4 +1,4 @@
-"""How state rows are laid out in files: partitions, disjoint token ranges, sorted by token then key (design §5)."""
+"""State rows in files: partitions, disjoint token ranges, in each sorted by token then key (design §5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 
-from app.core.plan.jobs import FileLayout, StoredFile, StoredRun
+from app.core.plan.jobs import FileSizes, StoredFile, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import quote
 from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
@@ -21,12 +21,12 @@ RANGES_PER_QUERY = 32  # each is a branch of the plan, which takes time to be pl
 _SMALLEST, _TOKENS = -(1 << 63), 1 << 64
 
 
-def range_count(layout: FileLayout) -> int:
+def range_count(sizes: FileSizes) -> int:
     """The power of two of token ranges that keeps files near their target size and tasks small; it follows the table as
     it grows.
     """
     ranges = 1
-    while ranges * ROWS_PER_RANGE < layout.rows or ranges * layout.target_file_bytes < layout.size_bytes:
+    while ranges * ROWS_PER_RANGE < sizes.rows or ranges * sizes.target_file_bytes < sizes.size_bytes:
         ranges *= 2
     return ranges
 
