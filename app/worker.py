@@ -99,9 +99,9 @@ class Worker:
         self._held: set[Lease] = set()
         self._let_go = threading.Condition()
         self._next_look = float("-inf")
-        jobs = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
+        loops = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
         self._threads = [
-            threading.Thread(target=job, name=f"{self.name}-{name}", daemon=True) for name, job in jobs.items()
+            threading.Thread(target=loop, name=f"{self.name}-{name}", daemon=True) for name, loop in loops.items()
         ]
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class Worker:
             thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """End after the jobs under way; one that takes longer is handed back, so that the next worker begins it at
+        """End after the tasks under way; one that takes longer is handed back, so that the next worker begins it at
         once. Returns within about the time.
         """
         deadline = time.monotonic() + timeout_seconds
@@ -145,7 +145,7 @@ class Worker:
 
     def _merging(self) -> int:
         with self._let_go:
-            return sum(lease.claimed.merge.job is TaskKind.MERGE for lease in self._held)
+            return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
 
     def _compact(self) -> None:
         self._repeat(self._compact_next, lambda: False)

@@ -19,7 +19,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.plan.jobs import StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.record_decoder import DecodedRecords
-from app.core.table.history import Batch, Merge, MergeState, NewBatch, Run, Snapshot, Table
+from app.core.table.history import Batch, NewBatch, Run, Snapshot, Table, Task, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.services.compactions import request_compaction, run_next_compaction
@@ -80,7 +80,7 @@ class BenchSite:
         with self.merges.database.transaction() as repository:
             return repository.batches.add(table.id, new)
 
-    def merge(self, table: Table) -> Merge:
+    def merge(self, table: Table) -> Task:
         """Everything staged, merged as the worker does it."""
         return self._merge(self.merges, table)
 
@@ -93,12 +93,12 @@ class BenchSite:
         request_compaction(self.merges.database, table.id)
         assert run_next_compaction(self.merges, "bench")
 
-    def _merge(self, site: MergeSite, table: Table) -> Merge:
+    def _merge(self, site: MergeSite, table: Table) -> Task:
         wanted = request_merge(site.database, table.id)
         assert run_next_merge(site, "bench")
         with site.database.reading() as repository:
             done = repository.tasks.get(table.id, wanted.id)
-        assert done.state is MergeState.SUCCEEDED, done.error
+        assert done.state is TaskState.SUCCEEDED, done.error
         return done
 
     def snapshot(self, table: Table) -> Snapshot:

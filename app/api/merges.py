@@ -20,7 +20,7 @@ class MergeBody(Answer):
     """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
 
     id: str
-    job: str
+    job: Annotated[str, Told("kind")]
     full: bool
     state: str
     trigger: str

@@ -13,7 +13,7 @@ from app.api.deps import Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
-from app.core.table.history import Merge
+from app.core.table.history import Task
 from app.services.stats import TableStats, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
@@ -36,10 +36,10 @@ class WrittenBody(Answer):
     changelog_bytes: Annotated[int, Told("changelog")]
 
 
-def _duration_millis(merge: Merge) -> int:
-    """0 for a job that ended before it began; only those that ended are asked for."""
-    ended = merge.finished_at or merge.requested_at
-    return epoch_millis(ended) - epoch_millis(merge.started_at or ended)
+def _duration_millis(task: Task) -> int:
+    """0 for a task that ended before it began; only those that ended are asked for."""
+    ended = task.finished_at or task.requested_at
+    return epoch_millis(ended) - epoch_millis(task.started_at or ended)
 
 
 class LastJob(Answer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
-from app.core.table.history import BatchState, MergeState, MergeTrigger, SnapshotKind, TaskKind
+from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 
 metadata = sa.MetaData(
     naming_convention={
@@ -69,15 +69,16 @@ table_schemas = sa.Table(
     sa.Column("body", sa.Text, nullable=False),  # TableSchema.to_json as text
 )
 
+# Tasks, compactions too: tables and columns keep the names that catalogs in use have.
 merges = sa.Table(
     "merges",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     _table_id(),
-    sa.Column("job", EnumText(TaskKind), nullable=False, server_default=TaskKind.MERGE.value),
+    sa.Column("job", EnumText(TaskKind), key="kind", nullable=False, server_default=TaskKind.MERGE.value),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("state", EnumText(MergeState), nullable=False),
-    sa.Column("trigger", EnumText(MergeTrigger), nullable=False),
+    sa.Column("state", EnumText(TaskState), nullable=False),
+    sa.Column("trigger", EnumText(TaskTrigger), nullable=False),
     sa.Column("requested_at", UtcTime, nullable=False),
     sa.Column("started_at", UtcTime),
     sa.Column("finished_at", UtcTime),
@@ -96,9 +97,9 @@ merges = sa.Table(
     sa.Index("ix_merges_table_id_state_finished_at", "table_id", "state", "finished_at"),
 )
 # At most one merge (and one compaction) of a table waits, at most one runs: the database itself refuses a second one.
-for _state in (MergeState.PENDING, MergeState.RUNNING):
+for _state in (TaskState.PENDING, TaskState.RUNNING):
     _where = sa.text(f"state = '{_state.value}'")
-    _columns = (merges.c.table_id, merges.c.job)
+    _columns = (merges.c.table_id, merges.c.kind)
     sa.Index(f"uq_merges_{_state.value}", *_columns, unique=True, postgresql_where=_where, sqlite_where=_where)
 
 batches = sa.Table(

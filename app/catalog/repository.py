@@ -15,7 +15,7 @@ from datetime import datetime
 from app.catalog.batches import Batches
 from app.catalog.commits import Commit, Commits
 from app.catalog.databases import Databases
-from app.catalog.leases import ClaimedMerge, Leases
+from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
 from app.catalog.tables import Tables
@@ -24,7 +24,7 @@ from app.catalog.tasks import Tasks
 from app.catalog.tokens import ApiToken, Tokens
 from app.catalog.transaction import Transaction
 
-__all__ = ["ApiToken", "ClaimedMerge", "Commit", "Repository"]
+__all__ = ["ApiToken", "ClaimedTask", "Commit", "Repository"]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.catalog.models import batches, data_files, merges, snapshots, tags
-from app.catalog.tasks import merge_of
+from app.catalog.tasks import task_of
 from app.catalog.transaction import Transaction
-from app.core.table.history import BatchState, Merge, MergeState, TaskKind
+from app.core.table.history import BatchState, Task, TaskKind, TaskState
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Stats:
         files, size = self.transaction.execute(of_files.where(data_files.c.table_id == table_id)).one()
         return RetainedTotals(self._count(snapshots, table_id), self._count(tags, table_id), files, int(size))
 
-    def succeeded(self, table_id: str, job: TaskKind) -> tuple[int, Merge | None]:
+    def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, Task | None]:
         """How many merges (or compactions) of the table have succeeded, and the last of them."""
-        over = (merges.c.table_id == table_id) & (merges.c.state == MergeState.SUCCEEDED) & (merges.c.job == job)
+        over = (merges.c.table_id == table_id) & (merges.c.state == TaskState.SUCCEEDED) & (merges.c.kind == kind)
         count = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()
         newest = sa.select(merges).where(over).order_by(merges.c.finished_at.desc(), merges.c.id).limit(1)
         row = self.transaction.execute(newest).first()
-        return count, None if row is None else merge_of(row)
+        return count, None if row is None else task_of(row)
 
     def _count(self, what: sa.Table, table_id: str) -> int:
         query = sa.select(sa.func.count()).select_from(what).where(what.c.table_id == table_id)

@@ -1,4 +1,4 @@
-"""Merges as their requesters see them, and the backlogs that make the worker ask for them."""
+"""Merges and compactions as their requesters see them, and the backlogs that make the worker ask for them."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from app.catalog.models import batches, merges, tables
 from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.history import Backlog, BatchState, Merge, MergeState, MergeTrigger, TaskKind
+from app.core.table.history import Backlog, BatchState, Task, TaskKind, TaskState, TaskTrigger
 
-_MERGE_COLUMNS = [merges.c[field.name] for field in fields(Merge)]
+_TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 
-def merge_of(row: AnyRow) -> Merge:
-    """The merge that a row of ``merges`` describes; its lease is the worker's business and left out."""
-    return Merge(**{column.name: row._mapping[column.name] for column in _MERGE_COLUMNS})
+def task_of(row: AnyRow) -> Task:
+    """The task that a row of ``merges`` describes; its lease is the worker's business and left out."""
+    return Task(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """What the repository knows about merges that are asked for, watched and cancelled."""
+    """What the repository knows about tasks that are asked for, watched and cancelled."""
 
     transaction: Transaction
     tables: Tables
 
     def request(
-        self, table_id: str, trigger: MergeTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
-    ) -> Merge:
+        self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
+    ) -> Task:
         """The table's pending merge (or compaction), new unless one is pending already.
 
         A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
         ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
-        mine = (merges.c.table_id == table_id) & (merges.c.job == kind)
-        pending = sa.select(merges).where(mine, merges.c.state == MergeState.PENDING)
+        mine = (merges.c.table_id == table_id) & (merges.c.kind == kind)
+        pending = sa.select(merges).where(mine, merges.c.state == TaskState.PENDING)
         row = self.transaction.execute(pending).first()
         if row is not None and full and not row.full:
             self.transaction.execute(merges.update().where(merges.c.id == row.id).values(full=True))
             return self.get(table_id, row.id)
         if row is not None:
-            return merge_of(row)
-        merge = Merge(
-            uuid.uuid4().hex, table_id, MergeState.PENDING, trigger, self.transaction.now(), job=kind, full=full
+            return task_of(row)
+        task = Task(
+            uuid.uuid4().hex, table_id, TaskState.PENDING, trigger, self.transaction.now(), kind=kind, full=full
         )
-        values = {column.name: getattr(merge, column.name) for column in _MERGE_COLUMNS}
+        values = {column.key: getattr(task, column.key) for column in _TASK_COLUMNS}
         self.transaction.execute(merges.insert().values(values))
-        return merge
+        return task
 
-    def request_merges(self, triggers: Mapping[str, MergeTrigger]) -> None:
+    def request_merges(self, triggers: Mapping[str, TaskTrigger]) -> None:
         """A pending merge of each of the tables (by id) that still exist; they are claimed in the order given."""
         gone = {table_id for table_id in sorted(triggers) if not self._locked(table_id)}
         for table_id, trigger in triggers.items():
@@ -69,14 +69,14 @@ class Tasks:
             return False
         return True
 
-    def get(self, table_id: str, merge_id: str) -> Merge:
-        """The table's merge with this id. Raises ``NotFound``."""
-        return merge_of(self.row(table_id, merge_id))
+    def get(self, table_id: str, task_id: str) -> Task:
+        """The table's task with this id. Raises ``NotFound``."""
+        return task_of(self.row(table_id, task_id))
 
-    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Merge]:
-        """Up to ``limit`` merges of the table, newest first, those that come after the merge with the id ``after``.
+    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Task]:
+        """Up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``.
 
-        Raises ``Invalid`` when ``after`` is no merge of the table.
+        Raises ``Invalid`` when ``after`` is no task of the table.
         """
         query = sa.select(merges).where(merges.c.table_id == table_id)
         place = sa.tuple_(merges.c.requested_at, merges.c.id)
@@ -87,26 +87,26 @@ class Tasks:
                 raise Invalid("the page token is not one that this list gave") from error
             query = query.where(place < sa.tuple_(sa.literal(last.requested_at, merges.c.requested_at.type), last.id))
         query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
-        return [merge_of(row) for row in self.transaction.execute(query)]
+        return [task_of(row) for row in self.transaction.execute(query)]
 
-    def request_cancel(self, table_id: str, merge_id: str) -> Merge:
-        """The merge: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
+    def request_cancel(self, table_id: str, task_id: str) -> Task:
+        """The task: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
 
         Raises ``NotFound``.
         """
-        row = self.row(table_id, merge_id, lock=True)
-        change = merges.update().where(merges.c.id == merge_id)
-        if row.state is MergeState.PENDING:
-            cancelled = {"state": MergeState.CANCELLED, "cancel_requested": True, "finished_at": self.transaction.now()}
+        row = self.row(table_id, task_id, lock=True)
+        change = merges.update().where(merges.c.id == task_id)
+        if row.state is TaskState.PENDING:
+            cancelled = {"state": TaskState.CANCELLED, "cancel_requested": True, "finished_at": self.transaction.now()}
             self.transaction.execute(change.values(cancelled))
-        elif row.state is MergeState.RUNNING:
+        elif row.state is TaskState.RUNNING:
             self.transaction.execute(change.values(cancel_requested=True))
-        return self.get(table_id, merge_id)
+        return self.get(table_id, task_id)
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """When the oldest merge or compaction of the table that runs now began; None while none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))
-        running = (merges.c.table_id == table_id) & (merges.c.state == MergeState.RUNNING)
+        running = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
         started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
@@ -127,7 +127,7 @@ class Tasks:
             .subquery()
         )
         pending = sa.select(merges.c.table_id).where(
-            merges.c.state == MergeState.PENDING, merges.c.job == TaskKind.MERGE
+            merges.c.state == TaskState.PENDING, merges.c.kind == TaskKind.MERGE
         )
         query = (
             TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
@@ -138,12 +138,12 @@ class Tasks:
         )
         return [_backlog(row) for row in self.transaction.execute(query)]
 
-    def row(self, table_id: str, merge_id: str, *, lock: bool = False) -> AnyRow:
-        """The merge's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
-        query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == merge_id)
+    def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
+        """The task's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
+        query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == task_id)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:
-            raise not_found(Resource.MERGE, merge_id)
+            raise not_found(Resource.MERGE, task_id)
         return row
 
 

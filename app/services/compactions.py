@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import ClaimedMerge, Repository
+from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
 from app.core.plan.evolution import same_fold
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
-from app.core.table.history import ChangelogFile, Merge, MergeTrigger, Run, Snapshot, Table, TaskKind
+from app.core.table.history import ChangelogFile, Run, Snapshot, Table, Task, TaskKind, TaskTrigger
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
 from app.services.commits import Commit, commit_on_current
@@ -49,15 +49,15 @@ class Picked:
         return sum(run.rows for run in self.runs)
 
 
-def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Merge:
+def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Task:
     """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     with database.transaction() as repository:
         return ask_for_compaction(repository, table_id, full=full)
 
 
-def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> Merge:
+def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> Task:
     """A compaction of all runs, or of those that the policy picks; one that waits is answered again."""
-    return repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=full)
+    return repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
@@ -68,7 +68,7 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
     if full or pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
-        repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION, full=full)
+        repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
@@ -124,13 +124,13 @@ def run_compaction(lease: Lease) -> None:
     run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 
-def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
+def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
     """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
     table, snapshot, rows = claimed.table, claimed.base, 0
     options = table.schema.parsed
     with site.database.reading() as repository:
         other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
-    picked_now = pick_runs(options, snapshot, other, full=claimed.merge.full) if snapshot else []
+    picked_now = pick_runs(options, snapshot, other, full=claimed.task.full) if snapshot else []
     groups = [*_together(picked_now)]
     lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
     for picked in groups:
@@ -140,7 +140,7 @@ def _compact(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(
-            claimed.merge.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
+            claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
         )
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
@@ -253,7 +253,7 @@ def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
 
 def _commit(
     site: MergeSite,
-    claimed: ClaimedMerge,
+    claimed: ClaimedTask,
     picked: Sequence[Picked],
     compacted: Sequence[Run],
     changelog: Sequence[ChangelogFile],
@@ -268,7 +268,7 @@ def _commit(
         runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
         base = current.id if current else None
         return lambda repository: repository.leases.commit_compaction(
-            claimed.merge.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
+            claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
         )
 
     return commit_on_current(site.database, claimed.table.id, prepare)

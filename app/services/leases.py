@@ -1,4 +1,4 @@
-"""Leases: a claimed merge or compaction is worked on while its lease is renewed; its failure is recorded."""
+"""Leases: a claimed task is worked on while its lease is renewed; its failure is recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from app.catalog.leases import ClaimedMerge
+from app.catalog.leases import ClaimedTask
 from app.core.errors import Cancelled, Conflict, KeyfoldError
 from app.core.table.history import TaskKind
 from app.services.executor import MergeSite
@@ -17,40 +17,36 @@ logger = logging.getLogger(__name__)
 BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
-class MergeCancelled(Cancelled):
-    """The job was stopped on request, or its lease went to another worker."""
-
-
-def claim(site: MergeSite, owner: str, job: TaskKind) -> Lease | None:
-    """The lease of the oldest pending merge (or compaction), or None when there is none.
+def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
+    """The lease of the oldest pending task of the kind, or None when there is none.
 
     No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
     """
     with site.database.reading() as repository:
-        if not repository.leases.may_claim(job):
+        if not repository.leases.may_claim(kind):
             return None
     with site.database.transaction() as repository:
-        claimed = repository.leases.claim(owner, site.lease_seconds, job)
+        claimed = repository.leases.claim(owner, site.lease_seconds, kind)
     return None if claimed is None else Lease(site, claimed)
 
 
-def run_leased(lease: Lease, work: Callable[[ClaimedMerge, Lease], None]) -> None:
-    """Do the ``work`` of a claimed merge (or compaction) while its lease is kept.
+def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], None]) -> None:
+    """Do the ``work`` of a claimed task while its lease is kept.
 
-    A failure is recorded with it, never raised; batches stay staged.
+    A failure is recorded with it, never raised; batches that it has not committed stay staged.
     """
-    site, claimed, job = lease.site, lease.claimed, lease.claimed.merge.job
+    site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
     try:
         with _kept(lease):
             work(claimed, lease)
     except Exception as error:
         if lease.handed_back:
-            logger.info("%s %s of %s is left to another worker", job, claimed.merge.id, claimed.table.full_name)
+            logger.info("%s %s of %s is left to another worker", kind, claimed.task.id, claimed.table.full_name)
         elif isinstance(error, Cancelled):
-            _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[job]}", cancelled=True)
+            _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[kind]}", cancelled=True)
         else:
-            logger.exception("%s %s of %s failed", job, claimed.merge.id, claimed.table.full_name)
-            _record_failure(site, claimed, failure_text(error, job))
+            logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
+            _record_failure(site, claimed, failure_text(error, kind))
 
 
 _NOTHING_LOST: Mapping[TaskKind, str] = {
@@ -63,26 +59,26 @@ _NEXT: Mapping[TaskKind, str] = {
 }
 
 
-def failure_text(error: Exception, job: TaskKind = TaskKind.MERGE) -> str:
-    """What a failed merge tells its table's users: the first line, and what happens next."""
+def failure_text(error: Exception, kind: TaskKind = TaskKind.MERGE) -> str:
+    """What a failed task tells its table's users: the first line, and what happens next."""
     message = error.message if isinstance(error, KeyfoldError) else str(error)
     first = (message.strip().splitlines() or [type(error).__name__])[0]
-    return f"{first[:500]} ({_NEXT[job]})"
+    return f"{first[:500]} ({_NEXT[kind]})"
 
 
-def _record_failure(site: MergeSite, claimed: ClaimedMerge, text: str, *, cancelled: bool = False) -> None:
+def _record_failure(site: MergeSite, claimed: ClaimedTask, text: str, *, cancelled: bool = False) -> None:
     try:
         with site.database.transaction() as repository:
-            repository.leases.fail(claimed.merge.id, claimed.lease_owner, text, cancelled=cancelled)
+            repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled)
     except KeyfoldError:
-        # The lease is gone, or the catalog is: then the lease runs out and another worker takes the merge.
-        logger.warning("the failure of merge %s could not be recorded", claimed.merge.id, exc_info=True)
+        # The lease is gone, or the catalog is: then the lease runs out and another worker takes the task.
+        logger.warning("the failure of task %s could not be recorded", claimed.task.id, exc_info=True)
 
 
 class Lease:
-    """The lease of one job, renewed from a thread of its own while the executor works; ``tag`` cancels the job."""
+    """The lease of one task, renewed from a thread of its own while the executor works; ``tag`` stops its jobs."""
 
-    def __init__(self, site: MergeSite, claimed: ClaimedMerge) -> None:
+    def __init__(self, site: MergeSite, claimed: ClaimedTask) -> None:
         self.site = site
         self.claimed = claimed
         self.tag = f"keyfold-{uuid.uuid4().hex}"
@@ -124,13 +120,13 @@ class Lease:
                 self.site.executor.cancel(self.tag)
                 return
             except KeyfoldError:
-                logger.warning("the lease of merge %s could not be renewed", self.claimed.merge.id, exc_info=True)
+                logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
 
     def _renew(self) -> bool:
         with self.site.database.transaction(wakes=False) as repository:
             fraction, detail = self._progress
-            merge = self.claimed.merge.id
-            return repository.leases.renew(merge, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
+            task = self.claimed.task.id
+            return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
     def hand_back(self) -> None:
         """Stop the job and let any worker begin it anew at once; nothing that is still under way here can commit it."""
@@ -138,11 +134,11 @@ class Lease:
         self.end()
         try:
             with self.site.database.transaction() as repository:
-                repository.leases.hand_back(self.claimed.merge.id, self.claimed.lease_owner)
+                repository.leases.hand_back(self.claimed.task.id, self.claimed.lease_owner)
         except Conflict:
             return  # it is over, or another worker's already
         except KeyfoldError:
-            logger.warning("merge %s could not be handed back", self.claimed.merge.id, exc_info=True)
+            logger.warning("task %s could not be handed back", self.claimed.task.id, exc_info=True)
         self.site.executor.cancel(self.tag)
 
     def end(self) -> None:

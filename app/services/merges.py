@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import ClaimedMerge, Repository
+from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict, Unavailable
 from app.core.plan.jobs import ChangesJob, FileSizes, MergeJob, OverflowJob
 from app.core.plan.merge_plan import compile_plan
@@ -17,13 +17,13 @@ from app.core.table.history import (
     Backlog,
     Batch,
     ChangelogFile,
-    Merge,
-    MergeTrigger,
     Run,
     Snapshot,
     SnapshotKind,
     Table,
+    Task,
     TaskKind,
+    TaskTrigger,
 )
 from app.core.table.keys import key_to_json
 from app.core.table.option_entries import ChangelogProducer
@@ -58,7 +58,7 @@ def batches_wait(database: CatalogDatabase) -> bool:
         return any(backlog.batches for backlog in repository.tasks.backlogs())
 
 
-def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
+def _due(backlog: Backlog, now: datetime) -> TaskTrigger | None:
     """Why the backlog should be merged now; a table whose merges fail waits longer each time.
 
     A time in the future was stored before the clock was set back: how long ago that was nobody knows, so it waits no
@@ -72,10 +72,10 @@ def _due(backlog: Backlog, now: datetime) -> MergeTrigger | None:
             return None
     options = backlog.table.schema.parsed
     if backlog.records >= options["merge.max-staged-rows"]:
-        return MergeTrigger.ROWS
+        return TaskTrigger.ROWS
     age = now - backlog.oldest_accepted_at
     if age < timedelta(0) or age >= options["merge.max-staleness"]:
-        return MergeTrigger.STALENESS
+        return TaskTrigger.STALENESS
     return None
 
 
@@ -107,19 +107,19 @@ def run_merge(lease: Lease) -> None:
     run_leased(lease, lambda claimed, held: _merge(held.site, claimed, held))
 
 
-def _merge(site: MergeSite, claimed: ClaimedMerge, lease: Lease) -> None:
+def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
     """Fold the claimed batches and commit."""
     filled = [batch for batch in claimed.batches if batch.records]
     if not filled:
         with site.database.transaction() as repository:
-            repository.leases.finish_merge_without_changes(claimed.merge.id, claimed.lease_owner)
+            repository.leases.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
         return
     folded = _fold(site, claimed, filled, lease)
     _check_totals(site, claimed, folded.runs, lease)
     _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease), lease)
 
 
-def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], lease: Lease) -> _Folded:
+def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease: Lease) -> _Folded:
     table = claimed.table
     options = table.schema.parsed
     # A folder of its own for every try: a worker that lost its lease may still be writing.
@@ -146,7 +146,7 @@ def _fold(site: MergeSite, claimed: ClaimedMerge, batches: Sequence[Batch], leas
     return _Folded(runs, changelog, records=records)
 
 
-def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> _Folded:
+def _with_changes(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> _Folded:
     """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
     table = claimed.table
     options = table.schema.parsed
@@ -169,7 +169,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     return replace(folded, changelog=read_changelog(site.warehouse, table.id, folder), changed=base)
 
 
-def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], lease: Lease) -> None:
+def _check_totals(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run], lease: Lease) -> None:
     """Raises ``Conflict`` when a total of the table would leave its column's type (merge-semantics A.7).
 
     The footers almost always prove that none can; only otherwise are the keys of ``runs`` looked up in the older runs.
@@ -190,7 +190,7 @@ def _check_totals(site: MergeSite, claimed: ClaimedMerge, runs: Sequence[Run], l
         raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
 
 
-def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease: Lease) -> None:
+def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> None:
     """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
     meanwhile; changes of rows fit as long as only compactions were.
     """
@@ -200,7 +200,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
 
         def commit(repository: Repository) -> Snapshot:
             snapshot = repository.leases.commit_merge(
-                claimed.merge.id,
+                claimed.task.id,
                 claimed.lease_owner,
                 (*(base.runs if base else ()), *folded.runs),
                 base_snapshot_id=base.id if base else None,
@@ -218,7 +218,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedMerge, folded: _Folded, lease
     commit_on_current(site.database, claimed.table.id, prepare)
 
 
-def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, base: Snapshot | None) -> None:
+def _check_base(repository: Repository, claimed: ClaimedTask, folded: _Folded, base: Snapshot | None) -> None:
     """Raises ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
     looked_up = folded.changed.id if folded.changed else 0
     if folded.changed is None or base is None or base.id == looked_up:
@@ -228,7 +228,7 @@ def _check_base(repository: Repository, claimed: ClaimedMerge, folded: _Folded, 
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
 
 
-def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Snapshot) -> None:
+def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
     """Raises ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
     table = claimed.table
     if snapshot.schema_id != table.schema_id:
@@ -238,18 +238,18 @@ def _check_producer(repository: Repository, claimed: ClaimedMerge, snapshot: Sna
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
 
 
-def request_merge(database: CatalogDatabase, table_id: str) -> Merge:
+def request_merge(database: CatalogDatabase, table_id: str) -> Task:
     """Ask for a merge of everything staged now."""
     with database.transaction() as repository:
         return ask_for_merge(repository, table_id)
 
 
-def ask_for_merge(repository: Repository, table_id: str) -> Merge:
+def ask_for_merge(repository: Repository, table_id: str) -> Task:
     """A merge of everything staged now; one that waits is answered again."""
-    return repository.tasks.request(table_id, MergeTrigger.REQUEST)
+    return repository.tasks.request(table_id, TaskTrigger.REQUEST)
 
 
-def list_merges(repository: Repository, table: Table, request: PageRequest) -> Page[Merge]:
+def list_merges(repository: Repository, table: Table, request: PageRequest) -> Page[Task]:
     """A page of the table's merges, newest first. Raises ``Invalid``."""
     found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(found, request, lambda merge: merge.id)

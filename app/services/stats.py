@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table.history import Merge, Run, Snapshot, Table, TaskKind, Written
+from app.core.table.history import Run, Snapshot, Table, Task, TaskKind, Written
 
 __all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "table_stats"]
 
@@ -22,8 +22,8 @@ class TableStats:
     written: Written
     merges: int
     compactions: int
-    last_merge: Merge | None
-    last_compaction: Merge | None
+    last_merge: Task | None
+    last_compaction: Task | None
 
     @property
     def partitions(self) -> list[list[Run]]:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
-from app.core.table.history import MergeState, Table
+from app.core.table.history import Table, TaskState
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Images
 from app.services.merges import request_merge
@@ -93,15 +93,15 @@ class Shop:
         upload = Upload(json.dumps({"records": records}).encode(), JSON)
         accept_batch(self.database, self.warehouse, "shop", table.name, upload, KEYS)
 
-    def merges(self) -> list[tuple[str, MergeState, str]]:
+    def merges(self) -> list[tuple[str, TaskState, str]]:
         """(id, state, worker) of every merge."""
         with self.engine.connect() as connection:
             found = connection.execute(sa.select(merges.c.id, merges.c.state, merges.c.lease_owner)).all()
-        return [(row.id, MergeState(row.state), str(row.lease_owner).rpartition("-")[0]) for row in found]
+        return [(row.id, TaskState(row.state), str(row.lease_owner).rpartition("-")[0]) for row in found]
 
     def running(self) -> list[str]:
         """The workers of the merges that run now."""
-        return [owner for _, state, owner in self.merges() if state is MergeState.RUNNING]
+        return [owner for _, state, owner in self.merges() if state is TaskState.RUNNING]
 
     def sums(self, table: Table) -> list[int]:
         return totals(self.database, self.images, table, (0, 1, KEYS // 2, KEYS - 1))
@@ -122,7 +122,7 @@ def until(happened: Callable[[], object], what: str) -> None:
 
 
 def over(shop: Shop) -> bool:
-    return all(state is MergeState.SUCCEEDED for _, state, _ in shop.merges())
+    return all(state is TaskState.SUCCEEDED for _, state, _ in shop.merges())
 
 
 def test_two_workers_merge_two_tables_at_the_same_time(shop: Shop) -> None:
@@ -152,7 +152,7 @@ def test_a_merge_whose_worker_is_killed_is_done_once_by_the_other(shop: Shop) ->
     (owner,) = shop.running()
     killed, other = sorted(shop.workers, key=lambda worker: worker.name != owner)
     killed.kill()
-    assert (merge.id, MergeState.RUNNING, killed.name) in shop.merges(), "it was in the middle of the merge"
+    assert (merge.id, TaskState.RUNNING, killed.name) in shop.merges(), "it was in the middle of the merge"
     until(lambda: over(shop), "the end of the merge")
-    assert (merge.id, MergeState.SUCCEEDED, other.name) in shop.merges()
+    assert (merge.id, TaskState.SUCCEEDED, other.name) in shop.merges()
     assert shop.sums(table) == [5] * 4

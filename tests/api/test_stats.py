@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.core.table.history import MergeTrigger, Run, Snapshot, SnapshotKind, TaskKind
+from app.core.table.history import Run, Snapshot, SnapshotKind, TaskKind, TaskTrigger
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from tests.api.conftest import TABLES
@@ -121,13 +121,13 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
 def compact(parts: Parts, table_id: str) -> Snapshot:
     """A compaction in the catalog alone: the biggest run's files stand for all."""
     with parts.database.transaction() as repository:
-        repository.tasks.request(table_id, MergeTrigger.REQUEST, TaskKind.COMPACTION)
+        repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION)
         claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
         assert claimed is not None
         assert claimed.base is not None
         run = Run("compacted", 0, claimed.base.runs[0].files)
-        made = repository.leases.commit_compaction(claimed.merge.id, "worker", [run], base_snapshot_id=claimed.base.id)
-        repository.leases.finish_compaction(claimed.merge.id, "worker", snapshot_id=made.id, rows=4)
+        made = repository.leases.commit_compaction(claimed.task.id, "worker", [run], base_snapshot_id=claimed.base.id)
+        repository.leases.finish_compaction(claimed.task.id, "worker", snapshot_id=made.id, rows=4)
     return made
 
 

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import ClaimedMerge
-from app.core.table.history import Batch, DataFile, MergeTrigger, NewBatch, Run, Snapshot, Table
+from app.catalog.repository import ClaimedTask
+from app.core.table.history import Batch, DataFile, NewBatch, Run, Snapshot, Table, TaskTrigger
 from app.core.table.schema import TableSchema
 
 
@@ -55,24 +55,24 @@ def post(database: CatalogDatabase, table: Table, *, records: int = 3) -> Batch:
 
 def request_and_claim(
     database: CatalogDatabase, table: Table, owner: str = "worker", lease_seconds: float = 600
-) -> ClaimedMerge:
+) -> ClaimedTask:
     """A merge of the table, claimed; with ``lease_seconds=0`` its lease is over at once."""
     with database.transaction() as repository:
-        requested = repository.tasks.request(table.id, MergeTrigger.REQUEST)
+        requested = repository.tasks.request(table.id, TaskTrigger.REQUEST)
     with database.transaction() as repository:
         claimed = repository.leases.claim(owner, lease_seconds)
     assert claimed is not None
-    assert claimed.merge.id == requested.id
+    assert claimed.task.id == requested.id
     return claimed
 
 
 def commit(
-    database: CatalogDatabase, claimed: ClaimedMerge, runs: Sequence[Run], *, owner: str | None = None
+    database: CatalogDatabase, claimed: ClaimedTask, runs: Sequence[Run], *, owner: str | None = None
 ) -> Snapshot:
     """The commit of a claimed merge on the base that it was claimed with."""
     with database.transaction() as repository:
         return repository.leases.commit_merge(
-            claimed.merge.id,
+            claimed.task.id,
             owner or claimed.lease_owner,
             runs,
             base_snapshot_id=claimed.base.id if claimed.base else None,

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import ClaimedMerge
+from app.catalog.repository import ClaimedTask
 from app.core.errors import Conflict, ErrorCode
-from app.core.table.history import BatchState, MergeState, MergeTrigger, SnapshotKind, TaskKind, Written
+from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger, Written
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -23,18 +23,18 @@ def test_a_claim_takes_every_staged_batch_of_its_table_and_its_base(database: Ca
     numbers = [post(database, table).number for _ in range(3)]
     post(database, other)
     claimed = request_and_claim(database, table)
-    assert (claimed.merge.state, claimed.merge.batches, claimed.lease_owner) == (MergeState.RUNNING, 3, "worker")
-    assert claimed.merge.started_at is not None
+    assert (claimed.task.state, claimed.task.batches, claimed.lease_owner) == (TaskState.RUNNING, 3, "worker")
+    assert claimed.task.started_at is not None
     assert (claimed.table.id, claimed.table.snapshot_id, claimed.base) == (table.id, base.id, base)
     assert [batch.number for batch in claimed.batches] == numbers
-    assert {batch.merge_id for batch in claimed.batches} == {claimed.merge.id}
+    assert {batch.merge_id for batch in claimed.batches} == {claimed.task.id}
 
 
 def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase) -> None:
     tables = [create_table(database, name) for name in ("c", "a", "b")]
     for table in tables:
         with database.transaction() as repository:
-            repository.tasks.request(table.id, MergeTrigger.REQUEST)
+            repository.tasks.request(table.id, TaskTrigger.REQUEST)
     with database.transaction() as repository:
         claims = [repository.leases.claim("worker", 600) for _ in range(4)]
     assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
@@ -54,7 +54,7 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
             for table in tables[worker % 3 :: 3]:
                 post(database, table)
                 with database.transaction() as repository:
-                    repository.tasks.request(table.id, MergeTrigger.REQUEST)
+                    repository.tasks.request(table.id, TaskTrigger.REQUEST)
             with database.transaction() as repository:
                 claimed = repository.leases.claim(f"worker {worker}", 600)
             if claimed is None:
@@ -65,7 +65,7 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
             base = claimed.base.runs if claimed.base else ()
             with count:
                 running[claimed.table.id] -= 1
-            commit(database, claimed, [*base, run(claimed.merge.id, files=1)])
+            commit(database, claimed, [*base, run(claimed.task.id, files=1)])
             with count:
                 merged.update(batch.id for batch in claimed.batches)
             done += 1
@@ -84,9 +84,9 @@ def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> N
     table = create_table(database)
     start = threading.Barrier(8)
     with database.transaction() as repository:
-        repository.tasks.request(table.id, MergeTrigger.REQUEST)
+        repository.tasks.request(table.id, TaskTrigger.REQUEST)
 
-    def claim(worker: int) -> ClaimedMerge | None:
+    def claim(worker: int) -> ClaimedTask | None:
         start.wait()
         with database.transaction() as repository:
             return repository.leases.claim(f"worker {worker}", 600)
@@ -104,7 +104,7 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
             table = create_table(database, name)
             post(database, table)
             with database.transaction() as repository:
-                repository.tasks.request(table.id, MergeTrigger.REQUEST)
+                repository.tasks.request(table.id, TaskTrigger.REQUEST)
             with database.transaction() as repository:
                 repository.tables.drop("shop", name)
 
@@ -114,7 +114,7 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
                 claimed = repository.leases.claim(worker, 600)
             if claimed is not None:
                 with suppress(Conflict):  # its table was dropped meanwhile
-                    commit(database, claimed, [run(claimed.merge.id)])
+                    commit(database, claimed, [run(claimed.task.id)])
 
     def side(number: int) -> None:
         start.wait()
@@ -137,7 +137,7 @@ def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: Catal
     late = post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
         repository.leases.commit_merge(
-            claimed.merge.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5
+            claimed.task.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5
         )
         raise ZeroDivisionError
     with database.reading() as repository:
@@ -146,12 +146,12 @@ def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: Catal
     snapshot = commit(database, claimed, [run("r1")])
     with database.reading() as repository:
         assert repository.snapshots.current(table.id) == snapshot
-        assert (snapshot.id, snapshot.merge_id, snapshot.runs) == (1, claimed.merge.id, (run("r1"),))
+        assert (snapshot.id, snapshot.merge_id, snapshot.runs) == (1, claimed.task.id, (run("r1"),))
         [folded] = repository.batches.page(table.id, limit=9, state=BatchState.MERGED)
         assert (folded.id, folded.snapshot_id) == (claimed.batches[0].id, 1)
         assert repository.batches.staged(table.id) == [late]
-        merge = repository.tasks.get(table.id, claimed.merge.id)
-    assert (merge.state, merge.snapshot_id, merge.progress) == (MergeState.SUCCEEDED, 1, 1.0)
+        merge = repository.tasks.get(table.id, claimed.task.id)
+    assert (merge.state, merge.snapshot_id, merge.progress) == (TaskState.SUCCEEDED, 1, 1.0)
     assert (merge.batches, merge.records, merge.rows) == (1, 5, 20)
     assert merge.finished_at is not None
 
@@ -171,7 +171,7 @@ def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_not
         assert len(repository.batches.staged(table.id)) == 1
     with database.transaction() as repository:  # the merge can be tried again on the new base
         repository.leases.commit_merge(
-            claimed.merge.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
+            claimed.task.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
         )
         assert repository.batches.staged(table.id) == []
 
@@ -182,11 +182,11 @@ def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     post(database, table)
     with database.transaction() as repository:
-        repository.tasks.request(table.id, MergeTrigger.ROWS)
+        repository.tasks.request(table.id, TaskTrigger.ROWS)
     with database.transaction() as repository:
         again = repository.leases.claim("alive", 600)
         assert again is not None
-        assert again.merge.id == dead.merge.id
+        assert again.task.id == dead.task.id
         assert [batch.number for batch in again.batches] == [1, 2]
         assert repository.leases.claim("third", 600) is None
 
@@ -200,12 +200,12 @@ def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> No
     assert again is not None
     with database.transaction() as repository:
         for operation in (
-            lambda: repository.leases.renew(dead.merge.id, "dead", 600, 0.5, {}),
+            lambda: repository.leases.renew(dead.task.id, "dead", 600, 0.5, {}),
             lambda: repository.leases.commit_merge(
-                dead.merge.id, "dead", [run("r")], base_snapshot_id=None, rows=1, records=1
+                dead.task.id, "dead", [run("r")], base_snapshot_id=None, rows=1, records=1
             ),
-            lambda: repository.leases.fail(dead.merge.id, "dead", "too late"),
-            lambda: repository.leases.finish_merge_without_changes(dead.merge.id, "dead"),
+            lambda: repository.leases.fail(dead.task.id, "dead", "too late"),
+            lambda: repository.leases.finish_merge_without_changes(dead.task.id, "dead"),
         ):
             with pytest.raises(Conflict) as refused:
                 operation()
@@ -218,7 +218,7 @@ def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDataba
     post(database, table)
     late = request_and_claim(database, table, lease_seconds=0)
     with database.transaction() as repository:
-        assert repository.leases.renew(late.merge.id, "worker", 600, 0.5, {}) is False
+        assert repository.leases.renew(late.task.id, "worker", 600, 0.5, {}) is False
         assert repository.leases.claim("another", 600) is None
     assert commit(database, late, [run("r")]).id == 1
 
@@ -230,7 +230,7 @@ def test_a_merge_cannot_end_twice(database: CatalogDatabase) -> None:
     with pytest.raises(Conflict):
         commit(database, claimed, [run("r1")])
     with pytest.raises(Conflict), database.transaction() as repository:
-        repository.leases.fail(claimed.merge.id, "worker", "no")
+        repository.leases.fail(claimed.task.id, "worker", "no")
 
 
 def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase) -> None:
@@ -242,7 +242,7 @@ def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: Catalo
         commit(database, claimed, [run("r1")])
     with database.transaction() as repository:
         with pytest.raises(Conflict):
-            repository.leases.renew(claimed.merge.id, "worker", 600, 0.5, {})
+            repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {})
         with pytest.raises(Conflict):
             repository.snapshots.commit(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
 
@@ -252,8 +252,8 @@ def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatab
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        failed = repository.leases.fail(claimed.merge.id, "worker", "Spark is gone; start it")
-        assert (failed.state, failed.error) == (MergeState.FAILED, "Spark is gone; start it")
+        failed = repository.leases.fail(claimed.task.id, "worker", "Spark is gone; start it")
+        assert (failed.state, failed.error) == (TaskState.FAILED, "Spark is gone; start it")
         assert repository.batches.staged(table.id) == [batch]
     assert [again.id for again in request_and_claim(database, table).batches] == [batch.id]
 
@@ -263,10 +263,10 @@ def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(data
     batch = post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
-        repository.tasks.request_cancel(table.id, dead.merge.id)
+        repository.tasks.request_cancel(table.id, dead.task.id)
         assert repository.leases.claim("alive", 600) is None
     with database.reading() as repository:
-        assert repository.tasks.get(table.id, dead.merge.id).state is MergeState.CANCELLED
+        assert repository.tasks.get(table.id, dead.task.id).state is TaskState.CANCELLED
         assert repository.batches.staged(table.id) == [batch]
 
 
@@ -276,8 +276,8 @@ def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: Ca
     post(database, table, records=0)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        merge = repository.leases.finish_merge_without_changes(claimed.merge.id, "worker")
-        assert (merge.state, merge.snapshot_id) == (MergeState.SUCCEEDED, 1)
+        merge = repository.leases.finish_merge_without_changes(claimed.task.id, "worker")
+        assert (merge.state, merge.snapshot_id) == (TaskState.SUCCEEDED, 1)
         assert repository.batches.staged(table.id) == []
         assert [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)] == [1]
 
@@ -287,7 +287,7 @@ def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDat
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(ValueError, match="records"), database.transaction() as repository:
-        repository.leases.finish_merge_without_changes(claimed.merge.id, "worker")
+        repository.leases.finish_merge_without_changes(claimed.task.id, "worker")
     with database.reading() as repository:
         assert [staged.id for staged in repository.batches.staged(table.id)] == [batch.id]
 
@@ -300,16 +300,16 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
     waiting = post(database, table)
     merging = request_and_claim(database, table)
     with database.transaction() as repository:
-        asked = repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION)
-        assert repository.tasks.request(table.id, MergeTrigger.REQUEST, TaskKind.COMPACTION, full=True).id == asked.id
+        asked = repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION)
+        assert repository.tasks.request(table.id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=True).id == asked.id
         assert repository.leases.claim("merger", 600) is None
         claimed = repository.leases.claim("compactor", 600, TaskKind.COMPACTION)
     assert claimed is not None
-    assert (claimed.merge.id, claimed.merge.full, claimed.batches) == (asked.id, True, ())
+    assert (claimed.task.id, claimed.task.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:
         compacted = repository.leases.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
         ended = repository.leases.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
-        assert (ended.state, ended.snapshot_id, ended.rows) == (MergeState.SUCCEEDED, compacted.id, 20)
+        assert (ended.state, ended.snapshot_id, ended.rows) == (TaskState.SUCCEEDED, compacted.id, 20)
         assert [batch.id for batch in repository.batches.staged(table.id)] == [waiting.id]
         with pytest.raises(Conflict):
             repository.leases.commit_compaction(asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id)

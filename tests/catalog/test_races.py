@@ -106,7 +106,7 @@ def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDataba
     outcome = outcome_after(
         database,
         lambda repository: repository.leases.claim("alive", 600),
-        lambda repository: repository.leases.renew(late.merge.id, "late", 600, 0.5, {}),
+        lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
     )
     assert isinstance(outcome, Conflict)
 
@@ -116,7 +116,7 @@ def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDataba
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.leases.renew(late.merge.id, "late", 600, 0.5, {}),
+        lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
         lambda repository: repository.leases.claim("alive", 600),
     )
     assert outcome is None
@@ -139,7 +139,7 @@ def test_a_merge_that_is_being_dropped_with_its_table_is_neither_claimed_nor_com
         database,
         lambda repository: repository.tables.drop("shop", "wide"),
         lambda repository: repository.leases.commit_merge(
-            late.merge.id, "late", [run("r")], base_snapshot_id=None, rows=1, records=1
+            late.task.id, "late", [run("r")], base_snapshot_id=None, rows=1, records=1
         ),
     )
     assert isinstance(outcome, Conflict)

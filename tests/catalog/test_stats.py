@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.stats import RetainedTotals, StagedTotals
-from app.core.table.history import MergeTrigger, SnapshotKind, TaskKind
+from app.core.table.history import SnapshotKind, TaskKind, TaskTrigger
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
@@ -53,19 +53,19 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> No
     commit(database, last, [run("a"), run("b")])
     failed = request_and_claim(database, table)
     with database.transaction() as repository:
-        repository.leases.fail(failed.merge.id, "worker", "no luck")
-        repository.tasks.request(table.id, MergeTrigger.RUNS, TaskKind.COMPACTION)
+        repository.leases.fail(failed.task.id, "worker", "no luck")
+        repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION)
         claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
         assert claimed is not None
         assert repository.stats.succeeded(table.id, TaskKind.COMPACTION) == (0, None)
         assert (
             repository.tasks.oldest_running_since(table.id)
-            == repository.tasks.get(table.id, claimed.merge.id).started_at
+            == repository.tasks.get(table.id, claimed.task.id).started_at
         )
-        repository.leases.finish_compaction(claimed.merge.id, "worker", snapshot_id=None, rows=0)
+        repository.leases.finish_compaction(claimed.task.id, "worker", snapshot_id=None, rows=0)
     with database.reading() as repository:
         count, newest = repository.stats.succeeded(table.id, TaskKind.MERGE)
-        assert (count, newest and newest.id) == (2, last.merge.id)
+        assert (count, newest and newest.id) == (2, last.task.id)
         count, newest = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
-        assert (count, newest and newest.id) == (1, claimed.merge.id)
+        assert (count, newest and newest.id) == (1, claimed.task.id)
         assert repository.tasks.oldest_running_since(table.id) is None

@@ -6,17 +6,17 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table.history import MergeState, MergeTrigger
+from app.core.table.history import TaskState, TaskTrigger
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 
 def test_a_table_has_one_pending_merge_however_often_it_is_asked_for(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        first = repository.tasks.request(one.id, MergeTrigger.REQUEST)
-        assert (first.state, first.trigger) == (MergeState.PENDING, MergeTrigger.REQUEST)
-        assert repository.tasks.request(one.id, MergeTrigger.ROWS) == first
-        assert repository.tasks.request(two.id, MergeTrigger.ROWS).id != first.id
+        first = repository.tasks.request(one.id, TaskTrigger.REQUEST)
+        assert (first.state, first.trigger) == (TaskState.PENDING, TaskTrigger.REQUEST)
+        assert repository.tasks.request(one.id, TaskTrigger.ROWS) == first
+        assert repository.tasks.request(two.id, TaskTrigger.ROWS).id != first.id
         assert repository.tasks.get(one.id, first.id) == first
 
 
@@ -24,20 +24,20 @@ def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDataba
     table = create_table(database)
     running = request_and_claim(database, table)
     with database.transaction() as repository:
-        assert repository.tasks.request(table.id, MergeTrigger.STALENESS).id != running.merge.id
+        assert repository.tasks.request(table.id, TaskTrigger.STALENESS).id != running.task.id
         assert repository.leases.claim("another", 600) is None
 
 
 def test_a_merge_of_a_missing_table_cannot_be_asked_for(database: CatalogDatabase) -> None:
     with pytest.raises(NotFound) as missing, database.transaction() as repository:
-        repository.tasks.request("none", MergeTrigger.REQUEST)
+        repository.tasks.request("none", TaskTrigger.REQUEST)
     assert missing.value.code is ErrorCode.TABLE_NOT_FOUND
 
 
 def test_a_merge_of_another_table_is_not_found(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        merge = repository.tasks.request(one.id, MergeTrigger.REQUEST)
+        merge = repository.tasks.request(one.id, TaskTrigger.REQUEST)
         for operation in (repository.tasks.get, repository.tasks.request_cancel):
             with pytest.raises(NotFound) as missing:
                 operation(two.id, merge.id)
@@ -51,7 +51,7 @@ def test_pages_of_merges_cover_all_of_them_newest_first(database: CatalogDatabas
     for _ in range(5):
         claimed = request_and_claim(database, table)
         commit(database, claimed, [])
-        ids.append(claimed.merge.id)
+        ids.append(claimed.task.id)
     seen: list[str] = []
     with database.reading() as repository:
         while page := repository.tasks.page(table.id, after=seen[-1] if seen else None, limit=2):
@@ -64,12 +64,12 @@ def test_pages_of_merges_cover_all_of_them_newest_first(database: CatalogDatabas
 def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        merge = repository.tasks.request(table.id, MergeTrigger.REQUEST)
+        merge = repository.tasks.request(table.id, TaskTrigger.REQUEST)
         cancelled = repository.tasks.request_cancel(table.id, merge.id)
-        assert cancelled.state is MergeState.CANCELLED
+        assert cancelled.state is TaskState.CANCELLED
         assert cancelled.finished_at is not None
         assert repository.leases.claim("worker", 600) is None
-        assert repository.tasks.request(table.id, MergeTrigger.REQUEST).id != merge.id
+        assert repository.tasks.request(table.id, TaskTrigger.REQUEST).id != merge.id
 
 
 def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -> None:
@@ -77,13 +77,13 @@ def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        assert repository.leases.renew(claimed.merge.id, "worker", 600, 0.25, {"files": 1}) is False
-        asked = repository.tasks.request_cancel(table.id, claimed.merge.id)
-        assert (asked.state, asked.cancel_requested) == (MergeState.RUNNING, True)
+        assert repository.leases.renew(claimed.task.id, "worker", 600, 0.25, {"files": 1}) is False
+        asked = repository.tasks.request_cancel(table.id, claimed.task.id)
+        assert (asked.state, asked.cancel_requested) == (TaskState.RUNNING, True)
         assert (asked.progress, asked.progress_detail) == (0.25, {"files": 1})
-        assert repository.leases.renew(claimed.merge.id, "worker", 600, 0.5, {}) is True
-        ended = repository.leases.fail(claimed.merge.id, "worker", "cancelled on request", cancelled=True)
-        assert (ended.state, ended.error) == (MergeState.CANCELLED, "cancelled on request")
+        assert repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {}) is True
+        ended = repository.leases.fail(claimed.task.id, "worker", "cancelled on request", cancelled=True)
+        assert (ended.state, ended.error) == (TaskState.CANCELLED, "cancelled on request")
         assert [batch.merge_id for batch in repository.batches.staged(table.id)] == [None]
 
 
@@ -92,16 +92,16 @@ def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDataba
     claimed = request_and_claim(database, table)
     commit(database, claimed, [run("r")])
     with database.transaction() as repository:
-        before = repository.tasks.get(table.id, claimed.merge.id)
-        assert repository.tasks.request_cancel(table.id, claimed.merge.id) == before
-    assert before.state is MergeState.SUCCEEDED
+        before = repository.tasks.get(table.id, claimed.task.id)
+        assert repository.tasks.request_cancel(table.id, claimed.task.id) == before
+    assert before.state is TaskState.SUCCEEDED
 
 
 def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> None:
     busy, asked, idle = (create_table(database, name) for name in ("busy", "asked", "idle"))
     first, last = post(database, busy, records=3), post(database, busy, records=4)
     with database.transaction() as repository:
-        repository.tasks.request(asked.id, MergeTrigger.REQUEST)
+        repository.tasks.request(asked.id, TaskTrigger.REQUEST)
     with database.reading() as repository:
         backlogs = {backlog.table.name: backlog for backlog in repository.tasks.backlogs()}
     assert set(backlogs) == {"busy", "asked"}
@@ -130,7 +130,7 @@ def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDat
     def fail() -> None:
         claimed = request_and_claim(database, table)
         with database.transaction() as repository:
-            repository.leases.fail(claimed.merge.id, "worker", "Spark is gone")
+            repository.leases.fail(claimed.task.id, "worker", "Spark is gone")
 
     fail()
     fail()

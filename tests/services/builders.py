@@ -8,7 +8,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
-from app.core.table.history import Batch, Merge, Snapshot, Table
+from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
@@ -70,7 +70,7 @@ def totals(
     return [None if one.row is None else one.row["n"] for one in found]
 
 
-def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Merge:
+def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Task:
     """A merge of everything staged, asked for and run."""
     wanted = request_merge(database, table_id)
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core.errors import Cancelled
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import compacted, fold, visible_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, Job, MergeJob, OverflowJob, Progress, Result, StoredRun
@@ -19,7 +20,6 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import token_of
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
-from app.services.leases import MergeCancelled
 from app.storage.arrow import arrow_field, arrow_type, field_id, staging_schema
 
 StateRow = Mapping[str, Any]
@@ -270,7 +270,7 @@ class PatientExecutor(PythonExecutor):
         if not self._stop.wait(60):
             raise AssertionError("nobody cancelled the job")
         assert tag in self.cancelled
-        raise MergeCancelled(tag)
+        raise Cancelled(tag)
 
     def cancel(self, tag: str) -> None:
         self.cancelled.add(tag)
@@ -301,7 +301,7 @@ class GatedExecutor(PythonExecutor):
         try:
             while table in self.held and not self.gate.wait(0.01):
                 if tag in self._cancelled:
-                    raise MergeCancelled(tag)
+                    raise Cancelled(tag)
             if table in self.failing:
                 raise RuntimeError("no luck")
             super().merge(tag, job, on_progress)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.core.table.history import Merge, MergeState, Table
+from app.core.table.history import Table, Task, TaskState
 from app.core.table.schema import TableSchema
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
@@ -24,7 +24,7 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dic
         repository.tables.alter(table.id, now.schema_id, schema)
 
 
-def merge(site: MergeSite, table: Table, **values: int) -> Merge:
+def merge(site: MergeSite, table: Table, **values: int) -> Task:
     """One record of the key 1, posted and merged."""
     body = json.dumps({"records": [{"id": 1, **values}]}).encode()
     accept_batch(site.database, site.warehouse, "shop", "wide", Upload(body, JSON), 10)
@@ -51,7 +51,7 @@ def test_a_summed_column_that_is_added_later_begins_with_nothing(
     merge(site, table, n=1)
     alter(site, table, (1, "n"), (2, "m"), options=options | {"fields.m.aggregate-function": "sum"})
     assert row(site, images) == {"id": 1, "n": 1, "m": None}
-    assert merge(site, table, n=1, m=4).state is MergeState.SUCCEEDED
+    assert merge(site, table, n=1, m=4).state is TaskState.SUCCEEDED
     assert row(site, images) == {"id": 1, "n": 2, "m": 4}
 
 
@@ -61,5 +61,5 @@ def test_columns_that_change_names_keep_their_values(site: MergeSite, images: Im
     alter(site, table, (1, "n"), (2, "m"), options=both)
     merge(site, table, n=1, m=100)
     alter(site, table, (1, "m"), (2, "n"), options=both)
-    assert merge(site, table, n=200, m=2).state is MergeState.SUCCEEDED
+    assert merge(site, table, n=200, m=2).state is TaskState.SUCCEEDED
     assert row(site, images) == {"id": 1, "m": 3, "n": 300}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from app.core.table.history import BatchState, Merge, MergeState, Table
+from app.core.table.history import BatchState, Table, Task, TaskState
 from app.services.batches import withdraw_batch
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -14,12 +14,12 @@ from tests.services.builders import create_table, post, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 
 
-def cancel(site: MergeSite, table: Table, merge: Merge) -> None:
+def cancel(site: MergeSite, table: Table, merge: Task) -> None:
     with site.database.transaction() as repository:
         repository.tasks.request_cancel(table.id, merge.id)
 
 
-def after(site: MergeSite, table: Table, merge: Merge) -> Merge:
+def after(site: MergeSite, table: Table, merge: Task) -> Task:
     with site.database.reading() as repository:
         return repository.tasks.get(table.id, merge.id)
 
@@ -30,7 +30,7 @@ def test_a_pending_merge_that_is_cancelled_is_never_run(site: MergeSite, executo
     wanted = request_merge(site.database, table.id)
     cancel(site, table, wanted)
     assert not run_next_merge(site, "worker")
-    assert after(site, table, wanted).state is MergeState.CANCELLED
+    assert after(site, table, wanted).state is TaskState.CANCELLED
     assert executor.merges == 0
 
 
@@ -45,7 +45,7 @@ def test_a_running_merge_is_stopped_and_its_batches_stay_staged(site: MergeSite,
         cancel(site, table, wanted)
         assert running.result()
     stopped = after(site, table, wanted)
-    assert stopped.state is MergeState.CANCELLED
+    assert stopped.state is TaskState.CANCELLED
     assert "still staged" in (stopped.error or "")
     assert snapshot_of(site.database, table) is None
     withdraw_batch(site.database, site.warehouse, (table.database, table.name), batch.id)
@@ -61,9 +61,9 @@ def test_a_cancellation_that_comes_after_the_work_is_done_may_lose(site: MergeSi
     wanted = request_merge(site.database, table.id)
     late = InterruptedExecutor(lambda: cancel(site, table, wanted))
     assert run_next_merge(replace(site, executor=late), "worker")
-    assert after(site, table, wanted).state is MergeState.SUCCEEDED
+    assert after(site, table, wanted).state is TaskState.SUCCEEDED
     cancel(site, table, wanted)
-    assert after(site, table, wanted).state is MergeState.SUCCEEDED
+    assert after(site, table, wanted).state is TaskState.SUCCEEDED
 
 
 def test_a_cancelled_merge_whose_worker_died_is_not_run_again(site: MergeSite, executor: PythonExecutor) -> None:
@@ -74,7 +74,7 @@ def test_a_cancelled_merge_whose_worker_died_is_not_run_again(site: MergeSite, e
         assert repository.leases.claim("dead", -1) is not None
     cancel(site, table, wanted)
     assert not run_next_merge(site, "worker")
-    assert after(site, table, wanted).state is MergeState.CANCELLED
+    assert after(site, table, wanted).state is TaskState.CANCELLED
     assert executor.merges == 0
     with site.database.reading() as repository:
         assert [(one.state, one.merge_id) for one in repository.batches.page(table.id, limit=9)] == [
@@ -94,4 +94,4 @@ def test_a_merge_whose_lease_went_to_another_worker_stops_its_job(site: MergeSit
             repository.leases.renew(wanted.id, "late", -1)
             assert repository.leases.claim("rival", 600) is not None
         assert running.result()
-    assert after(site, table, wanted).state is MergeState.RUNNING
+    assert after(site, table, wanted).state is TaskState.RUNNING

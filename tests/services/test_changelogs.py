@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.table.history import MergeState, SnapshotKind, Table
+from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.services.changelogs import Changes, Page, Position, follow_from, read_page
 from app.services.compactions import aligned_runs
@@ -24,7 +24,7 @@ LOOKUP = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "
 FULL = LOOKUP | {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "100"}
 
 
-def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> MergeState:
+def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> TaskState:
     body = json.dumps({"records": records}).encode()
     accept_batch(site.database, site.warehouse, table.database, table.name, Upload(body, JSON), 1000)
     wanted = request_merge(site.database, table.id)
@@ -241,7 +241,7 @@ def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: Merg
 
     executor.write_changes = after_changes  # type: ignore[method-assign]
     broken = MergeSite(site.database, site.warehouse, executor, 600)
-    assert merge(broken, table, {"id": 1, "n": 5}) is MergeState.FAILED
+    assert merge(broken, table, {"id": 1, "n": 5}) is TaskState.FAILED
     request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     assert changelog(site, table, 3) == ["4 -U 1=1", "4 +U 1=6"]
@@ -251,14 +251,14 @@ def test_a_merge_beside_which_a_compaction_committed_keeps_its_changes(site: Mer
     table = create_table(site.database, SUM | LOOKUP)
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 1})
-    assert merge(interrupted(site, lambda: compact(site, table)), table, {"id": 1, "n": 5}) is MergeState.SUCCEEDED
+    assert merge(interrupted(site, lambda: compact(site, table)), table, {"id": 1, "n": 5}) is TaskState.SUCCEEDED
     assert changelog(site, table, 3) == ["4 -U 1=2", "4 +U 1=7"]
 
 
 def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: MergeSite) -> None:
     table = create_table(site.database, SUM | FULL)
     change = interrupted(site, lambda: alter(site, table, (1, "n"), options=SUM | LOOKUP))
-    assert merge(change, table, {"id": 1, "n": 5}) is MergeState.FAILED
+    assert merge(change, table, {"id": 1, "n": 5}) is TaskState.FAILED
     request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     assert changelog(site, table) == ["1 +I 1=5"]

@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table.history import MergeState, Table, TaskKind
+from app.core.table.history import Table, TaskKind, TaskState
 from app.services.compactions import request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -44,7 +44,7 @@ def stage(site: MergeSite) -> None:
     post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
-def states(site: MergeSite, table: Table) -> list[MergeState]:
+def states(site: MergeSite, table: Table) -> list[TaskState]:
     with site.database.reading() as repository:
         return [one.state for one in repository.tasks.page(table.id, limit=100)]
 
@@ -94,7 +94,7 @@ def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: Merg
     assert claimed is not None
     clock.move(hours=-1)
     with site.database.transaction() as repository:
-        repository.leases.renew(claimed.merge.id, "alive", site.lease_seconds)
+        repository.leases.renew(claimed.task.id, "alive", site.lease_seconds)
     assert not run_next_merge(site, "next")
     clock.move(seconds=31)
     assert run_next_merge(site, "next")
@@ -159,7 +159,7 @@ def test_a_merge_that_was_asked_for_in_the_future_is_not_overtaken_for_ever(site
     request_merge(site.database, other.id)
     clock.move(seconds=1)
     assert run_next_merge(site, "worker")
-    assert (states(site, first), states(site, other)) == ([MergeState.SUCCEEDED], [MergeState.PENDING])
+    assert (states(site, first), states(site, other)) == ([TaskState.SUCCEEDED], [TaskState.PENDING])
 
 
 @pytest.mark.parametrize("step", [{"hours": 1}, {"hours": -1}])
@@ -194,9 +194,9 @@ def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commi
     with site.database.transaction() as repository:
         assert repository.leases.claim("next", site.lease_seconds) is not None
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.renew(claimed.merge.id, "late", site.lease_seconds)
+        repository.leases.renew(claimed.task.id, "late", site.lease_seconds)
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.commit_merge(claimed.merge.id, "late", [], base_snapshot_id=None, rows=0, records=0)
+        repository.leases.commit_merge(claimed.task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
 
 
 def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table.history import DataFile, Merge, MergeState, MergeTrigger, Run, Snapshot, Table, TaskKind
+from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
 from app.services.compactions import pick_runs, replaced, request_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -26,9 +26,9 @@ def merge(site: MergeSite, table: Table, *records: dict[str, int]) -> None:
     assert run_next_merge(site, "worker")
 
 
-def last_compaction(site: MergeSite, table: Table) -> Merge:
+def last_compaction(site: MergeSite, table: Table) -> Task:
     with site.database.reading() as repository:
-        return next(one for one in repository.tasks.page(table.id, limit=100) if one.job is TaskKind.COMPACTION)
+        return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
 
 
 def run_ids(site: MergeSite, table: Table) -> list[str]:
@@ -47,7 +47,7 @@ def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: Mer
     done = last_compaction(site, table)
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None
-    assert (done.state, done.trigger, done.snapshot_id) == (MergeState.SUCCEEDED, MergeTrigger.RUNS, snapshot.id)
+    assert (done.state, done.trigger, done.snapshot_id) == (TaskState.SUCCEEDED, TaskTrigger.RUNS, snapshot.id)
     assert [run.full for run in snapshot.runs] == [True]
     assert totals(site.database, images, table, [1, 2]) == [3, 0]
     assert not run_next_compaction(site, "compactor")
@@ -75,7 +75,7 @@ def test_a_compaction_that_is_asked_for_takes_all_runs_and_a_compacted_table_is_
     [only] = run_ids(site, table)
     compact(site, table)
     assert run_ids(site, table) == [only]
-    assert (executor.compactions, last_compaction(site, table).state) == (1, MergeState.SUCCEEDED)
+    assert (executor.compactions, last_compaction(site, table).state) == (1, TaskState.SUCCEEDED)
 
 
 def test_full_compactions_come_after_as_many_merges_as_the_table_says(site: MergeSite) -> None:
@@ -122,7 +122,7 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(
     current = snapshot_of(database, table)
     assert current is not None
     assert (current.id, len(current.runs)) == (3, 1)
-    assert last_compaction(plain, table).state is MergeState.SUCCEEDED
+    assert last_compaction(plain, table).state is TaskState.SUCCEEDED
     assert totals(database, images, table, [1]) == [2]
 
 
@@ -139,7 +139,7 @@ def test_a_failed_compaction_costs_no_rows_and_is_tried_again(site: MergeSite, i
         merge(site, table, {"id": 1, "n": 1})
     assert run_next_compaction(replace(site, executor=BrokenCompaction()), "compactor")
     failed = last_compaction(site, table)
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert (failed.error or "").startswith("no room (no row was changed")
     assert len(run_ids(site, table)) == 2
     merge(site, table, {"id": 1, "n": 1})

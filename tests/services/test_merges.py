@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.plan.jobs import MergeJob, Progress
-from app.core.table.history import BatchState, Merge, MergeState, MergeTrigger, Table
+from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigger
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -19,7 +19,7 @@ from tests.services.builders import QUIET, SUM, compact, create_table, post, sna
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
-def merges_of(database: CatalogDatabase, table: Table) -> list[Merge]:
+def merges_of(database: CatalogDatabase, table: Table) -> list[Task]:
     """The table's merges, newest first."""
     with database.reading() as repository:
         return repository.tasks.page(table.id, limit=100)
@@ -31,7 +31,7 @@ def states_of(database: CatalogDatabase, table: Table) -> list[BatchState]:
         return [batch.state for batch in repository.batches.page(table.id, limit=100)]
 
 
-def merge(site: MergeSite, table: Table) -> Merge:
+def merge(site: MergeSite, table: Table) -> Task:
     """A merge asked for and run."""
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
@@ -52,7 +52,7 @@ def test_staged_batches_are_due_once_the_oldest_is_stale(site: MergeSite) -> Non
     assert request_due_merges(site.database, soon(3500)) == 0
     assert request_due_merges(site.database, soon(3601)) == 1
     [wanted] = merges_of(site.database, table)
-    assert (wanted.state, wanted.trigger) == (MergeState.PENDING, MergeTrigger.STALENESS)
+    assert (wanted.state, wanted.trigger) == (TaskState.PENDING, TaskTrigger.STALENESS)
 
 
 def test_enough_staged_records_are_due_at_once(site: MergeSite) -> None:
@@ -61,7 +61,7 @@ def test_enough_staged_records_are_due_at_once(site: MergeSite) -> None:
     assert request_due_merges(site.database) == 0
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database) == 1
-    assert [one.trigger for one in merges_of(site.database, table)] == [MergeTrigger.ROWS]
+    assert [one.trigger for one in merges_of(site.database, table)] == [TaskTrigger.ROWS]
 
 
 def test_a_table_without_staged_batches_is_never_due(site: MergeSite) -> None:
@@ -111,7 +111,7 @@ def test_after_a_success_the_table_is_merged_as_soon_as_ever(site: MergeSite) ->
     for _ in range(5):
         merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), table)
     assert request_due_merges(site.database, soon(2)) == 0
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database, soon(2)) == 1
 
@@ -126,7 +126,7 @@ def test_a_merge_folds_all_staged_batches_into_one_run(
     post(site.database, site.warehouse, {"id": 1, "n": 1}, {"id": 2, "n": 5})
     post(site.database, site.warehouse, {"id": 1, "n": 2})
     done = merge(site, table)
-    assert (done.state, done.batches, done.records, done.rows) == (MergeState.SUCCEEDED, 2, 3, 2)
+    assert (done.state, done.batches, done.records, done.rows) == (TaskState.SUCCEEDED, 2, 3, 2)
     assert done.progress == 1.0
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None
@@ -148,7 +148,7 @@ def test_a_merge_of_nothing_succeeds_without_spark(site: MergeSite, executor: Py
     for _ in range(posted):
         post(site.database, site.warehouse, {"id": 1, "_kind": "-D"})
     done = merge(site, table)
-    assert (done.state, done.snapshot_id, executor.merges) == (MergeState.SUCCEEDED, None, 0)
+    assert (done.state, done.snapshot_id, executor.merges) == (TaskState.SUCCEEDED, None, 0)
     assert states_of(site.database, table) == [BatchState.MERGED] * posted
 
 
@@ -156,7 +156,7 @@ def test_a_failed_merge_keeps_the_batches_staged_and_says_why(site: MergeSite, i
     table = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 4})
     failed = merge(replace(site, executor=BrokenExecutor(RuntimeError("the disk is full\nat Frame.java"))), table)
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert failed.error is not None
     assert failed.error.startswith("the disk is full (nothing was changed; the batches are still staged")
     assert states_of(site.database, table) == [BatchState.STAGED]
@@ -181,12 +181,12 @@ def test_a_total_that_leaves_its_column_fails_the_merge_and_names_the_key(site: 
     merge(site, table)
     too_much = post(site.database, site.warehouse, {"id": 7, "n": 1})
     failed = merge(site, table)
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert "{'id': 7}" in (failed.error or "")
     with site.database.transaction() as repository:
         repository.batches.delete_staged(table.id, too_much.id)
     post(site.database, site.warehouse, {"id": 7, "n": -2})
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [7]) == [2**63 - 3]
 
 
@@ -195,7 +195,7 @@ def test_large_totals_of_different_keys_are_no_overflow(site: MergeSite, images:
     post(site.database, site.warehouse, {"id": 7, "n": 2**63 - 1})
     merge(site, table)
     post(site.database, site.warehouse, {"id": 8, "n": 2**63 - 1})
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [7, 8]) == [2**63 - 1, 2**63 - 1]
 
 
@@ -217,7 +217,7 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
     post(database, warehouse, {"id": 1, "n": 2})
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "next")
     assert [(one.id, one.state, one.batches) for one in merges_of(database, table)] == [
-        (wanted.id, MergeState.SUCCEEDED, 2)
+        (wanted.id, TaskState.SUCCEEDED, 2)
     ]
     assert totals(database, images, table, [1]) == [7]
 
@@ -231,7 +231,7 @@ def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(
     late = InterruptedExecutor(lambda: lose_lease_to(rival, table))
     request_merge(database, table.id)
     assert run_next_merge(MergeSite(database, warehouse, late, lease_seconds=600), "late")
-    assert [one.state for one in merges_of(database, table)] == [MergeState.SUCCEEDED]
+    assert [one.state for one in merges_of(database, table)] == [TaskState.SUCCEEDED]
     snapshot = snapshot_of(database, table)
     assert snapshot is not None
     assert (snapshot.id, len(snapshot.runs)) == (1, 1)
@@ -240,7 +240,7 @@ def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(
 
 def lose_lease_to(rival: MergeSite, table: Table) -> None:
     """The running merge's lease runs out and ``rival`` does the merge."""
-    [running] = [one for one in merges_of(rival.database, table) if one.state is MergeState.RUNNING]
+    [running] = [one for one in merges_of(rival.database, table) if one.state is TaskState.RUNNING]
     with rival.database.transaction() as repository:
         repository.leases.renew(running.id, "late", -1)
     assert run_next_merge(rival, "rival")
@@ -262,7 +262,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
     request_merge(database, table.id)
     assert run_next_merge(MergeSite(database, warehouse, InterruptedExecutor(take_over), 600), "late")
     assert snapshot_of(database, table) is None
-    assert [one.state for one in merges_of(database, table)] == [MergeState.RUNNING]
+    assert [one.state for one in merges_of(database, table)] == [TaskState.RUNNING]
     with database.reading() as repository:
         assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
 
@@ -305,7 +305,7 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     assert merges_of(database, table) == []
     again = create_table(database)
     post(database, warehouse, {"id": 1, "n": 1})
-    assert merge(MergeSite(database, warehouse, PythonExecutor(), 600), again).state is MergeState.SUCCEEDED
+    assert merge(MergeSite(database, warehouse, PythonExecutor(), 600), again).state is TaskState.SUCCEEDED
     assert totals(database, images, again, [1]) == [1]
 
 
@@ -320,8 +320,8 @@ def test_a_merge_whose_files_cannot_be_seen_loses_no_batch(site: MergeSite, imag
     table = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     failed = merge(replace(site, executor=LostFiles()), table)
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert "KEYFOLD_WAREHOUSE" in (failed.error or "")
     assert states_of(site.database, table) == [BatchState.STAGED]
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [1]) == [1]

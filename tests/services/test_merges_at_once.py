@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.history import MergeState, Table
+from app.core.table.history import Table, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_due_merges, request_merge
@@ -54,7 +54,7 @@ def merged(site: MergeSite, tables: Sequence[Table]) -> bool:
         return not any(repository.batches.staged(table.id) for table in tables)
 
 
-def states(site: MergeSite, table: Table) -> list[MergeState]:
+def states(site: MergeSite, table: Table) -> list[TaskState]:
     """Of its merges, newest first."""
     with site.database.reading() as repository:
         return [merge.state for merge in repository.tasks.page(table.id, limit=100)]
@@ -65,7 +65,7 @@ def test_a_slow_table_delays_no_other(site: MergeSite, images: Images) -> None:
     executor = GatedExecutor(held=[slow.id])
     with working(replace(site, executor=executor), poll_seconds=0.02, merges_at_once=2):
         assert until(lambda: merged(site, others))
-        assert states(site, slow) == [MergeState.RUNNING]
+        assert states(site, slow) == [TaskState.RUNNING]
         executor.gate.set()
         assert until(lambda: merged(site, [slow]))
     assert [totals(site.database, images, table, [1]) for table in (slow, *others)] == [[1]] * 6
@@ -78,7 +78,7 @@ def test_tables_whose_merges_fail_hold_no_slot_while_they_wait(site: MergeSite) 
         for _ in range(5):
             stage(site, good)
             assert until(lambda: merged(site, [good]))
-        assert until(lambda: all(MergeState.FAILED in states(site, table) for table in failing))
+        assert until(lambda: all(TaskState.FAILED in states(site, table) for table in failing))
     # They are tried after one second, then two, …
     assert all(executor.begun.count(table.id) <= 6 for table in failing)
 
@@ -123,10 +123,10 @@ def test_cancelling_one_of_several_stops_no_other(site: MergeSite) -> None:
         assert until(lambda: len(executor.running) == 2)
         with site.database.transaction() as repository:
             repository.tasks.request_cancel(unwanted.id, cancelled.id)
-        assert until(lambda: states(site, unwanted) == [MergeState.CANCELLED])
-        assert states(site, wanted) == [MergeState.RUNNING]
+        assert until(lambda: states(site, unwanted) == [TaskState.CANCELLED])
+        assert states(site, wanted) == [TaskState.RUNNING]
         executor.gate.set()
-        assert until(lambda: states(site, wanted) == [MergeState.SUCCEEDED])
+        assert until(lambda: states(site, wanted) == [TaskState.SUCCEEDED])
 
 
 def test_the_leases_of_all_merges_are_kept_beside_a_rival(site: MergeSite) -> None:
@@ -151,10 +151,10 @@ def test_a_worker_that_ends_hands_back_what_it_could_not_finish(site: MergeSite,
         assert until(lambda: len(executor.running) == 2)
         worker.stop(1.0)
     assert until(lambda: not executor.running)
-    assert [states(site, table) for table in tables] == [[MergeState.RUNNING]] * 2
+    assert [states(site, table) for table in tables] == [[TaskState.RUNNING]] * 2
     with working(site, poll_seconds=0.02, merges_at_once=2):  # the leases were for ten minutes
         assert until(lambda: merged(site, tables))
-    assert [states(site, table) for table in tables] == [[MergeState.SUCCEEDED]] * 2
+    assert [states(site, table) for table in tables] == [[TaskState.SUCCEEDED]] * 2
     assert [totals(site.database, images, table, [1]) for table in tables] == [[1]] * 2
 
 

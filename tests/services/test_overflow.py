@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.history import BatchState, Merge, MergeState, Table
+from app.core.table.history import BatchState, Table, Task, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row
 from app.services.merges import request_merge, run_next_merge
@@ -33,7 +33,7 @@ def alter(database: CatalogDatabase, table: Table, options: Mapping[str, str]) -
         return repository.tables.get("shop", "wide")
 
 
-def merge(site: MergeSite, table: Table) -> Merge:
+def merge(site: MergeSite, table: Table) -> Task:
     """A merge asked for and run."""
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
@@ -54,10 +54,10 @@ def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
 ) -> None:
     table = create(site.database, options)
     post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100}, {"id": 8, "g": 1, "n": 1})
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     too_much = post(site.database, site.warehouse, {"id": 8, "g": 2, "n": 2}, {"id": 7, "g": 2, "n": 100})
     failed = merge(site, table)
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert "column 'n' of key {'id': 7}: its total is out of range for TINYINT" in (failed.error or "")
     assert number(site, images) == 100
     with site.database.transaction() as repository:
@@ -65,7 +65,7 @@ def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
         assert states == [BatchState.MERGED, BatchState.STAGED]
         repository.batches.delete_staged(table.id, too_much.id)
     post(site.database, site.warehouse, {"id": 7, "g": 3, "n": 1})
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
 
 
 def test_a_removal_in_the_same_merge_leaves_nothing_to_overflow(site: MergeSite, images: Images) -> None:
@@ -74,7 +74,7 @@ def test_a_removal_in_the_same_merge_leaves_nothing_to_overflow(site: MergeSite,
     merge(site, table)
     records = [{"id": 7, "g": 2, "n": 100}, {"id": 7, "g": 3, "_kind": "-D"}, {"id": 7, "g": 4, "n": 5}]
     post(site.database, site.warehouse, *records)
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     assert number(site, images) == 5
 
 
@@ -85,10 +85,10 @@ def test_runs_of_another_meaning_count_as_the_rows_that_they_show(site: MergeSit
     merge(site, table)
     table = alter(site.database, table, {**largest, "fields.n.aggregate-function": "sum"})
     post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 27})
-    assert merge(site, table).state is MergeState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
     assert number(site, images) == 127
     post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 1})
-    assert merge(site, table).state is MergeState.FAILED
+    assert merge(site, table).state is TaskState.FAILED
 
 
 def test_a_quotient_without_end_says_so(site: MergeSite) -> None:

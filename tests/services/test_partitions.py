@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.table.history import MergeState, SnapshotKind, Table
+from app.core.table.history import SnapshotKind, Table, TaskState
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
@@ -41,7 +41,7 @@ def merge(site: MergeSite, table: Table, *rows: tuple[str, str, int, int]) -> No
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
+        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
 
 
 def numbers(site: MergeSite, images: Images, table: Table, *keys: tuple[str, str, int]) -> list[Any]:

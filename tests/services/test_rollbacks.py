@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.core.errors import ErrorCode, NotFound
-from app.core.table.history import MergeState, Table
+from app.core.table.history import Table, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Images, get_row
 from app.services.merges import request_merge, run_next_merge
@@ -62,7 +62,7 @@ def test_a_merge_under_way_goes_on_top_of_the_rollback(site: MergeSite, images: 
     executor = InterruptedExecutor(lambda: back_to(site, table, 1))
     run_next_merge(MergeSite(site.database, site.warehouse, executor, 600), "worker")
     with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
+        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
         assert [snapshot.kind for snapshot in repository.snapshots.page(table.id, limit=2)] == ["merge", "rollback"]
     assert totals(site.database, images, table, [1]) == [101]
 

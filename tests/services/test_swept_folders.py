@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.catalog.leases import ClaimedMerge
-from app.core.table.history import ChangelogFile, DataFile, MergeTrigger, Run, Table, TaskKind
+from app.catalog.leases import ClaimedTask
+from app.core.table.history import ChangelogFile, DataFile, Run, Table, TaskKind, TaskTrigger
 from app.services.merges import MergeSite
 from app.services.sweeps import GRACE, sweep
 from tests.services.builders import SUM, create_table
@@ -29,11 +29,11 @@ def write(site: MergeSite, table: Table, *segments: str, age: float = 0) -> Path
     return path
 
 
-def claimed(site: MergeSite, table: Table, job: TaskKind = TaskKind.MERGE) -> ClaimedMerge:
+def claimed(site: MergeSite, table: Table, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask:
     """A merge or compaction of the table that runs now."""
     with site.database.transaction() as repository:
-        repository.tasks.request(table.id, MergeTrigger.REQUEST, job)
-        found = repository.leases.claim("worker", 600, job)
+        repository.tasks.request(table.id, TaskTrigger.REQUEST, kind)
+        found = repository.leases.claim("worker", 600, kind)
     assert found is not None
     return found
 
@@ -46,7 +46,7 @@ def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, .
     base = merge.base.id if merge.base else None
     with site.database.transaction() as repository:
         repository.leases.commit_merge(
-            merge.merge.id, "worker", runs, base_snapshot_id=base, rows=1, records=0, changelog=files
+            merge.task.id, "worker", runs, base_snapshot_id=base, rows=1, records=0, changelog=files
         )
         if not keep:
             repository.snapshots.expire(table.id, [])
@@ -92,17 +92,17 @@ def test_changelogs_stay_while_a_snapshot_names_one_of_their_files(site: MergeSi
     assert not named.parent.exists()
 
 
-@pytest.mark.parametrize("job", TaskKind)
-def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeSite, job: TaskKind) -> None:
+@pytest.mark.parametrize("kind", TaskKind)
+def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeSite, kind: TaskKind) -> None:
     table = create_table(site.database)
-    running = claimed(site, table, job)
-    folders = [write(site, table, kind, "under-way", "_temporary", "p.parquet") for kind in ("runs", "changelog")]
+    running = claimed(site, table, kind)
+    folders = [write(site, table, folder, "under-way", "_temporary", "p.parquet") for folder in ("runs", "changelog")]
     older = write(site, table, "runs", "older", "p.parquet", age=DAY)
     assert sweep(site.database, site.warehouse, NO_GRACE) == 1
     assert not older.parent.exists()
     assert all(path.exists() for path in folders)
     with site.database.transaction() as repository:
-        repository.leases.fail(running.merge.id, "worker", "no luck")
+        repository.leases.fail(running.task.id, "worker", "no luck")
     assert sweep(site.database, site.warehouse, NO_GRACE) == 2
     assert not any(path.exists() for path in folders)
 

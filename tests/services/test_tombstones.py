@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.errors import NotFound
-from app.core.table.history import MergeState, Table
+from app.core.table.history import Table, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row
 from app.services.merges import request_merge, run_next_merge
@@ -24,7 +24,7 @@ def merge(site: MergeSite, table: Table, now: int, *records: dict[str, object]) 
     then = replace(site, clock=lambda: float(now))
     assert run_next_merge(then, "worker")
     with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is MergeState.SUCCEEDED
+        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
         snapshot = repository.snapshots.current(table.id)
     if snapshot is not None and len(snapshot.runs) > 1:
         compact(then, table)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.core.table.history import MergeState, Table, TaskKind
+from app.core.table.history import Table, TaskKind, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge
@@ -33,10 +33,10 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def succeeded(site: MergeSite, table: Table, job: TaskKind) -> int:
+def succeeded(site: MergeSite, table: Table, kind: TaskKind) -> int:
     with site.database.reading() as repository:
         found = repository.tasks.page(table.id, limit=100)
-    return sum(one.job is job and one.state is MergeState.SUCCEEDED for one in found)
+    return sum(one.kind is kind and one.state is TaskState.SUCCEEDED for one in found)
 
 
 def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSite, images: Images) -> None:

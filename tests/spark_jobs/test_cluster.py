@@ -20,7 +20,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.plan.jobs import FileSizes, Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
-from app.core.table.history import BatchState, MergeState, Run, Table
+from app.core.table.history import BatchState, Run, Table, TaskState
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.merges import request_merge, run_next_merge
@@ -194,7 +194,7 @@ def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: 
     with database.reading() as repository:
         failed = repository.tasks.get(table.id, first.id)
         states = {batch.state for batch in repository.batches.page(table.id, limit=100)}
-    assert failed.state is MergeState.FAILED
+    assert failed.state is TaskState.FAILED
     assert failed.error is not None
     assert failed.error.startswith("Spark was lost")
     assert states == {BatchState.STAGED}
@@ -203,7 +203,7 @@ def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: 
     with database.reading() as repository:
         done = repository.tasks.get(table.id, again.id)
         snapshot = repository.snapshots.current(table.id)
-    assert done.state is MergeState.SUCCEEDED, done.error
+    assert done.state is TaskState.SUCCEEDED, done.error
     assert snapshot is not None
     assert_every_row_once(site.warehouse, table.id, snapshot.runs[0])
     jobs.close()

@@ -1,4 +1,4 @@
-"""The values that describe a table and its history: databases, tables, batches, merges, runs, snapshots (design §1)."""
+"""The values that describe a table and its history: databases, tables, batches, tasks, runs, snapshots (design §1)."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class BatchState(StrEnum):
     DELETED = "deleted"  # withdrawn by its owner while it was staged
 
 
-class MergeState(StrEnum):
-    """Where one run of the merge job stands."""
+class TaskState(StrEnum):
+    """Where a merge or compaction stands."""
 
     PENDING = "pending"  # asked for, no worker has it
     RUNNING = "running"  # a worker holds its lease
-    SUCCEEDED = "succeeded"  # its snapshot is committed (or there was nothing to merge)
-    FAILED = "failed"  # it changed nothing; its batches are still staged
-    CANCELLED = "cancelled"  # stopped on request; its batches are still staged
+    SUCCEEDED = "succeeded"  # its snapshot is committed (or there was nothing to do)
+    FAILED = "failed"  # what it has not committed is as it was: a merge's batches are still staged
+    CANCELLED = "cancelled"  # stopped on request; the same
 
 
 class TaskKind(StrEnum):
-    """What a worker does under a lease: at most one of a kind runs for a table."""
+    """What a task is: at most one of a kind runs for a table."""
 
     MERGE = "merge"  # folds staged batches into a run
     COMPACTION = "compaction"  # combines runs
 
 
-class MergeTrigger(StrEnum):
+class TaskTrigger(StrEnum):
     """Why a merge or compaction was asked for."""
 
     REQUEST = "request"  # POST …/merges, POST …/compact
@@ -235,8 +235,8 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Merge:
-    """One run of the merge job, or of the compaction job (``job``; ``full``: of all runs, not what the policy picks).
+class Task:
+    """A merge, or a compaction (``full``: of all runs, not what the policy picks): what a worker does under a lease.
 
     ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
     why it failed and what to do next.
@@ -244,8 +244,8 @@ class Merge:
 
     id: str
     table_id: str
-    state: MergeState
-    trigger: MergeTrigger
+    state: TaskState
+    trigger: TaskTrigger
     requested_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -257,7 +257,7 @@ class Merge:
     rows: int = 0
     error: str | None = None
     cancel_requested: bool = False
-    job: TaskKind = TaskKind.MERGE
+    kind: TaskKind = TaskKind.MERGE
     full: bool = False
 
 
