@@ -1,4 +1,4 @@
-"""The application: ``create_app(settings)`` is the only wiring."""
+"""The only wiring: ``Running`` is what serve and worker both start, ``create_app(settings)`` the API around it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The merge worker: claims pending merges and runs them on Spark; with ``app.main`` the only code that knows Spark
-jobs.
+"""The merge worker: claims pending tasks and runs them on Spark. Nothing else that runs in a service knows
+``spark_jobs``.
 """
 
 from __future__ import annotations

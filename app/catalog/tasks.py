@@ -33,7 +33,7 @@ class Tasks:
     def request(
         self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
     ) -> Task:
-        """The table's pending merge (or compaction), new unless one is pending already.
+        """The table's pending task of the kind, new unless one is pending already.
 
         A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
         ``NotFound`` when the table is gone.

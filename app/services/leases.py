@@ -106,11 +106,11 @@ class Lease:
 
     @property
     def detail(self) -> Mapping[str, int]:
-        """What was reported last, of the executor's tasks."""
+        """What was reported last, of Spark's tasks."""
         return self._progress[1]
 
     def keep(self) -> None:
-        """Renew until ``end``; stop the job when somebody asks to, or the lease is lost."""
+        """Renew until ``end``; stop the task's jobs when somebody asks to, or the lease is lost."""
         interval = min(self.site.lease_seconds / 4, 0.5)
         while not self._ended.wait(interval):
             try:
@@ -129,7 +129,7 @@ class Lease:
             return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
     def hand_back(self) -> None:
-        """Stop the job and let any worker begin it anew at once; nothing that is still under way here can commit it."""
+        """Stop it and let any worker begin it anew at once; nothing that is still under way here can commit it."""
         self.handed_back = True
         self.end()
         try:
