@@ -29,9 +29,6 @@ from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
 
-"""Hears the fraction of the tasks known so far that are done (it falls when Spark plans further stages), and the counts
-``tasks``, ``tasksDone``, ``tasksRunning``, ``stages``, ``stagesDone`` of the job's queries so far."""
-
 _USER = "keyfold"
 # gRPC's own limit is two minutes: so long a server that is back would look away.
 _CHANNEL_OPTIONS = (("grpc.max_reconnect_backoff_ms", 2_000),)

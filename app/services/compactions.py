@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -225,16 +224,29 @@ def sizes_of(options: TableOptions, runs: Iterable[Run]) -> FileSizes:
 
 
 def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
-    """The runs, oldest first, as few as can be: keys of different partitions never meet, so of each partition the first
-    runs under one schema are read as one, then the second ones, and so on.
+    """The runs, oldest first, and few: keys of different partitions never meet, so runs of different partitions that
+    were written under one schema are read as one.
     """
-    layers: dict[tuple[int, int], list[Run]] = {}
-    depth: Counter[tuple[str | None, int]] = Counter()
+    return tuple(stored_run(site, table, layer) for layer in layers_of(runs))
+
+
+def layers_of(runs: Iterable[Run]) -> list[list[Run]]:
+    """Lists of runs of different partitions and one schema; of each partition the runs keep their order.
+
+    That is the order of the snapshot, not of the schemas: a merge that began before an ALTER may commit after a
+    compaction that began behind it.
+    """
+    layers: list[list[Run]] = []
+    next_layer: dict[str | None, int] = {}
     for run in runs:
-        place = (run.partition, run.schema_id)
-        layers.setdefault((run.schema_id, depth[place]), []).append(run)
-        depth[place] += 1
-    return tuple(stored_run(site, table, layers[layer]) for layer in sorted(layers))
+        first = next_layer.get(run.partition, 0)
+        alike = (place for place in range(first, len(layers)) if layers[place][0].schema_id == run.schema_id)
+        place = next(alike, len(layers))
+        if place == len(layers):
+            layers.append([])
+        layers[place].append(run)
+        next_layer[run.partition] = place + 1
+    return layers
 
 
 def stored_run(site: MergeSite, table: Table, runs: Sequence[Run]) -> StoredRun:

@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_facts"),
     )
     op.execute(
-        "INSERT INTO facts (name, since) SELECT 'tokens_required', min(created_at) FROM tokens HAVING count(*) > 0"
+        "INSERT INTO facts (name, since) SELECT 'tokens_required', created_at FROM tokens ORDER BY created_at LIMIT 1"
     )
 
 

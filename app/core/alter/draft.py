@@ -64,7 +64,8 @@ class Draft:
         self.deepest_type = deepest_type
         self.at = ""
         self.faults: list[Violation] = []
-        self._before = schema  # with the columns called as they are now
+        self._stored = schema
+        self._before = schema  # with key and options calling the columns as they are called now
         self._highest_id = highest_id
         # The pointer of the last change of ("option", key) or ("column", name), in the order of these changes.
         self._touched: dict[tuple[str, str], str] = {}
@@ -250,7 +251,7 @@ class Draft:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)
         if own or faults:
             raise _refusal(own, [replace(fault, pointer=self._culprit(fault.about)) for fault in faults])
-        return remembering(self._before, after) if has_rows else after
+        return remembering(self._stored, after) if has_rows else after
 
     def _culprit(self, about: About) -> str:
         """The place of the change that brought about a fault of the schema."""

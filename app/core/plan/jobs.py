@@ -96,4 +96,6 @@ class OverflowJob:
 
 Job = MergeJob | CompactionJob | ChangesJob | OverflowJob
 Result = Mapping[str, Any] | None  # of an OverflowJob what it found; every other job writes files, and returns None
-Progress = Callable[[float, Mapping[str, int]], None]  # how far a job is, from 0 to 1, and what Spark counts of it
+Progress = Callable[[float, Mapping[str, int]], None]
+"""Hears the fraction of the tasks known so far that are done (it falls when Spark plans further stages), and the counts
+``tasks``, ``tasksDone``, ``tasksRunning``, ``stages``, ``stagesDone`` of the job's queries so far."""

@@ -129,7 +129,7 @@ class RowRule:
         if self.removes_on_delete:
             state[RESET_COLUMN] = older[RESET_COLUMN] or newer[RESET_COLUMN]
         if self.retained is not None:
-            times = [side[TOUCHED_COLUMN] for side in (older, newer)]
+            times: list[Any] = [side.get(TOUCHED_COLUMN) for side in (older, newer)]  # runs of 0.1.0 may lack it
             state[TOUCHED_COLUMN] = None if None in times else max(times)
         return state
 
@@ -157,7 +157,7 @@ class RowRule:
 
     def aged(self, state: Mapping[str, Any], now: int) -> Mapping[str, Any]:
         """A state row as a compaction at ``now`` (epoch seconds) stores it: from now on it knows a time."""
-        unknown = self.retained is not None and state[TOUCHED_COLUMN] is None
+        unknown = self.retained is not None and state.get(TOUCHED_COLUMN) is None
         return {**state, TOUCHED_COLUMN: now} if unknown else state
 
     def aged_sql(self, now: int) -> Sql:

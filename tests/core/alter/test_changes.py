@@ -377,3 +377,15 @@ def test_a_column_is_not_to_blame_for_a_message_that_quotes_its_name() -> None:
     schema = table({"fields.a.aggregate-function": "zzz"})  # deduplicate has no functions
     changes = (set_option("merge-engine", "aggregation"), add("zzz"))
     assert faults(schema, *changes, has_rows=False) == [("/changes/0/value", "unknown_function")]
+
+
+@pytest.mark.parametrize("name", ["k", "a", "b"])
+def test_any_column_of_a_table_by_sequence_that_ignores_deletes_is_renamed(name: str) -> None:
+    columns = {"k": "INT NOT NULL", "a": "INT", "b": "INT"}
+    ordered = table({"sequence.field": "a", "merge-engine": "deduplicate"}, columns)
+    before = alter(ordered, set_option("ignore-delete", "true"))
+    assert before.remembers_removals
+    after = alter(before, rename(name, "renamed"))
+    assert after.remembers_removals
+    assert "renamed" in after.by_name
+    assert alter(ordered, rename(name, "renamed"), set_option("ignore-delete", "true")).remembers_removals
