@@ -93,3 +93,13 @@ def test_the_time_is_no_part_of_the_meaning(options: dict[str, str], after: dict
     for before in ({}, {"tombstone.time-retained": "7 d"}):
         old, new = plan_of(options | before).schema, plan_of(options | after).schema
         assert same_fold(old, new)
+
+
+def test_a_row_of_a_run_that_knew_no_time_is_combined_and_gets_one_by_the_next_compaction() -> None:
+    plan = plan_of({**SUMMED, **SEQUENCE, **RETAINED})
+    old = {name: value for name, value in lift(plan, record("+I", 1, 5)).items() if name != TOUCHED_COLUMN}
+    both = combine(plan, old, lift(plan, record("+I", 2, 6), 1000))
+    assert both[TOUCHED_COLUMN] is None
+    kept = compacted(plan, old, 1100, oldest=True)
+    assert kept is not None
+    assert kept[TOUCHED_COLUMN] == 1100
