@@ -188,7 +188,7 @@ def test_a_lost_connection_is_unavailable_and_the_next_transaction_gets_another(
     with pytest.raises(Unavailable), database.transaction() as repository:
         mine = repository.transaction.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
         with database.transaction() as other:
-            other.connection.execute(sa.select(sa.func.pg_terminate_backend(mine)))
+            other.transaction.execute(sa.select(sa.func.pg_terminate_backend(mine)))
         repository.transaction.execute(sa.select(1))
     database.ping()
     database.close()
