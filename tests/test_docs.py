@@ -201,6 +201,15 @@ def test_the_files_and_functions_of_the_map_exist() -> None:
             assert re.search(rf"^ *(async )?def {function}\b", code, re.MULTILINE), f"{function} in {files}"
 
 
+def test_the_places_and_tests_that_extending_names_exist() -> None:
+    guide = (ROOT / "docs" / "extending.md").read_text()
+    places = re.findall(r"`((?:app|spark_jobs|migrations|tests|docs)/[a-z0-9_/.*]+)`", guide)
+    assert len(places) > 40
+    assert [place for place in places if not list(ROOT.glob(place))] == []
+    code = "\n".join(path.read_text() for path in ROOT.glob("tests/**/*.py"))
+    assert [name for name in re.findall(r"`(test_\w+)`", guide) if f"def {name}(" not in code] == []
+
+
 def test_links_between_the_documents_lead_somewhere() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
@@ -158,10 +158,9 @@ def _swept() -> Unavailable:
 
 def parse_records(upload: Upload) -> Iterable[object]:
     """The records of the body, not yet checked against a schema. Raises ``Invalid`` or ``UnsupportedMediaType``."""
-    if upload.media_type == JSON:
-        return _json_records(upload.body)
-    if upload.media_type in NDJSON:
-        return _ndjson_records(upload.body)
+    reader = READERS.get(upload.media_type)
+    if reader is not None:
+        return reader(upload.body)
     message = f"cannot read {upload.media_type!r}; send {JSON} or {NDJSON[0]}"
     raise UnsupportedMediaType(message)
 
@@ -245,3 +244,10 @@ def _loads(text: bytes) -> Any:
     return json.loads(
         text.decode("utf-8"), object_hook=_unchanged, parse_float=_decimal, parse_constant=_refuse_constant
     )
+
+
+# What reads the records of a body, by its media type.
+READERS: Mapping[str, Callable[[bytes], Iterable[object]]] = {
+    JSON: _json_records,
+    **dict.fromkeys(NDJSON, _ndjson_records),
+}

@@ -13,7 +13,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.api.paths import TABLE_PATH
 from app.main import create_app
+from app.services.ingest import READERS
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged
@@ -98,6 +100,11 @@ def test_json_is_the_format_also_where_none_is_named(batches: TestClient, media_
 def test_ndjson_is_one_record_a_line(batches: TestClient, media_type: str) -> None:
     answer = batches.post(BATCHES, content=b'{"id": 1}\n\n{"id": 2}\r\n', headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["records"]) == (202, 2)
+
+
+def test_every_format_is_described(app: FastAPI) -> None:
+    described = app.openapi()["paths"][f"{TABLE_PATH}/batches"]["post"]["requestBody"]["content"]
+    assert {READERS[media_type] for media_type in described} == set(READERS.values())
 
 
 @pytest.mark.parametrize("media_type", ["text/csv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
