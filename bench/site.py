@@ -22,7 +22,7 @@ from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch, NewBatch, Run, Snapshot, Table, Task, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
-from app.services.compactions import request_compaction, run_next_compaction
+from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.merges import request_merge, run_next_merge
 from app.settings import Settings
@@ -90,7 +90,8 @@ class BenchSite:
 
     def compact(self, table: Table) -> None:
         """A compaction of all runs."""
-        request_compaction(self.merges.database, table.id)
+        with self.merges.database.transaction() as repository:
+            ask_for_compaction(repository, table.id)
         assert run_next_compaction(self.merges, "bench")
 
     def _merge(self, site: MergeSite, table: Table) -> Task:

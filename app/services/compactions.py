@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
 from app.core.plan.evolution import same_fold
@@ -46,12 +45,6 @@ class Picked:
     def rows(self) -> int:
         """State rows in all."""
         return sum(run.rows for run in self.runs)
-
-
-def request_compaction(database: CatalogDatabase, table_id: str, *, full: bool = True) -> Task:
-    """Ask for a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
-    with database.transaction() as repository:
-        return ask_for_compaction(repository, table_id, full=full)
 
 
 def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> Task:

@@ -59,7 +59,7 @@ _NEXT: Mapping[TaskKind, str] = {
 }
 
 
-def failure_text(error: Exception, kind: TaskKind = TaskKind.MERGE) -> str:
+def failure_text(error: Exception, kind: TaskKind) -> str:
     """What a failed task tells its table's users: the first line, and what happens next."""
     message = error.message if isinstance(error, KeyfoldError) else str(error)
     first = (message.strip().splitlines() or [type(error).__name__])[0]

@@ -37,8 +37,9 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
 
     Returns how many files and folders were removed.
     """
-    expire_all_partitions(database)
-    for table_id, run_id in _expire_all(database)[1]:
+    for table in _every_table(database):
+        expire_partitions(database, table)
+    for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
     before = datetime.now(UTC) - grace  # files are dated by this machine
     removed = 0
@@ -48,29 +49,18 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
     return removed
 
 
-def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> int:
+def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
-    keep; returns how many snapshots.
+    keep; returns the (table id, run id) of the runs that only they named.
     """
-    return _expire_all(database, now)[0]
-
-
-def expire_all_partitions(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Drop the partitions that their tables' ``partition.*`` options no longer keep; returns how many."""
-    return sum(len(expire_partitions(database, table, now)) for table in _every_table(database))
+    with database.reading() as repository:
+        moment = now or repository.now()
+    return [run for table in _every_table(database) for run in sorted(_expire(database, table, moment))]
 
 
 def _every_table(database: CatalogDatabase) -> list[Table]:
     with database.reading() as repository:
         return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
-
-
-def _expire_all(database: CatalogDatabase, now: datetime | None = None) -> tuple[int, list[tuple[str, str]]]:
-    """How many snapshots were forgotten, and the (table id, run id) of the runs that only they named."""
-    with database.reading() as repository:
-        moment = now or repository.now()
-    expired = [_expire(database, table, moment) for table in _every_table(database)]
-    return sum(count for count, _ in expired), [run for _, runs in expired for run in sorted(runs)]
 
 
 def _all_tables(repository: Repository, database: str) -> list[Table]:
@@ -89,7 +79,7 @@ def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
         after = found[-1].name
 
 
-def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int, set[tuple[str, str]]]:
+def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple[str, str]]:
     options = table.schema.parsed
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
@@ -104,10 +94,11 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> tuple[int
                 if place < least or (place < most and now - at < options["snapshot.time-retained"])
             ]
             named = repository.snapshots.live_run_ids(table.id)
-            expired = repository.snapshots.expire(table.id, keep) if newest else []
-            return len(expired), named - repository.snapshots.live_run_ids(table.id)
+            if newest:
+                repository.snapshots.expire(table.id, keep)
+            return named - repository.snapshots.live_run_ids(table.id)
     except NotFound:
-        return 0, set()  # dropped meanwhile
+        return set()  # dropped meanwhile
 
 
 def _mark(warehouse: Warehouse, table_id: str, run_id: str) -> None:

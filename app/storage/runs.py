@@ -180,11 +180,3 @@ def stored_files(warehouse: Warehouse, table_id: str, run: Run) -> tuple[StoredF
         StoredFile(warehouse.uri(*data_file(table_id, run.id, file.name)), file.min_token, file.max_token)
         for file in run.files
     )
-
-
-def delete_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
-    """Remove a run's folder; one that is gone already is fine."""
-    try:
-        warehouse.filesystem.delete_dir(warehouse.path(*run_folder(table_id, run_id)))
-    except FileNotFoundError:
-        return

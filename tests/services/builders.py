@@ -10,7 +10,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
 from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
-from app.services.compactions import request_compaction, run_next_compaction
+from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
@@ -80,5 +80,6 @@ def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str)
 
 def compact(site: MergeSite, table: Table) -> None:
     """A compaction of everything, asked for and run."""
-    request_compaction(site.database, table.id)
+    with site.database.transaction() as repository:
+        ask_for_compaction(repository, table.id)
     assert run_next_compaction(site, "compactor")

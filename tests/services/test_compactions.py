@@ -11,7 +11,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
-from app.services.compactions import layers_of, pick_runs, replaced, request_compaction, run_next_compaction
+from app.services.compactions import ask_for_compaction, layers_of, pick_runs, replaced, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
@@ -116,7 +116,8 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(
             repository.leases.renew(running.id, "late", -1)
         assert run_next_compaction(plain, "rival")
 
-    request_compaction(database, table.id)
+    with database.transaction() as repository:
+        ask_for_compaction(repository, table.id)
     late = InterruptedExecutor(faster, in_compaction=True)
     assert run_next_compaction(replace(plain, executor=late), "late")
     current = snapshot_of(database, table)

@@ -16,7 +16,7 @@ from app.core.table.keys import token_of
 from app.core.table.records import Record, RowKind
 from app.core.types.numbers import EXACT
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import delete_run, read_run, stored_files, totals_fit
+from app.storage.runs import read_run, stored_files, totals_fit
 from tests.services.builders import SUM, schema
 from tests.services.executor import path_of, write_run
 
@@ -77,13 +77,6 @@ def test_the_uris_of_a_run_lead_to_its_files_in_order(warehouse: Warehouse) -> N
         folder(warehouse) / "part-00000.parquet",
         folder(warehouse) / "part-00001.parquet",
     ]
-
-
-def test_a_deleted_run_may_be_deleted_again(warehouse: Warehouse) -> None:
-    written(warehouse, sums("INT"), [1])
-    delete_run(warehouse, "t1", "r1")
-    assert not folder(warehouse).exists()
-    delete_run(warehouse, "t1", "r1")
 
 
 def minus(a: Any, b: Any) -> Any:

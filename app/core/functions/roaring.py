@@ -376,8 +376,3 @@ def fault_of(read: Callable[[bytes], object], value: bytes) -> str | None:
 def rbm32_fault(value: bytes) -> str | None:
     """Why ``value`` is no 32-bit Roaring bitmap in the portable format; None if it is one."""
     return fault_of(read_roaring32, value)
-
-
-def rbm32_shown(value: bytes) -> bytes:
-    """The same bitmap run-optimised, as Java's library writes it. Raises ``ValueError`` for bytes that are none."""
-    return write_roaring32(read_roaring32(value))

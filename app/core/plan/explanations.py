@@ -219,8 +219,3 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
         name: _CLOSED if rule.part.group in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
         for name, rule in column_rules(plan).items()
     }
-
-
-def hidden_columns(plan: MergePlan) -> dict[str, str]:
-    """Names and types of the state columns beside the visible ones."""
-    return {hidden.name: hidden.type.spark for hidden in plan.hidden}

@@ -64,7 +64,7 @@ def theta(precision: int, values: range) -> bytes:
 def test_a_union_of_bitmaps_has_the_values_of_both(a: BitMap, b: BitMap) -> None:
     united = roaring.rbm32_union(a.serialize(), b.serialize())
     assert BitMap.deserialize(united) == a | b
-    assert united == write_roaring32(a | b) == roaring.rbm32_shown((a | b).serialize())
+    assert united == write_roaring32(a | b)
 
 
 def test_runs_are_written_only_where_java_writes_them() -> None:
