@@ -53,9 +53,11 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
 
 
 def batches_wait(database: CatalogDatabase) -> bool:
-    """Whether some table has staged batches that may become due without any further request."""
+    """Whether some table has staged batches that may become due without any further request, and soon: one whose merges
+    fail is not worth looking after all the time.
+    """
     with database.reading() as repository:
-        return any(backlog.batches for backlog in repository.tasks.backlogs())
+        return any(backlog.batches and not backlog.failures for backlog in repository.tasks.backlogs())
 
 
 def _due(backlog: Backlog, now: datetime) -> TaskTrigger | None:

@@ -13,7 +13,7 @@ from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigg
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
-from app.services.merges import request_due_merges, request_merge, run_next_merge
+from app.services.merges import batches_wait, request_due_merges, request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
@@ -113,6 +113,16 @@ def test_after_a_success_the_table_is_merged_as_soon_as_ever(site: MergeSite) ->
     assert request_due_merges(site.database, soon(2)) == 0
     assert merge(site, table).state is TaskState.SUCCEEDED
     post(site.database, site.warehouse, {"id": 1, "n": 1})
+    assert request_due_merges(site.database, soon(2)) == 1
+
+
+def test_a_table_whose_merges_fail_keeps_no_worker_looking(site: MergeSite) -> None:
+    table = create_table(site.database)
+    assert not batches_wait(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    assert batches_wait(site.database)
+    merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), table)
+    assert not batches_wait(site.database)
     assert request_due_merges(site.database, soon(2)) == 1
 
 
