@@ -6,15 +6,17 @@ import hashlib
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import FaultCode, Unauthorized, Violation
+from app.core.errors import FaultCode, KeyfoldError, Unauthorized, Violation
 
 PREFIX = "kf_"
 _REFRESH_SECONDS: Final = 2.0
 _NEW_TOKEN_SECONDS: Final = 0.1
+_FAILED_SECONDS: Final = 1.0
 _MAKE = "make one with: keyfold token create NAME"
 
 
@@ -34,16 +36,20 @@ def create_token(database: CatalogDatabase, name: str) -> str:
 
 
 @dataclass(frozen=True)
+class _Failure:
+    """That the catalog could not be read, known since ``failed_at`` (seconds of the gate's clock)."""
+
+    error: KeyfoldError
+    failed_at: float
+
+
+@dataclass(frozen=True)
 class _Access:
-    """What the catalog said of tokens at ``read_at`` (seconds of the monotonic clock)."""
+    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock)."""
 
     required: bool
     digests: frozenset[str]
     read_at: float
-
-    def age(self) -> float:
-        """Seconds since it was read."""
-        return time.monotonic() - self.read_at
 
     def admits(self, digest: str | None) -> bool:
         """Whether the bearer of ``digest`` may pass."""
@@ -55,14 +61,21 @@ class TokenGate:
     known token.
 
     What the catalog says is remembered for two seconds, so a revoked token ends within that time. A token that is not
-    known makes the gate look sooner, but not more than ten times a second.
+    known makes the gate look sooner, but not more than ten times a second. That the catalog could not be read is
+    remembered for a second: who waits behind a catalog that hangs does not wait for it again, one after another.
+
+    ``clock`` tells seconds that never go back.
     """
 
-    def __init__(self, database: CatalogDatabase, *, required: bool) -> None:
+    def __init__(
+        self, database: CatalogDatabase, *, required: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._database = database
         self._required = required
+        self._clock = clock
         self._lock = threading.Lock()
         self._access = _Access(required=True, digests=frozenset(), read_at=float("-inf"))
+        self._failure: _Failure | None = None
 
     def check(self, authorization: str | None) -> bool:
         """Whether the header carries a known token; false where none is needed. Raises ``Unauthorized`` elsewhere."""
@@ -77,16 +90,33 @@ class TokenGate:
     def recall(self, authorization: str | None) -> bool | None:
         """What ``check`` answers, if it is known without asking the catalog and lets the request pass; else None."""
         access = self._access
-        return access.required if access.age() <= _REFRESH_SECONDS and access.admits(_digest(authorization)) else None
+        known = not self._older(access, _REFRESH_SECONDS) and access.admits(_digest(authorization))
+        return access.required if known else None
+
+    def _older(self, access: _Access, seconds: float) -> bool:
+        return self._clock() - access.read_at > seconds
 
     def _read(self, most_seconds: float) -> _Access:
         with self._lock:
-            if self._access.age() > most_seconds:
-                read_at = time.monotonic()
-                with self._database.reading() as repository:
-                    required = self._required or repository.tokens.required()
-                    self._access = _Access(required, repository.tokens.digests(), read_at)
+            if self._older(self._access, most_seconds):
+                self._raise_known_failure()
+                self._access = self._ask()
             return self._access
+
+    def _raise_known_failure(self) -> None:
+        failure = self._failure
+        if failure is not None and self._clock() - failure.failed_at <= _FAILED_SECONDS:
+            raise failure.error.with_traceback(None)  # else it would grow by each who is told
+
+    def _ask(self) -> _Access:
+        read_at = self._clock()
+        try:
+            with self._database.reading() as repository:
+                required = self._required or repository.tokens.required()
+                return _Access(required, repository.tokens.digests(), read_at)
+        except KeyfoldError as error:
+            self._failure = _Failure(error, self._clock())
+            raise
 
 
 def _digest(authorization: str | None) -> str | None:
