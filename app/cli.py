@@ -28,6 +28,7 @@ tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=
 cli.add_typer(tokens, name="token")
 
 _BACKLOG = 2048
+_STOP_SECONDS = 5  # that requests have to end when the service stops
 DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
 
 
@@ -54,12 +55,17 @@ def serve(
     typer.echo(
         f"Keyfold {__version__} listens on http://{shown}:{listener.getsockname()[1]} (data in {settings.folder})"
     )
-    config = uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False)
-    _Server(config).run(sockets=[listener])
+    StoppingServer(app).run(sockets=[listener])
 
 
-class _Server(uvicorn.Server):
-    """Waits for no one who follows a changelog: they would never let it stop."""
+class StoppingServer(uvicorn.Server):
+    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request."""
+
+    def __init__(self, app: FastAPI, stop_seconds: int = _STOP_SECONDS) -> None:
+        config = uvicorn.Config(
+            app, http="h11", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=stop_seconds
+        )
+        super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets them end, then stops as uvicorn does."""

@@ -10,12 +10,13 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
-from app.api.deps import DatabaseDep, Reading, SettingsDep, WarehouseDep
+from app.api.deps import DatabaseDep, HeadsDep, Reading, SettingsDep, WarehouseDep
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, location
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
+from app.services.heads import Heads
 from app.services.ingest import JSON, Upload, accept_batch
 from app.services.merges import request_merge
 
@@ -73,11 +74,13 @@ _REQUEST_BODY = {
 }
 
 
-async def _merged(catalog: DatabaseDep, batch: Batch, seconds: float) -> Batch:
-    """The batch as soon as it is merged, or as it is after ``seconds``; whoever waits holds no thread."""
+async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
+    """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
+    no thread.
+    """
     await run_in_threadpool(request_merge, catalog, batch.table_id)
     deadline = time.monotonic() + seconds
-    while batch.state is BatchState.STAGED and time.monotonic() < deadline:
+    while batch.state is BatchState.STAGED and time.monotonic() < deadline and not heads.stopped:
         await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
         batch = await run_in_threadpool(current_batch, catalog, batch)
     return batch
@@ -94,6 +97,7 @@ async def post_batch(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     settings: SettingsDep,
+    heads: HeadsDep,
     idempotency_key: Annotated[str | None, Header()] = None,
     prefer: Annotated[str | None, Header()] = None,
 ) -> BatchBody:
@@ -105,7 +109,7 @@ async def post_batch(
     batch = await run_in_threadpool(accept_batch, catalog, warehouse, *name, upload, settings.max_batch_records)
     wait = _wait_seconds(prefer)
     if wait:
-        batch = await _merged(catalog, batch, wait)
+        batch = await _merged(catalog, heads, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
     response.headers["Location"] = location(request, batch.id)

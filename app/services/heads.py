@@ -71,8 +71,13 @@ class Heads:
 
     def check(self) -> None:
         """Raises ``Stopped`` when the service stops."""
-        if self._stopped:
+        if self.stopped:
             raise Stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the service stops."""
+        return self._stopped
 
     def stop(self) -> None:
         """Ends all waiting; called in the event loop."""
