@@ -27,13 +27,14 @@ def register_keys() -> None:
 def accept_trailing_slashes(app: FastAPI) -> None:
     """Route a path that no route takes as it was sent, and that ends in a slash, as the path without that slash.
 
-    What was sent decides: an encoded slash is part of a name or key, and so is a slash at the end of a key.
+    What was sent decides: an encoded slash is part of a name or key, and so is a slash at the end of a key. A path that
+    ends in several slashes is no route's: each would be one more walk of the router, inside the one before.
     """
     not_found = app.router.default
 
     async def without_slash(scope: Scope, receive: Receive, send: Send) -> None:
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/"):
+        if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/") or raw.endswith(b"//"):
             await not_found(scope, receive, send)
             return
         # In place: whoever handles an error of the route must see the path that was routed.

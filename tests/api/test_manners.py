@@ -135,6 +135,18 @@ def test_a_batch_posted_with_a_slash_is_stored(shop: TestClient, fill: Fill) -> 
     assert shop.get(answer.headers["location"]).json()["records"] == 1
 
 
+@pytest.mark.parametrize("slashes", [2, 3, 600])
+def test_a_path_with_several_slashes_at_its_end_is_no_route(
+    shop: TestClient, caplog: pytest.LogCaptureFixture, slashes: int
+) -> None:
+    for path in (f"{TABLE}/batches", f"{TABLE}/nothing", ""):
+        sent = path + "/" * slashes
+        answer = shop.get(f"http://localhost{sent}", follow_redirects=False)
+        assert (answer.status_code, answer.json()["errorCode"]) == (404, "route_not_found")
+        assert answer.json()["instance"] == sent
+    assert [record for record in caplog.records if record.name.startswith("app")] == []
+
+
 @pytest.fixture(scope="module")
 def texts(walked: tuple[TestClient, Fill]) -> str:
     """The path of a table whose keys are texts that a path must not change."""
