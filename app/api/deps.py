@@ -31,7 +31,8 @@ class Parts:
     heads: Heads
 
 
-def get_parts(request: Request) -> Parts:
+# Async, for FastAPI would give each of these a thread of its own to read one attribute in.
+async def get_parts(request: Request) -> Parts:
     """The parts that the lifespan put on the application."""
     parts: Parts = request.app.state.parts
     return parts
@@ -40,23 +41,23 @@ def get_parts(request: Request) -> Parts:
 PartsDep = Annotated[Parts, Depends(get_parts)]
 
 
-def _settings(parts: PartsDep) -> Settings:
+async def _settings(parts: PartsDep) -> Settings:
     return parts.settings
 
 
-def _database(parts: PartsDep) -> CatalogDatabase:
+async def _database(parts: PartsDep) -> CatalogDatabase:
     return parts.database
 
 
-def _warehouse(parts: PartsDep) -> Warehouse:
+async def _warehouse(parts: PartsDep) -> Warehouse:
     return parts.warehouse
 
 
-def _images(parts: PartsDep) -> Images:
+async def _images(parts: PartsDep) -> Images:
     return parts.images
 
 
-def _heads(parts: PartsDep) -> Heads:
+async def _heads(parts: PartsDep) -> Heads:
     return parts.heads
 
 

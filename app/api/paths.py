@@ -41,11 +41,11 @@ def _named(request: Request, noun: str, routed: str) -> str:
 _Segment = Annotated[str, Path(description="A `+` means a space.")]
 
 
-def _database(request: Request, database: _Segment) -> str:
+async def _database(request: Request, database: _Segment) -> str:
     return _named(request, "database", database)
 
 
-def _table(request: Request, table: _Segment) -> str:
+async def _table(request: Request, table: _Segment) -> str:
     return _named(request, "table", table)
 
 
@@ -53,7 +53,7 @@ def _tag(request: Request, tag: _Segment) -> str:
     return _named(request, "version", tag)
 
 
-def _version(
+async def _version(
     request: Request, version: Annotated[str, Path(description="a number, EARLIEST, LATEST, or a tag")]
 ) -> str:
     return _named(request, "version", version)
