@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from app.catalog.database import CatalogDatabase
-from spark_jobs.server import EmbeddedServer
-from spark_jobs.session import SparkConnection
 from tests.postgres import TEMPLATE, postgres_database, postgres_server
 from tests.sharing import run_folder, shared
+
+if TYPE_CHECKING:
+    from spark_jobs.session import SparkConnection
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
@@ -44,6 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
     """The URL of a real Spark Connect server that answers, the same for the whole run."""
+    from spark_jobs.server import EmbeddedServer  # noqa: PLC0415  # takes seconds, with all of pandas
+
     folder = run_folder(tmp_path_factory, pytestconfig)
 
     @contextmanager
@@ -61,6 +65,8 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
 @pytest.fixture(scope="session")
 def spark(spark_remote: str) -> Iterator[SparkConnection]:
     """A connection to the run's Spark server."""
+    from spark_jobs.session import SparkConnection  # noqa: PLC0415  # as above
+
     connection = SparkConnection(spark_remote)
     yield connection
     connection.close()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +106,15 @@ class CatalogDatabase:
 
     def is_current(self) -> bool:
         """Whether the catalog is at this program's newest migration."""
-        return self.revision() == self._head
+        return self.revision() == _head()
 
     def migrate(self) -> None:
         """Creates or upgrades the catalog's tables, all or nothing. Any number of processes may do so at once.
 
-        Raises ``Unavailable`` when a newer program has migrated the catalog already.
+        A catalog that needs nothing is only read. Raises ``Unavailable`` when a newer program has migrated it already.
         """
+        if self.is_current():
+            return
         self._create_folder()
         with translated(), _alembic_turn, self._writing() as connection:
             if not self._sqlite:  # SQLite's write transaction is the lock
@@ -127,10 +129,6 @@ class CatalogDatabase:
     def close(self) -> None:
         """Closes all connections."""
         self._engine.dispose()
-
-    @cached_property
-    def _head(self) -> str | None:
-        return ScriptDirectory.from_config(_alembic_config()).get_current_head()
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -210,6 +208,12 @@ def _postgresql_engine(url: sa.URL) -> sa.Engine:
         connection.commit()
 
     return engine
+
+
+@cache
+def _head() -> str | None:
+    """The newest migration that this program has."""
+    return ScriptDirectory.from_config(_alembic_config()).get_current_head()
 
 
 def _alembic_config() -> Config:
