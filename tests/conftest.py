@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from app.catalog.database import CatalogDatabase
+from tests.compiled_sql import share_compiled_statements
 from tests.postgres import TEMPLATE, postgres_database, postgres_server
 from tests.sharing import run_folder, shared
 
@@ -22,6 +23,7 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
 # ``make quick``: whoever works here asks often; the whole run looks longer at the same properties.
 settings.register_profile("quick", settings.get_profile("default"), max_examples=12)
+share_compiled_statements()
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 TESTS = Path(__file__).parent

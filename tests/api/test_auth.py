@@ -80,6 +80,7 @@ def test_a_refused_request_changes_nothing(client: TestClient, token: str) -> No
     assert client.get(DATABASES, headers=bearer(token)).json()["databases"] == []
 
 
+@pytest.mark.slow(reason="waits for what a gate remembers")
 def test_the_first_token_closes_a_service_that_was_open(app: FastAPI, client: TestClient) -> None:
     assert client.get(DATABASES).status_code == 200
     created = create_token(catalog(app), "ci")
@@ -87,6 +88,7 @@ def test_the_first_token_closes_a_service_that_was_open(app: FastAPI, client: Te
     assert client.get(DATABASES, headers=bearer(created)).status_code == 200
 
 
+@pytest.mark.slow(reason="waits for what a gate remembers")
 def test_a_revoked_token_ends_within_seconds(app: FastAPI, client: TestClient, token: str) -> None:
     other = create_token(catalog(app), "other")
     assert client.get(DATABASES, headers=bearer(token)).status_code == 200

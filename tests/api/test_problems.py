@@ -30,19 +30,22 @@ STATUSES = {
 }
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> FastAPI:
-    """An application of its own, for its routes change."""
-    return create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0))
+@pytest.fixture(scope="module")
+def built_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[FastAPI, Path]:
+    """An application of this module's own, with a route that fails as ``_answer_to`` says."""
+    link = tmp_path_factory.mktemp("problems") / "data"
+    app = create_app(Settings(KEYFOLD_DATA=link, workers=0))
+
+    def fail() -> None:
+        raise app.state.error
+
+    app.add_api_route("/fail", fail)
+    return app, link
 
 
 def _answer_to(app: FastAPI, client: TestClient, error: Exception) -> Any:
     """What the application answers when a route raises ``error``."""
-
-    def fail() -> None:
-        raise error
-
-    app.add_api_route("/fail", fail)
+    app.state.error = error
     return client.get("/fail")
 
 
@@ -171,7 +174,6 @@ def test_unknown_paths_and_methods_answer_problems(client: TestClient) -> None:
 
 def test_who_is_unauthorized_or_too_early_is_told_what_to_do_by_headers(app: FastAPI, client: TestClient) -> None:
     assert _answer_to(app, client, errors.Unauthorized("who?")).headers["www-authenticate"] == "Bearer"
-    app.router.routes.pop()
     assert _answer_to(app, client, errors.Unavailable("later")).headers["retry-after"] == "1"
 
 
@@ -213,6 +215,7 @@ def test_a_refused_request_leaves_nothing_behind(shop: TestClient) -> None:
     assert shop.get(TABLES).json() == {"tables": [], "nextPageToken": None}
 
 
+@pytest.mark.slow(reason="sends 8 MiB to every route")
 def test_no_route_reads_a_body_beyond_the_limit(tmp_path: Path) -> None:
     small = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=1000))
     with TestClient(small, LOOPBACK, raise_server_exceptions=False) as opened:

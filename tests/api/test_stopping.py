@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -43,6 +44,7 @@ class Waiters:
         """Ends nothing."""
 
 
+@pytest.mark.slow(reason="waits as long as a stop may take")
 def test_a_request_that_does_not_end_is_cut_when_the_service_stops() -> None:
     asked, cut = threading.Event(), threading.Event()
     endless = FastAPI()

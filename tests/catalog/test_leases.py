@@ -40,6 +40,7 @@ def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase
     assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
 
 
+@pytest.mark.slow(reason="threads race for a while")
 def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
     tables = [create_table(database, f"t{number}") for number in range(6)]
     running: Counter[str] = Counter()
@@ -96,6 +97,7 @@ def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> N
     assert [claimed.table.id for claimed in claims] == [table.id]
 
 
+@pytest.mark.slow(reason="threads race for a while")
 def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: CatalogDatabase) -> None:
     start = threading.Barrier(4)
 

@@ -139,6 +139,7 @@ def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase) -> None
         assert repository.tags.page(table.id, limit=9) == []
 
 
+@pytest.mark.slow(reason="threads race for a while")
 def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabase) -> None:
     table = create_table(database)
     grow(database, table, *(f"r{number}" for number in range(30)))

@@ -22,6 +22,8 @@ from app.worker import Worker
 from tests.services.builders import SUM, create_table, post, totals
 from tests.services.executor import Killed, PythonExecutor, die
 
+pytestmark = pytest.mark.slow(reason="threads race and workers die for a while")
+
 POSTERS, POSTS, KEYS = 8, 6, 5
 
 

@@ -83,6 +83,7 @@ def test_a_table_that_waits_for_ages_does_not_keep_the_others_waiting(site: Merg
     assert len(merges_of(site.database, other)) == 1
 
 
+@pytest.mark.slow(reason="asks at every step of a long back-off")
 def test_a_table_whose_merges_fail_waits_longer_each_time(site: MergeSite) -> None:
     table = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})

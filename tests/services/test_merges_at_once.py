@@ -20,6 +20,8 @@ from tests.services.clocks import SetClock
 from tests.services.executor import GatedExecutor
 from tests.services.test_worker import until, working
 
+pytestmark = pytest.mark.slow(reason="workers look for work in their own time")
+
 DUE = SUM | {"merge.max-staleness": "0 s"}
 
 

@@ -152,6 +152,7 @@ def test_a_version_is_a_word_a_number_or_a_tag(site: MergeSite) -> None:
             assert "the earliest is 1, the latest 2" in missing.value.message
 
 
+@pytest.mark.slow(reason="threads race for a while")
 def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anything(
     site: MergeSite, images: Images
 ) -> None:

@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from app.core.table.history import Table, TaskKind, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge
 from app.worker import Worker
 from tests.services.builders import QUIET, SUM, create_table, post, snapshot_of, totals
+
+pytestmark = pytest.mark.slow(reason="a worker looks for work in its own time")
 
 PATIENCE_SECONDS = 20.0
 
