@@ -39,7 +39,7 @@ def built_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[FastAPI, Path]:
     def fail() -> None:
         raise app.state.error
 
-    app.add_api_route("/fail", fail)
+    app.add_api_route("/fail", fail, include_in_schema=False)
     return app, link
 
 
