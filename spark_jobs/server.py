@@ -347,6 +347,10 @@ def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.wait()
+    with contextlib.suppress(ProcessLookupError):  # what the supervisor signalled last outlives it for a moment
+        for _ in range(200):
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
 
 
 def _new_scratch(folder: Path) -> Path:

@@ -15,6 +15,7 @@ import httpx
 from tests.service import Client, Service, TableClient, serving
 
 PATIENCE = 120
+# The first test has a Spark server of its own, which dies with its service; the others have that of the whole run.
 SETTINGS = {"lease_seconds": "2", "spark_heap_mib": "1024"}
 SUM: dict[str, Any] = {
     "fields": [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}],
@@ -38,9 +39,10 @@ def until(happened: Callable[[], object], what: str) -> None:
 
 
 @contextmanager
-def api(data: Path) -> Iterator[tuple[Service, Client]]:
-    """A service that takes requests; its Spark may still be starting."""
-    service = Service(data, {f"KEYFOLD_{name.upper()}": value for name, value in SETTINGS.items()})
+def api(data: Path, spark_remote: str) -> Iterator[tuple[Service, Client]]:
+    """A service that takes requests; it may not have reached its Spark yet."""
+    settings = {**SETTINGS, "spark_remote": spark_remote}
+    service = Service(data, {f"KEYFOLD_{name.upper()}": value for name, value in settings.items()})
     try:
         with Client(base_url=service.url, timeout=60, trust_env=False) as client:
             yield service, client
@@ -79,21 +81,21 @@ def test_rows_survive_kill_9_and_the_jvm_follows_by_itself(tmp_path: Path) -> No
     assert not spark_processes(data)
 
 
-def test_batches_answered_just_before_kill_9_are_there_exactly_once(tmp_path: Path) -> None:
+def test_batches_answered_just_before_kill_9_are_there_exactly_once(tmp_path: Path, spark_remote: str) -> None:
     data, rounds, each = tmp_path / "data", 3, 5
     for number in range(rounds):
-        with api(data) as (service, client):
+        with api(data, spark_remote) as (service, client):
             table = sum_table(client) if number == 0 else TableClient(client, "shop", "wide")
             for one in range(each):
                 answer = table.post_batch([{"id": 1, "n": 1}, {"id": 2 + number, "n": 10**one}])
                 assert answer.status_code == 202
             service.kill()
-        with api(data) as (service, client):
+        with api(data, spark_remote) as (service, client):
             table = TableClient(client, "shop", "wide")
             assert table.get_row("1", consistency="latest").json()["n"] == each * (number + 1)
             assert table.get_row(str(2 + number), consistency="latest").json()["n"] == 11111
             service.kill()
-    with serving(data, **SETTINGS) as (_, client):
+    with serving(data, **SETTINGS, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "wide")
         assert table.merge()["state"] == "succeeded"
         assert [table.get_row(str(key)).json()["n"] for key in range(1, 5)] == [15, 11111, 11111, 11111]
@@ -126,9 +128,9 @@ def post_once(table: TableClient, poster: str, number: int) -> httpx.Response:
     return table.post_batch([{"id": 1, "n": 1}], **{"Idempotency-Key": f"{poster}-{number}"})
 
 
-def test_retries_of_requests_that_kill_9_interrupted_count_once(tmp_path: Path) -> None:
+def test_retries_of_requests_that_kill_9_interrupted_count_once(tmp_path: Path, spark_remote: str) -> None:
     data = tmp_path / "data"
-    with api(data) as (service, client):
+    with api(data, spark_remote) as (service, client):
         sum_table(client)
         posters = [Poster(service.url, f"poster-{number}") for number in range(4)]
         for poster in posters:
@@ -138,7 +140,7 @@ def test_retries_of_requests_that_kill_9_interrupted_count_once(tmp_path: Path) 
         for poster in posters:
             poster.join()
     accepted, sent = sum(poster.accepted for poster in posters), sum(poster.sent for poster in posters)
-    with serving(data, **SETTINGS) as (_, client):
+    with serving(data, **SETTINGS, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "wide")
         assert accepted <= table.get_row("1", consistency="latest").json()["n"] <= sent
         for poster in posters:
@@ -148,9 +150,9 @@ def test_retries_of_requests_that_kill_9_interrupted_count_once(tmp_path: Path) 
         assert table.get_row("1").json()["n"] == sent
 
 
-def test_a_merge_interrupted_by_kill_9_is_done_once_by_the_next_service(tmp_path: Path) -> None:
+def test_a_merge_interrupted_by_kill_9_is_done_once_by_the_next_service(tmp_path: Path, spark_remote: str) -> None:
     data, keys = tmp_path / "data", 60_000
-    with serving(data, **SETTINGS) as (service, client):
+    with serving(data, **SETTINGS, spark_remote=spark_remote) as (service, client):
         table = sum_table(client)
         for _ in range(3):
             records = [{"id": key, "n": 1} for key in range(keys)]
@@ -158,7 +160,7 @@ def test_a_merge_interrupted_by_kill_9_is_done_once_by_the_next_service(tmp_path
         client.post(f"{table.path}/merges").raise_for_status()
         until(lambda: running(client, table), "the merge")
         service.kill()
-    with serving(data, **SETTINGS) as (_, client):
+    with serving(data, **SETTINGS, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "wide")
         until(lambda: batch_states(client, table) == {"merged"}, "the end of the merge")
         sample = [{"id": key} for key in (0, 1, keys // 2, keys - 1)]
