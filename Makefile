@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test quick check bench bench-merge bench-amplification bench-peers lock
+.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
+check-mutants: $(VENV)/.installed
+	$(BIN)/python -m tests.mutants
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup

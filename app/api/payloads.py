@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BeforeValidator, FailFast, Field, GetJsonSchemaHandler, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
@@ -10,7 +10,6 @@ from pydantic_core import CoreSchema
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
 from app.api.problems import Fault
-from app.core.alter.draft import Place
 from app.core.errors import FaultCode
 
 MOST_READ: Final = 2000  # elements of a list or an object whose faults are all told
@@ -172,142 +171,6 @@ class RenameTable(Payload):
 
     source: Identifier
     destination: Identifier
-
-
-class ColumnMove(Payload):
-    """A column's new place; AFTER and BEFORE need ``referenceFieldName``."""
-
-    field_name: str | None = None
-    reference_field_name: str | None = None
-    type: Place
-
-
-class SetOption(Payload):
-    """Sets a table option."""
-
-    action: Literal["setOption"]
-    key: str
-    value: str
-
-
-class RemoveOption(Payload):
-    """Removes a table option."""
-
-    action: Literal["removeOption"]
-    key: str
-
-
-class UpdateComment(Payload):
-    """Sets the table's comment; null removes it."""
-
-    action: Literal["updateComment"]
-    comment: str | None = None
-
-
-class AddColumn(Payload):
-    """Adds a nullable column, last or where ``move`` says.
-
-    In every change a path of several names leads into a column: a ROW by the names of its fields, an ARRAY by
-    ``element``, the values of a MAP by ``value``.
-    """
-
-    action: Literal["addColumn"]
-    field_names: list[str]
-    data_type: str | dict[str, Any]
-    comment: str | None = None
-    move: ColumnMove | None = None
-
-
-class RenameColumn(Payload):
-    """Renames a column or nested field, and the options that name it along with it."""
-
-    action: Literal["renameColumn"]
-    field_names: list[str]
-    new_name: str
-
-
-class DropColumn(Payload):
-    """Drops a column or nested field that no key and no option names."""
-
-    action: Literal["dropColumn"]
-    field_names: list[str]
-
-
-class UpdateColumnType(Payload):
-    """Gives a column, or what its path leads to, a wider type."""
-
-    action: Literal["updateColumnType"]
-    field_names: list[str]
-    new_data_type: str | dict[str, Any]
-    keep_nullability: bool = False
-
-
-class UpdateColumnNullability(Payload):
-    """Lets a column, or what its path leads to, hold null: ``newNullability`` true."""
-
-    action: Literal["updateColumnNullability"]
-    field_names: list[str]
-    new_nullability: bool
-
-
-class UpdateColumnComment(Payload):
-    """Sets the description of a column or nested field; null removes it."""
-
-    action: Literal["updateColumnComment"]
-    field_names: list[str]
-    new_comment: str | None = None
-
-
-class UpdateColumnDefaultValue(Payload):
-    """Sets a column's default; null removes it."""
-
-    action: Literal["updateColumnDefaultValue"]
-    field_names: list[str]
-    new_default_value: str | None = None
-
-
-class UpdateColumnPosition(Payload):
-    """Moves a column; ``move`` names it."""
-
-    action: Literal["updateColumnPosition"]
-    move: ColumnMove
-
-
-class DropPrimaryKey(Payload):
-    """Always refused: Keyfold's tables need a key."""
-
-    action: Literal["dropPrimaryKey"]
-
-
-SchemaChange = Annotated[
-    SetOption
-    | RemoveOption
-    | UpdateComment
-    | AddColumn
-    | RenameColumn
-    | DropColumn
-    | UpdateColumnType
-    | UpdateColumnNullability
-    | UpdateColumnComment
-    | UpdateColumnDefaultValue
-    | UpdateColumnPosition
-    | DropPrimaryKey,
-    Field(discriminator="action"),
-]
-
-
-class _DescribedAsSchemaChange:
-    """Any JSON value, described as a ``SchemaChange``: the core reads it, to report all faults together."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(TypeAdapter(SchemaChange).core_schema)
-
-
-class AlterTable(Payload):
-    """Changes of a table, applied in order, all or nothing."""
-
-    changes: list[Annotated[Any, _DescribedAsSchemaChange]]
 
 
 class TableDetails(Audit):

@@ -10,7 +10,6 @@ from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
-    AlterTable,
     NewTable,
     RenameTable,
     StoredTable,
@@ -20,6 +19,7 @@ from app.api.payloads import (
     Validated,
 )
 from app.api.problems import PROBLEM_RESPONSES
+from app.api.schema_changes import AlterTable
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table

@@ -377,7 +377,8 @@ def test_the_openapi_document_shows_every_action_with_its_members(client: TestCl
     schemas = document["components"]["schemas"]
     shapes = schemas["AlterTable"]["properties"]["changes"]["items"]["discriminator"]["mapping"]
     assert shapes.keys() == ACTIONS.keys()
-    for action, (_, members) in ACTIONS.items():
-        shape = schemas[shapes[action].rsplit("/", 1)[-1]]
-        assert shape["properties"].keys() == {"action", *(member.name for member in members)}
-        assert set(shape["required"]) == {"action", *(m.name for m in members if m.needed)}
+    for name, action in ACTIONS.items():
+        shape = schemas[shapes[name].rsplit("/", 1)[-1]]
+        assert shape["description"] == action.meaning
+        assert shape["properties"].keys() == {"action", *(member.name for member in action.members)}
+        assert set(shape["required"]) == {"action", *(m.name for m in action.members if m.needed)}

@@ -47,19 +47,21 @@ class _Refused(Exception):
 _MISSING = object()
 
 
-def _text(value: object) -> str:
+def read_text(value: object) -> str:
+    """A text that is not empty."""
     if not isinstance(value, str) or not value:
         raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string that is not empty")
     return value
 
 
-def _text_or_null(value: object) -> str | None:
+def read_text_or_null(value: object) -> str | None:
+    """A text; null removes what was there."""
     if value is not None and not isinstance(value, str):
         raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string, or null to remove it")
     return value
 
 
-def _option_value(value: object) -> str:
+def read_option_value(value: object) -> str:
     """As at creation: JSON's numbers and booleans are written as Paimon spells them."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -68,13 +70,14 @@ def _option_value(value: object) -> str:
     raise _Refused(FaultCode.NOT_TEXT, "the value of an option is text", "send a string")
 
 
-def _truth(value: object) -> bool:
+def read_truth(value: object) -> bool:
+    """True or false."""
     if not isinstance(value, bool):
         raise _Refused(FaultCode.NOT_BOOLEAN, "true or false is expected", "send true or false")
     return value
 
 
-def _path(value: object) -> Path:
+def read_path(value: object) -> Path:
     """The path of a column, or of what is inside it."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
         raise _Refused(
@@ -83,14 +86,16 @@ def _path(value: object) -> Path:
     return tuple(value)
 
 
-def _type(value: object) -> DataType:
+def read_type(value: object) -> DataType:
+    """A type, as text or as an object."""
     try:
         return parse_type(value)
     except TypeSyntaxError as error:
         raise _Refused(error.code, str(error), error.fix) from error
 
 
-def _move(value: object) -> Move:
+def read_move(value: object) -> Move:
+    """A column's new place."""
     if not isinstance(value, Mapping):
         raise _Refused(FaultCode.NOT_AN_OBJECT, "a move is an object", 'send {"type": "FIRST"}, for instance')
     place = value.get("type")
@@ -99,14 +104,15 @@ def _move(value: object) -> Move:
     names = {}
     for member in ("fieldName", "referenceFieldName"):
         try:
-            names[member] = _text_or_null(value.get(member))
+            names[member] = read_text_or_null(value.get(member))
         except _Refused as refused:
             raise _Refused(refused.code, str(refused), refused.fix, f"/{member}") from refused
     return Move(Place(place.upper()), names["fieldName"], names["referenceFieldName"])
 
 
-def _move_or_null(value: object) -> Move | None:
-    return None if value is None else _move(value)
+def read_move_or_null(value: object) -> Move | None:
+    """A column's new place, if it has one."""
+    return None if value is None else read_move(value)
 
 
 @dataclass(frozen=True)
@@ -124,33 +130,71 @@ class Member:
         return self.absent is _MISSING
 
 
-_COLUMN = Member("fieldNames", _path)
-_KEEPS_NULLS = Member("keepNullability", _truth, absent=False, instead=False)
-# What makes each action's change, and its members in the order of the change's fields (Paimon's REST catalog).
-ACTIONS: Mapping[str, tuple[Callable[..., Change], tuple[Member, ...]]] = {
-    "setOption": (SetOption, (Member("key", _text), Member("value", _option_value))),
-    "removeOption": (RemoveOption, (Member("key", _text),)),
-    "updateComment": (UpdateComment, (Member("comment", _text_or_null, absent=None),)),
-    "addColumn": (
+@dataclass(frozen=True)
+class Action:
+    """One kind of change: what it makes, what it needs in the order of the change's fields, and what it means."""
+
+    change: Callable[..., Change]
+    members: tuple[Member, ...]
+    meaning: str
+
+
+_COLUMN = Member("fieldNames", read_path)
+_KEEPS_NULLS = Member("keepNullability", read_truth, absent=False, instead=False)
+# Paimon's REST catalog; the bodies that OpenAPI shows are made of this table (app.api.schema_changes).
+ACTIONS: Mapping[str, Action] = {
+    "setOption": Action(
+        SetOption, (Member("key", read_text), Member("value", read_option_value)), "Sets a table option."
+    ),
+    "removeOption": Action(
+        RemoveOption, (Member("key", read_text),), "Removes a table option; one that is not set stays so."
+    ),
+    "updateComment": Action(
+        UpdateComment,
+        (Member("comment", read_text_or_null, absent=None),),
+        "Sets the table's comment; null removes it.",
+    ),
+    "addColumn": Action(
         AddColumn,
         (
             _COLUMN,
-            Member("dataType", _type, instead=DataType(Kind.STRING)),
-            Member("comment", _text_or_null, absent=None, instead=None),
-            Member("move", _move_or_null, absent=None, instead=None),
+            Member("dataType", read_type, instead=DataType(Kind.STRING)),
+            Member("comment", read_text_or_null, absent=None, instead=None),
+            Member("move", read_move_or_null, absent=None, instead=None),
         ),
+        "Adds a nullable column, last or where `move` says. In every change a path of several names leads into a "
+        "column: a ROW by the names of its fields, an ARRAY by `element`, the values of a MAP by `value`.",
     ),
-    "renameColumn": (RenameColumn, (_COLUMN, Member("newName", _text))),
-    "dropColumn": (DropColumn, (_COLUMN,)),
-    "updateColumnType": (UpdateColumnType, (_COLUMN, Member("newDataType", _type), _KEEPS_NULLS)),
-    "updateColumnNullability": (UpdateColumnNullability, (_COLUMN, Member("newNullability", _truth))),
-    "updateColumnComment": (UpdateColumnComment, (_COLUMN, Member("newComment", _text_or_null, absent=None))),
-    "updateColumnDefaultValue": (
+    "renameColumn": Action(
+        RenameColumn,
+        (_COLUMN, Member("newName", read_text)),
+        "Renames a column or nested field, and the options that name it along with it.",
+    ),
+    "dropColumn": Action(DropColumn, (_COLUMN,), "Drops a column or nested field that no key and no option names."),
+    "updateColumnType": Action(
+        UpdateColumnType,
+        (_COLUMN, Member("newDataType", read_type), _KEEPS_NULLS),
+        "Gives a column, or what its path leads to, a wider type.",
+    ),
+    "updateColumnNullability": Action(
+        UpdateColumnNullability,
+        (_COLUMN, Member("newNullability", read_truth)),
+        "Lets a column, or what its path leads to, hold null: `newNullability` true.",
+    ),
+    "updateColumnComment": Action(
+        UpdateColumnComment,
+        (_COLUMN, Member("newComment", read_text_or_null, absent=None)),
+        "Sets the description of a column or nested field; null removes it.",
+    ),
+    "updateColumnDefaultValue": Action(
         UpdateColumnDefaultValue,
-        (_COLUMN, Member("newDefaultValue", _text_or_null, absent=None)),
+        (_COLUMN, Member("newDefaultValue", read_text_or_null, absent=None)),
+        "Sets a column's default; null removes it.",
     ),
-    "updateColumnPosition": (UpdateColumnPosition, (Member("move", _move),)),
-    "dropPrimaryKey": (DropPrimaryKey, ()),
+    "updateColumnPosition": Action(
+        UpdateColumnPosition, (Member("move", read_move),), "Moves a column; `move` names it."
+    ),
+    "dropPrimaryKey": Action(DropPrimaryKey, (), "Always refused: Keyfold's tables need a key."),
 }
 
 
@@ -165,9 +209,8 @@ def _read(raw: object, draft: Draft) -> Change | None:
             "/action", FaultCode.UNKNOWN_ACTION, f"unknown action {action!r}", f"write one of: {', '.join(ACTIONS)}"
         )
         return None
-    make, members = ACTIONS[action]
-    values = [_read_member(raw, member, action, draft) for member in members]
-    return None if any(value is _MISSING for value in values) else make(*values)
+    values = [_read_member(raw, member, action, draft) for member in ACTIONS[action].members]
+    return None if any(value is _MISSING for value in values) else ACTIONS[action].change(*values)
 
 
 def _read_member(raw: Mapping[str, Any], member: Member, action: str, draft: Draft) -> object:

@@ -319,7 +319,7 @@ def test_a_function_of_the_wrong_column_is_told_at_the_change_that_brought_them_
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_missing_member_is_named(action: str) -> None:
-    needed = [member for member in ACTIONS[action][1] if member.needed]
+    needed = [member for member in ACTIONS[action].members if member.needed]
     if needed:
         found = faults(small(), {"action": action})
         assert found == [(f"/changes/0/{member.name}", "missing") for member in needed]
@@ -327,7 +327,7 @@ def test_a_missing_member_is_named(action: str) -> None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_members_of_another_type_are_refused(action: str) -> None:
-    members = [member.name for member in ACTIONS[action][1]]
+    members = [member.name for member in ACTIONS[action].members]
     found = faults(small(), {"action": action} | {name: [[5]] for name in members})
     expected = members or ["action"]
     assert [pointer for pointer, _ in found] == [f"/changes/0/{name}" for name in expected]
