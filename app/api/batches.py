@@ -14,11 +14,14 @@ from app.api.deps import DatabaseDep, HeadsDep, Reading, SettingsDep, WarehouseD
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, location
 from app.api.problems import PROBLEM_RESPONSES
+from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
+from app.services.formats import FORMATS, JSON, NDJSON
 from app.services.heads import Heads
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.ingest import Upload, accept_batch
 from app.services.merges import request_merge
+from app.settings import Settings
 
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
@@ -52,6 +55,11 @@ async def whole_body(request: Request) -> bytes:
     return await request.body()
 
 
+def bounds_of(settings: Settings) -> Bounds:
+    """How much one batch may hold."""
+    return Bounds(settings.max_batch_records, settings.max_body_bytes)
+
+
 def _wait_seconds(prefer: str | None) -> float:
     """The seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
     for preference in (prefer or "").split(","):
@@ -61,17 +69,10 @@ def _wait_seconds(prefer: str | None) -> float:
     return 0.0
 
 
-_RECORDS = {
-    "type": "object",
-    "required": ["records"],
-    "properties": {"records": {"type": "array", "items": {"type": "object"}}},
+_DESCRIBED = {
+    media_type: {"schema": entry.schema} for media_type, entry in FORMATS.items() if media_type not in NDJSON[1:]
 }
-_REQUEST_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {JSON: {"schema": _RECORDS}, "application/x-ndjson": {"schema": {"type": "string"}}},
-    }
-}
+_REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
 
 
 async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
@@ -100,13 +101,14 @@ async def post_batch(
     heads: HeadsDep,
     idempotency_key: Annotated[str | None, Header()] = None,
     prefer: Annotated[str | None, Header()] = None,
+    content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
 ) -> BatchBody:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    upload = Upload(body, media_type, idempotency_key)
-    batch = await run_in_threadpool(accept_batch, catalog, warehouse, *name, upload, settings.max_batch_records)
+    upload = Upload(body, media_type, idempotency_key, content_encoding)
+    batch = await run_in_threadpool(accept_batch, catalog, warehouse, *name, upload, bounds_of(settings))
     wait = _wait_seconds(prefer)
     if wait:
         batch = await _merged(catalog, heads, batch, wait)

@@ -36,6 +36,8 @@ from app.core.errors import (
     Violation,
     escape_pointer,
 )
+from app.services.encodings import ENCODINGS
+from app.services.formats import FORMATS
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +65,11 @@ _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
     501: ErrorCode.NOT_IMPLEMENTED,
     503: ErrorCode.UNAVAILABLE,
 }
-_HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"WWW-Authenticate": "Bearer"},
+    415: {"Accept": ", ".join(FORMATS), "Accept-Encoding": ", ".join(ENCODINGS)},
+    503: {"Retry-After": "1"},
+}
 # What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
     code.value: code

@@ -199,7 +199,9 @@ class FaultCode(StrEnum):
     UNKNOWN_PARAMETER = "unknown_parameter", "a query parameter is not known"
     UNKNOWN_TOKEN = "unknown_token", "the bearer token is not known, or was revoked"
     UNKNOWN_TYPE = "unknown_type", "text that is no data type"
+    UNREADABLE_BODY = "unreadable_body", "the body is not what its media type or content encoding says"
     UNSUPPORTED_TYPE = "unsupported_type", "a type of Paimon's that cannot be held here"
+    WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
     WRONG_TYPE = "wrong_type", "a value is not of its column's type"
 

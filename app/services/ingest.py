@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import (
@@ -18,37 +14,42 @@ from app.core.errors import (
     Invalid,
     NotFound,
     Resource,
-    TooLarge,
     Unavailable,
     UnsupportedMediaType,
     Violation,
-    escape_pointer,
     not_found,
 )
+from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
+from app.services.encodings import decoded
+from app.services.formats import FORMATS
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch, has_batch, write_batch
 
-JSON = "application/json"
-NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
 
 
 @dataclass(frozen=True)
 class Upload:
-    """One POST of records: its body, the media type without parameters, its Idempotency-Key."""
+    """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, and the
+    codings of Content-Encoding.
+    """
 
     body: bytes
     media_type: str
     idempotency_key: str | None = None
+    encoding: str = ""
 
     @property
     def fingerprint(self) -> str:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
-        return hashlib.sha256(self.media_type.encode() + b"\0" + self.body).hexdigest()
+        kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
+        digest = hashlib.sha256(kind.encode() + b"\0")
+        digest.update(self.body)
+        return digest.hexdigest()
 
 
 def accept_batch(
@@ -57,18 +58,18 @@ def accept_batch(
     database_name: str,
     table_name: str,
     upload: Upload,
-    max_records: int,
+    bounds: Bounds,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
-    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``max_records``,
-    ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
+    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``bounds``,
+    ``UnsupportedMediaType``, ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
     """
     _check_idempotency_key(upload.idempotency_key)
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, (database_name, table_name), upload, max_records)
+            return _accept(database, warehouse, (database_name, table_name), upload, bounds)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -77,15 +78,26 @@ def accept_batch(
 
 
 def _accept(
-    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Upload, max_records: int
+    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Upload, bounds: Bounds
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
         earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
-    decoded = RecordDecoder(compile_plan(table.schema)).decode(_limited(parse_records(upload), max_records))
-    return _stage(database, warehouse, table, upload, decoded)
+    records = read_upload(RecordDecoder(compile_plan(table.schema)), upload, bounds)
+    return _stage(database, warehouse, table, upload, records)
+
+
+def read_upload(decoder: RecordDecoder, upload: Upload, bounds: Bounds) -> DecodedRecords:
+    """The records of an upload to stage. Raises ``Invalid`` with every fault, ``TooLarge`` or
+    ``UnsupportedMediaType``.
+    """
+    chosen = FORMATS.get(upload.media_type)
+    if chosen is None:
+        message = f"cannot read {upload.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
+        raise UnsupportedMediaType(message)
+    return chosen.decode(decoder, decoded(upload.body, upload.encoding, bounds), bounds)
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -104,20 +116,13 @@ def _same_request(earlier: Batch, upload: Upload) -> Batch:
     return earlier
 
 
-def _limited(records: Iterable[object], most: int) -> Iterator[object]:
-    for index, record in enumerate(records):
-        if index >= most:
-            raise TooLarge(f"a batch holds at most {most} records; split the request")
-        yield record
-
-
 def _stage(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Upload, decoded: DecodedRecords
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Upload, records: DecodedRecords
 ) -> Batch:
     batch_id = uuid.uuid4().hex
-    file, size = _write(database, warehouse, table, batch_id, decoded)
+    file, size = _write(database, warehouse, table, batch_id, records)
     new = NewBatch(
-        batch_id, table.schema_id, file, len(decoded), decoded.ignored, size, upload.fingerprint, upload.idempotency_key
+        batch_id, table.schema_id, file, len(records), records.ignored, size, upload.fingerprint, upload.idempotency_key
     )
     try:
         with database.transaction() as repository:
@@ -137,10 +142,10 @@ def _stage(
 
 
 def _write(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, decoded: DecodedRecords
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, records: DecodedRecords
 ) -> tuple[str, int]:
     try:
-        return write_batch(warehouse, table.id, batch_id, table.schema, decoded)
+        return write_batch(warehouse, table.id, batch_id, table.schema, records)
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None
@@ -154,100 +159,3 @@ def _swept() -> Unavailable:
     return Unavailable(
         "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
     )
-
-
-def parse_records(upload: Upload) -> Iterable[object]:
-    """The records of the body, not yet checked against a schema. Raises ``Invalid`` or ``UnsupportedMediaType``."""
-    reader = READERS.get(upload.media_type)
-    if reader is not None:
-        return reader(upload.body)
-    message = f"cannot read {upload.media_type!r}; send {JSON} or {NDJSON[0]}"
-    raise UnsupportedMediaType(message)
-
-
-def parse_json(body: bytes) -> object:
-    """The JSON of a body, numbers exact. Raises ``Invalid``."""
-    try:
-        return _loads(body)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable("", error) from error
-
-
-def _json_records(body: bytes) -> Iterable[object]:
-    parsed = parse_json(body)
-    records = parsed.get("records") if isinstance(parsed, dict) else None
-    if not isinstance(parsed, dict) or not isinstance(records, list):
-        fault = Violation(
-            "/records", FaultCode.MISSING, "the body has no list of records", 'send {"records": [{…}, …]}'
-        )
-        raise Invalid("the body is not a batch of records", violations=[fault])
-    unknown = [name for name in parsed if name != "records"]
-    if unknown:
-        faults = [
-            Violation(f"/{escape_pointer(name)}", FaultCode.UNKNOWN_MEMBER, f"unknown member {name!r}", "remove it")
-            for name in unknown[:REPORTED_VIOLATIONS]
-        ]
-        raise Invalid("the body is not a batch of records", violations=faults, total_violations=len(unknown))
-    return records
-
-
-def _ndjson_records(body: bytes) -> Iterable[object]:
-    """One record a line; blank lines are skipped. Lines that are no JSON are reported all together."""
-    records: list[object] = []
-    faults: list[Violation] = []
-    total = 0
-    for number, line in enumerate(body.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            records.append(_loads(line))
-        except (ValueError, RecursionError) as error:
-            total += 1
-            row = len(records)
-            records.append(None)
-            if len(faults) < REPORTED_VIOLATIONS:
-                message = f"line {number} is not JSON: {error}"
-                faults.append(
-                    Violation(f"/records/{row}", FaultCode.NOT_JSON, message, "send one JSON object a line", row)
-                )
-    if total:
-        code = ErrorCode.INVALID_RECORDS
-        raise Invalid(
-            f"{total} line(s) are not JSON; nothing was stored", code=code, violations=faults, total_violations=total
-        )
-    return records
-
-
-def _unreadable(pointer: str, error: Exception) -> Invalid:
-    message = "the body is nested too deeply" if isinstance(error, RecursionError) else f"the body is not JSON: {error}"
-    return Invalid(message, violations=[Violation(pointer, FaultCode.NOT_JSON, message, "send JSON in UTF-8")])
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError("a number has an exponent with too many digits") from None
-
-
-def _unchanged(parsed: dict[str, Any]) -> dict[str, Any]:
-    """A call of Python's for each object: without any, other threads would wait until the last byte is parsed."""
-    return parsed
-
-
-def _loads(text: bytes) -> Any:
-    """JSON with exact numbers: those with a fraction or exponent become Decimal; NaN and Infinity are refused."""
-    return json.loads(
-        text.decode("utf-8"), object_hook=_unchanged, parse_float=_decimal, parse_constant=_refuse_constant
-    )
-
-
-# What reads the records of a body, by its media type.
-READERS: Mapping[str, Callable[[bytes], Iterable[object]]] = {
-    JSON: _json_records,
-    **dict.fromkeys(NDJSON, _ndjson_records),
-}

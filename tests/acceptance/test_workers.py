@@ -20,8 +20,10 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
+from app.core.plan.bounds import Bounds
 from app.core.table.history import Table, TaskState
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Images
 from app.services.merges import request_merge
 from app.storage.layout import Warehouse
@@ -91,7 +93,7 @@ class Shop:
         """A batch that adds one to every key."""
         records = [{"id": key, "n": 1} for key in range(KEYS)]
         upload = Upload(json.dumps({"records": records}).encode(), JSON)
-        accept_batch(self.database, self.warehouse, "shop", table.name, upload, KEYS)
+        accept_batch(self.database, self.warehouse, "shop", table.name, upload, Bounds(KEYS))
 
     def merges(self) -> list[tuple[str, TaskState, str]]:
         """(id, state, worker) of every merge."""

@@ -316,6 +316,12 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.UNION_TAG_NOT_FOUND: asked("POST", ROLLBACK, json={"instant": {}}),
     FaultCode.UNKNOWN_MEMBER: asked("POST", "{table}/batches", json={"records": [], "more": 1}),
     FaultCode.UNKNOWN_PARAMETER: asked("GET", DATABASES, params={"maxResult": "1"}),
+    FaultCode.UNREADABLE_BODY: asked(
+        "POST", "{table}/batches", content=b"PAR1", headers={"Content-Type": "application/vnd.apache.parquet"}
+    ),
+    FaultCode.WRONG_FIELD_COUNT: asked(
+        "POST", "{table}/batches", content=b"k\n1,2\n", headers={"Content-Type": "text/csv"}
+    ),
     FaultCode.WRONG_KEY_LENGTH: asked("GET", "{table}/rows", params={"key": ["1", "2"]}),
 }
 CASES: Mapping[FaultCode, Case] = {**VALUES, **SCHEMAS, **WARNINGS, **CHANGES, **REQUESTS, **TOKENS}

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.api.paths import TABLE_PATH
 from app.main import create_app
-from app.services.ingest import READERS
+from app.services.formats import FORMATS
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged
@@ -104,10 +104,10 @@ def test_ndjson_is_one_record_a_line(batches: TestClient, media_type: str) -> No
 
 def test_every_format_is_described(app: FastAPI) -> None:
     described = app.openapi()["paths"][f"{TABLE_PATH}/batches"]["post"]["requestBody"]["content"]
-    assert {READERS[media_type] for media_type in described} == set(READERS.values())
+    assert {FORMATS[media_type] for media_type in described} == set(FORMATS.values())
 
 
-@pytest.mark.parametrize("media_type", ["text/csv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
+@pytest.mark.parametrize("media_type", ["text/tsv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
 def test_another_format_is_refused(batches: TestClient, media_type: str) -> None:
     answer = batches.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["errorCode"]) == (415, "unsupported_media_type")

@@ -8,11 +8,13 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
+from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
 from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse
@@ -50,7 +52,7 @@ def post(
 ) -> Batch:
     """One accepted POST to the table ``name`` of ``shop``."""
     upload = Upload(json.dumps({"records": records}).encode(), JSON, key)
-    return accept_batch(database, warehouse, "shop", name, upload, 1000)
+    return accept_batch(database, warehouse, "shop", name, upload, Bounds(1000))
 
 
 def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from app.core.plan.bounds import Bounds
 from app.core.table.history import Table, Task, TaskState
 from app.core.table.schema import TableSchema
 from app.services.executor import MergeSite
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_row
 from app.services.merges import request_merge, run_next_merge
 from tests.services.builders import SUM, create_table
@@ -27,7 +29,7 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dic
 def merge(site: MergeSite, table: Table, **values: int) -> Task:
     """One record of the key 1, posted and merged."""
     body = json.dumps({"records": [{"id": 1, **values}]}).encode()
-    accept_batch(site.database, site.warehouse, "shop", "wide", Upload(body, JSON), 10)
+    accept_batch(site.database, site.warehouse, "shop", "wide", Upload(body, JSON), Bounds(10))
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.plan.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.services.changelogs import Changes, Page, Position, follow_from, read_page
 from app.services.compactions import aligned_runs
 from app.services.executor import MergeSite
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse
 from tests.services.builders import SUM, compact, create_table, snapshot_of
@@ -26,7 +28,7 @@ FULL = LOOKUP | {"changelog-producer": "full-compaction", "full-compaction.delta
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> TaskState:
     body = json.dumps({"records": records}).encode()
-    accept_batch(site.database, site.warehouse, table.database, table.name, Upload(body, JSON), 1000)
+    accept_batch(site.database, site.warehouse, table.database, table.name, Upload(body, JSON), Bounds(1000))
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:

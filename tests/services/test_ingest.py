@@ -12,9 +12,11 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType
+from app.core.plan.bounds import Bounds
 from app.core.table.history import Table
 from app.services.batches import list_batches
-from app.services.ingest import JSON, Upload, accept_batch, parse_json, parse_records
+from app.services.formats import JSON, ndjson_records, parse_json
+from app.services.ingest import Upload, accept_batch
 from app.services.pages import PageRequest
 from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
@@ -26,7 +28,7 @@ def staged_files(warehouse: Warehouse, table: Table) -> set[str]:
 
 
 def accept(database: CatalogDatabase, warehouse: Warehouse, body: bytes, media_type: str = JSON) -> object:
-    return accept_batch(database, warehouse, "shop", "wide", Upload(body, media_type), 3)
+    return accept_batch(database, warehouse, "shop", "wide", Upload(body, media_type), Bounds(3))
 
 
 def test_an_accepted_batch_has_its_file_and_its_number(database: CatalogDatabase, warehouse: Warehouse) -> None:
@@ -71,12 +73,12 @@ def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Wa
 
 def test_ndjson_is_one_record_a_line_and_blank_lines_are_none() -> None:
     body = b'{"id": 1}\n\n{"id": 2}\r\n  \n{"id": 3}'
-    assert list(parse_records(Upload(body, "application/x-ndjson"))) == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert ndjson_records(body) == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
     with pytest.raises(Invalid) as refusal:
-        parse_records(Upload(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n', "application/jsonl"))
+        ndjson_records(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
     told = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
     assert told == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
     assert refusal.value.total_violations == 2
@@ -85,7 +87,7 @@ def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
 def test_another_format_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
     create_table(database)
     with pytest.raises(UnsupportedMediaType):
-        accept(database, warehouse, b"id\n1\n", "text/csv")
+        accept(database, warehouse, b"id\n1\n", "text/tsv")
 
 
 def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, warehouse: Warehouse) -> None:

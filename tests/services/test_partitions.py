@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
+from app.core.plan.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Consistency, Images, get_rows
 from app.services.merges import request_merge, run_next_merge
 from app.services.pages import PageRequest
@@ -37,7 +39,7 @@ def partitioned(site: MergeSite, options: Mapping[str, str] = SUMS, by: tuple[st
 def merge(site: MergeSite, table: Table, *rows: tuple[str, str, int, int]) -> None:
     records = [dict(zip(("day", "shop", "id", "n"), row, strict=True)) for row in rows]
     upload = Upload(json.dumps({"records": records}).encode(), JSON, None)
-    accept_batch(site.database, site.warehouse, "shop", "wide", upload, 1000)
+    accept_batch(site.database, site.warehouse, "shop", "wide", upload, Bounds(1000))
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:

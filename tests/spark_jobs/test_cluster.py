@@ -17,12 +17,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from app.catalog.database import CatalogDatabase
+from app.core.plan.bounds import Bounds
 from app.core.plan.jobs import FileSizes, Job, MergeJob, Progress, Result
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import BatchState, Run, Table, TaskState
 from app.services.executor import MergeSite
-from app.services.ingest import JSON, Upload, accept_batch
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
 from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse, data_file, run_folder, staging_file
 from app.storage.runs import read_run
@@ -218,5 +220,5 @@ def table_with_batches(site: MergeSite) -> Table:
     for number in range(1, BATCHES + 1):
         records = [{"k": key, "n": number} for key in range(KEYS)]
         upload = Upload(json.dumps({"records": records}).encode(), JSON)
-        accept_batch(site.database, site.warehouse, "shop", "sums", upload, KEYS)
+        accept_batch(site.database, site.warehouse, "shop", "sums", upload, Bounds(KEYS))
     return table

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import normalised
-from app.core.table.records import KINDS_BY_TEXT, RowKind
+from app.core.table.records import KINDS_BY_TEXT, KINDS_BY_WORD, RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
@@ -22,16 +22,26 @@ REPORTED_VIOLATIONS = 100
 @dataclass
 class DecodedRecords:
     """The records of one request that are to be staged, column by column; ``positions`` are their indexes in the
-    request.
+    request. The columns are lists, or arrays of what reads whole columns.
     """
+
+    columns: Mapping[str, Any]
+    kinds: Sequence[int] = ()
+    positions: Sequence[int] = ()
+    ignored: int = 0
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+@dataclass
+class _Kept:
+    """What is to be staged of the records read so far."""
 
     columns: dict[str, list[Any]]
     kinds: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     ignored: int = 0
-
-    def __len__(self) -> int:
-        return len(self.kinds)
 
 
 class _Faults:
@@ -57,15 +67,19 @@ class RecordDecoder:
     def __init__(self, plan: MergePlan) -> None:
         self.plan = plan
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
-        self.names = {column.name for column in plan.schema.columns} | {KIND_MEMBER}
+        self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 
     def decode(self, records: Iterable[object]) -> DecodedRecords:
         """The records to stage. Raises ``Invalid`` naming row, column and reason of the first hundred faults, and
         their number.
         """
-        decoded = DecodedRecords({column.name: [] for column in self.plan.schema.columns})
+        return self.decode_at(enumerate(records))
+
+    def decode_at(self, records: Iterable[tuple[int, object]]) -> DecodedRecords:
+        """The same for some records of a request, each with its index in it."""
+        kept = _Kept({column.name: [] for column in self.plan.schema.columns})
         faults = _Faults()
-        for row, raw in enumerate(records):
+        for row, raw in records:
             if not isinstance(raw, dict):
                 faults.add(row, None, FaultCode.NOT_AN_OBJECT, "a record is a JSON object", 'send {"column": value, …}')
                 continue
@@ -73,12 +87,12 @@ class RecordDecoder:
             values = self._values(row, raw, faults)
             kind = self._kind(row, raw, values, faults)
             if faults.total == before and kind is not None:
-                self._keep(row, kind, values, decoded, faults)
+                self._keep(row, kind, values, kept, faults)
         if faults.total:
             message = f"{faults.total} fault(s) in the records; nothing was stored"
             code = ErrorCode.INVALID_RECORDS
             raise Invalid(message, code=code, violations=faults.kept, total_violations=faults.total)
-        return decoded
+        return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored)
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -107,31 +121,37 @@ class RecordDecoder:
         column = self.plan.row_kind_column
         if column is None:
             text, where = raw.get(KIND_MEMBER, "+I"), KIND_MEMBER
-            kind = KINDS_BY_TEXT.get(text) if isinstance(text, str) else None
         else:
             text, where = values.get(column), column
             if column not in values:
                 return None  # the value itself is already reported
-            text = self.plan.row_kind_default if text is None else text
-            kind = KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
+        kind = self.kind_of(text)
         if kind is None:
             message = "the row kind cannot be null" if text is None else f"{text!r} is not a row kind"
-            faults.add(row, where, FaultCode.BAD_ROW_KIND, message, "send +I, -U, +U or -D")
+            fix = "send +I, -U, +U or -D" if column else "send +I, -U, +U, -D, insert, update or delete"
+            faults.add(row, where, FaultCode.BAD_ROW_KIND, message, fix)
         return kind
 
-    def _keep(self, row: int, kind: RowKind, values: dict[str, Any], decoded: DecodedRecords, faults: _Faults) -> None:
+    def kind_of(self, text: object) -> RowKind | None:
+        """The row kind that ``rowkind.field`` or ``_kind`` says with ``text``, None if it says none."""
+        if self.plan.row_kind_column is not None:
+            text = self.plan.row_kind_default if text is None else text
+            return KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
+        return KINDS_BY_TEXT.get(text, KINDS_BY_WORD.get(text.lower())) if isinstance(text, str) else None
+
+    def _keep(self, row: int, kind: RowKind, values: dict[str, Any], kept: _Kept, faults: _Faults) -> None:
         if kind in self.plan.dropped:
-            decoded.ignored += 1
+            kept.ignored += 1
             return
         refusal = self.plan.refusal_of(kind, values)
         if refusal is not None:
             where = self.plan.row_kind_column or KIND_MEMBER
             faults.add(row, where, FaultCode.REFUSED_ROW_KIND, refusal.reason, refusal.fix)
             return
-        for name, column in decoded.columns.items():
+        for name, column in kept.columns.items():
             column.append(values[name])
-        decoded.kinds.append(int(kind))
-        decoded.positions.append(row)
+        kept.kinds.append(int(kind))
+        kept.positions.append(row)
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:

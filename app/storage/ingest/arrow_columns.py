@@ -1,0 +1,198 @@
+"""Columns of Arrow and Parquet, made columns of a table: of the same type, or of one that holds every value.
+
+Whatever else its values may be is left to the type's decoder, which alone says what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Family, Kind
+from app.storage.arrow import arrow_type
+from app.storage.ingest.texts import limited_text, within
+from app.storage.ingest.vectors import Vector, nothing_known, places
+
+Takes = Callable[[pa.DataType, DataType], bool]
+
+
+def _text(source: pa.DataType, _: DataType) -> bool:
+    return any(check(source) for check in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+def _binary(source: pa.DataType, _: DataType) -> bool:
+    checks = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return any(check(source) for check in checks)
+
+
+def _integer(source: pa.DataType, _: DataType) -> bool:
+    return bool(types.is_integer(source))
+
+
+def _floating(source: pa.DataType, of: DataType) -> bool:
+    """Numbers that the column holds exactly, whatever they are."""
+    if types.is_integer(source):
+        return bool(source.bit_width <= (16 if of.kind is Kind.FLOAT else 32))
+    return bool(types.is_floating(source)) and source.bit_width <= arrow_type(of).bit_width
+
+
+def _decimal(source: pa.DataType, _: DataType) -> bool:
+    return bool(types.is_decimal(source) or types.is_integer(source))
+
+
+def _timestamp(source: pa.DataType, of: DataType) -> bool:
+    return bool(types.is_timestamp(source)) and (source.tz is not None) is (of.kind is Kind.TIMESTAMP_LTZ)
+
+
+def _list(source: pa.DataType) -> bool:
+    return bool(types.is_list(source) or types.is_large_list(source) or types.is_fixed_size_list(source))
+
+
+def _array(source: pa.DataType, of: DataType) -> bool:
+    return _list(source) and takes(source.value_type, of.element_type)
+
+
+def _map(source: pa.DataType, of: DataType) -> bool:
+    key, value = of.map_types
+    return bool(types.is_map(source)) and takes(source.key_type, key) and takes(source.item_type, value)
+
+
+def _row(source: pa.DataType, of: DataType) -> bool:
+    if not types.is_struct(source):
+        return False
+    inner = {field.name: field.type for field in of.fields}
+    return all(field.name not in inner or takes(field.type, inner[field.name]) for field in source)
+
+
+TAKEN: Mapping[Family, Takes] = {
+    Family.BOOLEAN: lambda source, _: bool(types.is_boolean(source)),
+    Family.INTEGER: _integer,
+    Family.FLOATING: _floating,
+    Family.DECIMAL: _decimal,
+    Family.TEXT: _text,
+    Family.BINARY: _binary,
+    Family.DATE: lambda source, _: bool(types.is_date(source)),
+    Family.TIME: lambda source, _: bool(types.is_time(source)),
+    Family.TIMESTAMP: _timestamp,
+    Family.ARRAY: _array,
+    Family.MAP: _map,
+    Family.ROW: _row,
+}
+"""The Arrow types whose values a family's columns take, if each value fits."""
+
+
+def takes(source: pa.DataType, of: DataType) -> bool:
+    """Whether a column of type ``of`` takes values of the Arrow type ``source``. Dictionaries are decoded before."""
+    return bool(types.is_null(source)) or TAKEN[of.family](source, of)
+
+
+def read_column(of: DataType, array: pa.Array) -> Vector:
+    """The values of an Arrow column whose type ``takes`` knows."""
+    if types.is_null(array.type):
+        return Vector(pa.nulls(len(array), arrow_type(of)))
+    return _READERS.get(of.family, nothing_known)(of, array)
+
+
+def _same(of: DataType, array: pa.Array) -> Vector:
+    return Vector(array.cast(arrow_type(of)))
+
+
+def _fitting(of: DataType, array: pa.Array) -> Vector:
+    """Values that pyarrow holds to the new type's range; if one is out of it, the decoder says which."""
+    try:
+        return Vector(array.cast(arrow_type(of)))
+    except pa.ArrowInvalid:
+        return nothing_known(of, array)
+
+
+def _read_text(of: DataType, array: pa.Array) -> Vector:
+    return limited_text(of, array.cast(pa.string()))
+
+
+def _read_binary(of: DataType, array: pa.Array) -> Vector:
+    read = array.cast(pa.binary())
+    return Vector(read) if of.length is None else Vector(read, places(pc.greater(pc.binary_length(read), of.length)))
+
+
+def _read_date(of: DataType, array: pa.Array) -> Vector:
+    read = _fitting(of, array)
+    return read if len(read.suspects) else within(read, date(1, 1, 1), date(9999, 12, 31))
+
+
+def _read_timestamp(of: DataType, array: pa.Array) -> Vector:
+    zoned = UTC if of.kind is Kind.TIMESTAMP_LTZ else None
+    read = _fitting(of, array)
+    if len(read.suspects):
+        return read
+    first, last = datetime(1, 1, 1, tzinfo=zoned), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=zoned)
+    unit = 10 ** (6 - min(of.precision or 0, 6))
+    return _whole(within(read, first, last), unit)
+
+
+def _read_time(of: DataType, array: pa.Array) -> Vector:
+    try:
+        millis = array.cast(pa.time32("ms")).cast(pa.int32())
+    except pa.ArrowInvalid:
+        return nothing_known(of, array)
+    read = within(Vector(millis), 0, 86_399_999)
+    return _whole(read, 10 ** (3 - min(of.precision or 0, 3)))
+
+
+def _whole(vector: Vector, unit: int) -> Vector:
+    """The vector with what is no multiple of ``unit`` among its suspects."""
+    if unit == 1:
+        return vector
+    bits = 32 if types.is_int32(vector.array.type) else 64
+    numbers = vector.array.view(pa.int32() if bits == 32 else pa.int64())
+    rest = numbers.fill_null(0).to_numpy() % unit
+    return Vector(vector.array, np.union1d(vector.suspects, np.flatnonzero(rest)))
+
+
+_READERS: Mapping[Family, Callable[[DataType, pa.Array], Vector]] = {
+    Family.BOOLEAN: _same,
+    Family.INTEGER: _fitting,
+    Family.FLOATING: _same,
+    Family.DECIMAL: _fitting,
+    Family.TEXT: _read_text,
+    Family.BINARY: _read_binary,
+    Family.DATE: _read_date,
+    Family.TIME: _read_time,
+    Family.TIMESTAMP: _read_timestamp,
+}
+
+
+def json_values(array: pa.Array) -> Sequence[Any]:
+    """The values as JSON would have them, for a decoder to read."""
+    if types.is_temporal(array.type):
+        return _temporal_texts(array)
+    return [json_value(value) for value in array.to_pylist()]
+
+
+def _temporal_texts(array: pa.Array) -> list[str | None]:
+    if types.is_timestamp(array.type) and array.type.tz is not None:
+        naive = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.timestamp(array.type.unit))
+        return [None if text is None else f"{text}Z" for text in naive.cast(pa.string()).to_pylist()]
+    texts: list[str | None] = array.cast(pa.string()).to_pylist()
+    return texts
+
+
+def json_value(value: Any) -> Any:
+    """One value inside a nested one, or beside it, as JSON would have it."""
+    if isinstance(value, float):
+        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z" if value.tzinfo else value.isoformat()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {name: json_value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [json_value(inner) for inner in value]
+    return tuple(map(json_value, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,70 @@
+"""Arrow's streaming format (IPC), nothing in it trusted."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from app.core.plan.bounds import Bounds
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.storage.ingest.arrow_table import check_columns, decode_table
+from app.storage.ingest.refusals import unreadable
+
+_FIX = "send a schema and record batches in Arrow's streaming format, uncompressed (Content-Encoding: zstd serves)"
+FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, struct.error)
+
+
+def decode_arrow_stream(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
+    """The records of an Arrow stream to stage. Raises ``Invalid`` with every fault, or ``TooLarge``."""
+    try:
+        bounds.check_records(_declared_rows(body))
+        source = pa.BufferReader(body)
+        reader = ipc.open_stream(source)
+        check_columns(decoder, reader.schema)
+        table = reader.read_all()
+        table.validate(full=True)
+    except FAULTS as error:
+        raise unreadable("an Arrow stream", error, _FIX) from error
+    if source.tell() != len(body):
+        raise unreadable("one Arrow stream", f"{len(body) - source.tell()} bytes follow its end", _FIX)
+    return decode_table(decoder, table, bounds)
+
+
+def _declared_rows(body: bytes) -> int:
+    """How many rows the record batches say they have, before any is decoded. Raises ``ValueError`` for compressed
+    ones: they would say themselves how much memory to take.
+    """
+    rows = 0
+    for message in ipc.MessageReader.open_stream(pa.BufferReader(body)):
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        metadata = message.metadata.to_pybytes()
+        header = _reference(metadata, _field(metadata, _root(metadata), 2))
+        if message.type == "dictionary":
+            header = _reference(metadata, _field(metadata, header, 1))
+        if _field(metadata, header, 3):
+            raise ValueError("its record batches are compressed")
+        length = _field(metadata, header, 0)
+        if message.type == "record batch" and length:
+            rows += int(struct.unpack_from("<q", metadata, length)[0])
+    return rows
+
+
+# Of a flatbuffer (Arrow's Message.fbs), which pyarrow has verified: a table begins with the distance to its vtable,
+# and that holds, after its own two sizes, where each field is from the table's place on; 0 for none.
+def _root(metadata: bytes) -> int:
+    return int(struct.unpack_from("<I", metadata, 0)[0])
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    (size,) = struct.unpack_from("<H", metadata, vtable)
+    place = 4 + 2 * number
+    offset = struct.unpack_from("<H", metadata, vtable + place)[0] if place < size else 0
+    return table + int(offset) if offset else 0
+
+
+def _reference(metadata: bytes, place: int) -> int:
+    return place + int(struct.unpack_from("<I", metadata, place)[0])

@@ -1,0 +1,177 @@
+"""CSV (RFC 4180): a header line, then one record a line. An empty field is null, ``""`` is empty text."""
+
+from __future__ import annotations
+
+import csv as text_csv
+import io
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
+from app.core.plan.bounds import Bounds
+from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.table.schema import Column
+from app.storage.ingest.decoding import absent, decode_columns
+from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
+from app.storage.ingest.texts import CELL_READERS
+from app.storage.ingest.vectors import NOWHERE, Places, Vector, nothing_known
+
+_FIX = "send a header line and comma-separated fields in UTF-8, quoted as RFC 4180 says"
+_COMMA, _QUOTE, _LINE_FEED, _RETURN = 44, 34, 10, 13
+
+
+def decode_csv(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
+    """The records of a CSV body to stage. Raises ``Invalid`` with every fault, or ``TooLarge``."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise unreadable("CSV in UTF-8", error, _FIX) from error
+    _check_quotes(body)
+    bounds.check_records(body.count(b"\n") - 1 if b'"' not in body else 0)
+    names = _header(body)
+    refuse_columns(name_faults(names, decoder))
+    table = _read(body, names)
+    bounds.check_records(table.num_rows)
+    return decode_columns(decoder, SentCells(table, {column.name: column for column, _ in decoder.columns}))
+
+
+class SentCells:
+    """Columns of text; null where the field was empty."""
+
+    def __init__(self, table: pa.Table, columns: dict[str, Column]) -> None:
+        self._texts = {name: _one(table.column(name)) for name in table.column_names}
+        self._columns = columns
+        self.rows = table.num_rows
+        self.odd_rows: Places = NOWHERE
+
+    def vector(self, column: Column) -> Vector:
+        """A column of the table."""
+        texts = self._texts.get(column.name)
+        if texts is None:
+            return absent(column, self.rows)
+        read = CELL_READERS.get(column.type.family, nothing_known)
+        return read(column.type, texts)
+
+    def cells(self, column: Column, at: Places) -> Sequence[Any]:
+        """The fields, each as JSON would have it."""
+        texts = self._texts[column.name].take(pa.array(at)).to_pylist()
+        return [_json_value(column, text) for text in texts]
+
+    def kind_texts(self) -> pa.Array | None:
+        """The column ``_kind``; an empty field is +I."""
+        texts = self._texts.get(KIND_MEMBER)
+        return None if texts is None else texts.fill_null("+I")
+
+    def record(self, row: int) -> object:
+        """One line as a JSON object."""
+        cells = {name: texts[row].as_py() for name, texts in self._texts.items()}
+        if cells.get(KIND_MEMBER, "") is None:
+            del cells[KIND_MEMBER]
+        return {
+            name: text if text is None or name == KIND_MEMBER else _json_value(self._columns[name], text)
+            for name, text in cells.items()
+        }
+
+
+def _json_value(column: Column, text: str) -> Any:
+    """A field as the decoder of its column reads it: nested types are JSON."""
+    if not column.type.nested:
+        return column.type.entry.from_text(text)
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError, ArithmeticError):
+        return text
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _options(body: bytes) -> csv.ReadOptions:
+    return csv.ReadOptions(use_threads=False, block_size=min(max(len(body), 1) + 1, 2**31 - 1))
+
+
+def _header(body: bytes) -> Sequence[str]:
+    """The names of the header line."""
+    text = io.StringIO(body[: _end_of_header(body)].decode("utf-8-sig"), newline="")
+    names = next(text_csv.reader(text, strict=True), [])
+    if not names:
+        raise unreadable("CSV", "it has no header line", _FIX)
+    return names
+
+
+def _end_of_header(body: bytes) -> int:
+    """Where the first line break outside quotes is."""
+    end = -1
+    while True:
+        end = body.find(b"\n", end + 1)
+        if end == -1:
+            return len(body)
+        if body.count(b'"', 0, end) % 2 == 0:
+            return end
+
+
+def _read(body: bytes, names: Sequence[str]) -> pa.Table:
+    wrong: list[csv.InvalidRow] = []
+
+    def note(row: csv.InvalidRow) -> str:
+        wrong.append(row)
+        return "skip"
+
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
+    try:
+        table = csv.read_csv(pa.BufferReader(body), _options(body), parse, convert)
+    except pa.ArrowInvalid as error:
+        raise unreadable("CSV", error, _FIX) from error
+    if wrong:
+        raise _wrong_lengths(wrong)
+    return table
+
+
+def _wrong_lengths(rows: list[csv.InvalidRow]) -> Invalid:
+    faults = []
+    for row in rows[:REPORTED_VIOLATIONS]:
+        message = f"record {row.number - 2} has {row.actual_columns} fields, the header {row.expected_columns}"
+        place = row.number - 2
+        fix = "send a field for each column; an empty one is null"
+        faults.append(Violation(f"/records/{place}", FaultCode.WRONG_FIELD_COUNT, message, fix, place))
+    message = f"{len(rows)} record(s) have more or fewer fields than the header; nothing was stored"
+    return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=faults, total_violations=len(rows))
+
+
+def _check_quotes(body: bytes) -> None:
+    """Quotes stand around whole fields, and twice inside them: what else a reader makes of them is a guess."""
+    if b'"' not in body:
+        return
+    data = np.frombuffer(body, np.uint8)
+    at = np.flatnonzero(data == _QUOTE)
+    if len(at) % 2:
+        raise unreadable("CSV", f"the quote on line {_line(body, int(at[-1]))} has no end", _FIX)
+    opening, closing = at[::2], at[1::2]
+    before = np.where(opening > 0, data[opening - 1], _LINE_FEED)
+    after = np.where(closing + 1 < len(data), data[np.minimum(closing + 1, len(data) - 1)], _LINE_FEED)
+    # A quote that follows the closing one at once is the second of two: text goes on.
+    doubled_before = np.zeros(len(opening), bool)
+    doubled_before[1:] = closing[:-1] + 1 == opening[1:]
+    bom = body.startswith(b"\xef\xbb\xbf") & (opening == 3)
+    wrong_open = ~(np.isin(before, [_COMMA, _LINE_FEED, _RETURN]) | doubled_before | bom)
+    wrong_close = ~np.isin(after, [_COMMA, _LINE_FEED, _RETURN, _QUOTE])
+    wrong = np.concatenate([opening[wrong_open], closing[wrong_close]])
+    if len(wrong):
+        raise unreadable("CSV", f"line {_line(body, int(wrong.min()))} has a quote inside a field", _FIX)
+
+
+def _line(body: bytes, place: int) -> int:
+    return body.count(b"\n", 0, place) + 1

@@ -1,0 +1,160 @@
+"""Records that were sent as columns, made what a staging file holds: as ``RecordDecoder`` reads them, without a step
+for each row.
+
+The decoder of a column stays the authority: it reads every value that a whole column's step did not understand, and
+whoever is at fault is named by ``RecordDecoder`` from the record itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import Column
+from app.core.types.kinds import Family
+from app.core.types.values import ValueFault
+from app.storage.arrow import arrow_type
+from app.storage.ingest.vectors import NOWHERE, Places, Vector, places, present, replaced
+
+_NO_KIND = -1
+
+
+class Sent(Protocol):
+    """Records as they were sent, by column and by row."""
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+
+    @property
+    def odd_rows(self) -> Places:
+        """The records that have a fault no column shows: they are no objects, or name what is no column."""
+
+    def vector(self, column: Column) -> Vector:
+        """A column of the table; all null where it was not sent."""
+
+    def cells(self, column: Column, at: Places) -> Sequence[Any]:
+        """What the decoder of ``column`` reads at the places ``at``, which are no nulls."""
+
+    def kind_texts(self) -> pa.Array | None:
+        """``_kind`` of each record, null where it is no text; None where no record has any."""
+
+    def record(self, row: int) -> object:
+        """One record, as ``RecordDecoder`` reads it."""
+
+
+def decode_columns(decoder: RecordDecoder, sent: Sent) -> DecodedRecords:
+    """The records to stage. Raises ``Invalid`` with what ``RecordDecoder`` says of every record at fault."""
+    arrays: dict[str, pa.Array] = {}
+    refused = [sent.odd_rows]
+    for column, decode in decoder.columns:
+        arrays[column.name], at = _settled(decoder.plan, column, decode, sent)
+        refused.append(at)
+    kinds = _kinds(decoder, sent, arrays)
+    refused.append(np.flatnonzero(kinds == _NO_KIND))
+    kept = ~np.isin(kinds, [int(kind) for kind in decoder.plan.dropped])
+    refused.append(_never_folded(decoder.plan, kinds, kept, arrays))
+    faulty = np.unique(np.concatenate(refused))
+    if len(faulty):
+        decoder.decode_at((int(row), sent.record(int(row))) for row in faulty)
+        raise AssertionError("a column refuses what its record does not")
+    return _staged(arrays, kinds, kept)
+
+
+def _staged(arrays: Mapping[str, pa.Array], kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any]) -> DecodedRecords:
+    at = np.flatnonzero(kept)
+    ignored = len(kept) - len(at)
+    chosen = {name: array.take(pa.array(at)) if ignored else array for name, array in arrays.items()}
+    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(at, pa.int32()), ignored)
+
+
+def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent) -> tuple[pa.Array, Places]:
+    """The column as it is staged, and where the decoder refuses it."""
+    vector = sent.vector(column)
+    padded = column.name in plan.required_columns and column.type.family in (Family.TEXT, Family.FLOATING)
+    suspects = present(vector.array) if padded else NOWHERE
+    suspects = np.union1d(vector.suspects, suspects) if len(suspects) else vector.suspects
+    nulls = np.setdiff1d(places(vector.array.is_null()), suspects) if vector.array.null_count else NOWHERE
+    array, refused = _exactly(vector.array, suspects, decode, sent.cells(column, suspects) if len(suspects) else ())
+    if column.name in plan.schema.primary_key and column.type.family is Family.FLOATING:
+        array = pc.add(array, pa.scalar(0, array.type))
+    if len(nulls):
+        try:
+            instead = decode(None)
+        except ValueFault:
+            return array, np.union1d(refused, nulls)
+        if instead is not None:
+            array = replaced(array, nulls, [instead] * len(nulls))
+    return array, refused
+
+
+def _exactly(
+    array: pa.Array, at: Places, decode: Callable[[Any], Any], cells: Sequence[Any]
+) -> tuple[pa.Array, Places]:
+    values: list[Any] = []
+    refused: list[int] = []
+    for place, cell in zip(at.tolist(), cells, strict=True):
+        try:
+            values.append(decode(cell))
+        except ValueFault:
+            values.append(None)
+            refused.append(place)
+    return replaced(array, at, values), np.array(refused, np.int64)
+
+
+def _kinds(decoder: RecordDecoder, sent: Sent, arrays: Mapping[str, pa.Array]) -> np.ndarray[Any, Any]:
+    """The number of each record's row kind, ``_NO_KIND`` where it has none."""
+    column = decoder.plan.row_kind_column
+    texts = sent.kind_texts() if column is None else arrays[column]
+    if texts is None:
+        return np.full(sent.rows, int(RowKind.INSERT), np.int8)
+    coded = texts.dictionary_encode(null_encoding="encode")
+    numbers = [_number(decoder.kind_of(text)) for text in coded.dictionary.to_pylist()]
+    table = np.array(numbers or [_NO_KIND], np.int8)
+    kinds: np.ndarray[Any, Any] = table[coded.indices.to_numpy(zero_copy_only=False)]
+    return kinds
+
+
+def _number(kind: RowKind | None) -> int:
+    return _NO_KIND if kind is None else int(kind)
+
+
+def _never_folded(
+    plan: MergePlan, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any], arrays: Mapping[str, pa.Array]
+) -> Places:
+    """Where the plan refuses a record (merge-semantics A.7)."""
+    found = np.zeros(len(kinds), bool)
+    for refusal in plan.refusals:
+        mask = kinds == int(refusal.kind)
+        if refusal.group:
+            named = [arrays[name].is_valid().to_numpy(zero_copy_only=False) for name in refusal.group]
+            mask = mask & np.logical_or.reduce(named)
+        found |= mask
+    for row, record in _looked_at(plan, kinds, arrays):
+        found[row] |= any(rule.fault(record) is not None for rule in plan.faulting)
+    return np.flatnonzero(found & kept)
+
+
+def _looked_at(
+    plan: MergePlan, kinds: np.ndarray[Any, Any], arrays: Mapping[str, pa.Array]
+) -> Iterator[tuple[int, Record]]:
+    """The records as rules see them that look at single values: bitmaps and sketches are read one by one."""
+    names = sorted({column.name for rule in plan.faulting for column in rule.columns})
+    if not names:
+        return
+    columns = [arrays[name].to_pylist() for name in names]
+    for row, (kind, *values) in enumerate(zip(kinds.tolist(), *columns, strict=True)):
+        if kind != _NO_KIND:
+            yield row, Record(RowKind(kind), dict(zip(names, values, strict=True)))
+
+
+def absent(column: Column, rows: int) -> Vector:
+    """A column that was not sent."""
+    return Vector(pa.nulls(rows, arrow_type(column.type)))

@@ -1,0 +1,119 @@
+"""Records that were sent as JSON objects, read by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
+from app.core.table.schema import Column
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Family
+from app.storage.arrow import arrow_type
+from app.storage.ingest.decoding import decode_columns
+from app.storage.ingest.texts import TEXT_READERS, finite
+from app.storage.ingest.vectors import Places, Vector
+
+_NOTHING = type(None)
+
+
+def decode_records(decoder: RecordDecoder, records: Sequence[object]) -> DecodedRecords:
+    """The records of a JSON body to stage. Raises ``Invalid`` as ``decoder`` does."""
+    return decode_columns(decoder, SentObjects(records, decoder.names))
+
+
+class SentObjects:
+    """Objects with the columns as members; numbers with a fraction are Decimal."""
+
+    def __init__(self, records: Sequence[object], names: frozenset[str]) -> None:
+        self.records = records
+        self._known = names
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return len(self.records)
+
+    @cached_property
+    def _objects(self) -> Sequence[dict[str, Any]]:
+        """The records, with an empty one in the place of what is no object."""
+        if set(map(type, self.records)) <= {dict}:
+            return self.records  # type: ignore[return-value]  # just looked at
+        return [record if isinstance(record, dict) else {} for record in self.records]
+
+    @property
+    def odd_rows(self) -> Places:
+        """The records that are no objects, or name what is no column."""
+        known = self._known
+        odd = [row for row, record in enumerate(self._objects) if not record.keys() <= known]
+        if self._objects is not self.records:
+            odd += [row for row, record in enumerate(self.records) if not isinstance(record, dict)]
+        return np.array(odd, np.int64)
+
+    def vector(self, column: Column) -> Vector:
+        """A column of the table."""
+        name = column.name
+        return read_list(column.type, [record.get(name) for record in self._objects])
+
+    def cells(self, column: Column, at: Places) -> Sequence[Any]:
+        """The members themselves."""
+        return [self._objects[row].get(column.name) for row in at.tolist()]
+
+    def kind_texts(self) -> pa.Array | None:
+        """``_kind`` of each record; +I where it has none."""
+        kinds = [record.get(KIND_MEMBER, "+I") for record in self._objects]
+        if set(map(type, kinds)) <= {str}:
+            return pa.array(kinds, pa.string()) if kinds.count("+I") < len(kinds) else None
+        return pa.array([kind if isinstance(kind, str) else None for kind in kinds], pa.string())
+
+    def record(self, row: int) -> object:
+        """One record, as it was sent."""
+        return self.records[row]
+
+
+def read_list(of: DataType, values: list[Any]) -> Vector:
+    """The JSON values of a column."""
+    types = set(map(type, values)) - {_NOTHING}
+    try:
+        if not types:
+            return Vector(pa.nulls(len(values), arrow_type(of)))
+        if types == {str} and of.family in TEXT_READERS:
+            return TEXT_READERS[of.family](of, pa.array(values, pa.string()))
+        if types <= _TAKEN.get(of.family, frozenset()):
+            return _READERS[of.family](of, values)
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, ArithmeticError):
+        pass  # one of them is out of range, or has too many digits: the decoder says which
+    return _all_suspects(of, values)
+
+
+def _all_suspects(of: DataType, values: list[Any]) -> Vector:
+    at = np.array([row for row, value in enumerate(values) if value is not None], np.int64)
+    return Vector(pa.nulls(len(values), arrow_type(of)), at)
+
+
+def _as_they_are(of: DataType, values: list[Any]) -> Vector:
+    return Vector(pa.array(values, arrow_type(of)))
+
+
+def _floats(of: DataType, values: list[Any]) -> Vector:
+    doubles = [None if value is None else float(value) for value in values]
+    return finite(of, Vector(pa.array(doubles, pa.float64())))
+
+
+_TAKEN: Mapping[Family, frozenset[type]] = {
+    Family.BOOLEAN: frozenset({bool}),
+    Family.INTEGER: frozenset({int}),
+    Family.DECIMAL: frozenset({int, Decimal}),
+    Family.FLOATING: frozenset({int, float, Decimal}),
+}
+_READERS: Mapping[Family, Callable[[DataType, list[Any]], Vector]] = {
+    Family.BOOLEAN: _as_they_are,
+    Family.INTEGER: _as_they_are,
+    Family.DECIMAL: _as_they_are,
+    Family.FLOATING: _floats,
+}

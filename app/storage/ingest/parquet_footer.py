@@ -1,0 +1,142 @@
+"""What a Parquet file says of itself, read without pyarrow: its readers of single members end the process where a
+damaged footer lacks what they ask for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_MAGIC = b"PAR1"
+_BYTE_ARRAY, _FIXED = 6, 7
+_DEEPEST = 16
+Members = dict[int, Any]
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The sizes that a file declares, and the top-level columns whose values are bytes of any length."""
+
+    rows: int
+    values: int
+    unpacked_bytes: int
+    byte_columns: tuple[str, ...]
+
+
+def read_footer(body: bytes) -> Footer:
+    """The footer of a Parquet file, and the headers of all its pages. Raises ``ValueError`` where it contradicts
+    itself.
+    """
+    if len(body) < 12 or body[:4] != _MAGIC or body[-4:] != _MAGIC:
+        raise ValueError("it does not begin and end as one")
+    length = int.from_bytes(body[-8:-4], "little")
+    if length > len(body) - 12:
+        raise ValueError("its footer is longer than the file")
+    try:
+        return _footer(body, _Compact(body, len(body) - 8 - length).struct())
+    except (KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
+        raise ValueError(f"its footer cannot be read ({type(error).__name__})") from error
+
+
+def _footer(body: bytes, found: Members) -> Footer:
+    elements = found[2]
+    leaves = [element for element in elements if not element.get(5)]
+    rows, groups = found[3], found.get(4) or []
+    chunks = [chunk[3] for group in groups for chunk in group[1]]
+    if rows < 0 or any(len(group[1]) != len(leaves) for group in groups) or sum(group[3] for group in groups) != rows:
+        raise ValueError("its row groups are not those of its schema")
+    fixed = sum(element.get(2, 0) for element in leaves if element.get(1) == _FIXED)
+    declared = sum(chunk[6] for chunk in chunks)
+    pages = sum(size for chunk in chunks for size in _page_sizes(body, chunk))
+    top = {chunk[3][0].decode() for chunk in chunks if len(chunk[3]) == 1 and chunk[1] == _BYTE_ARRAY}
+    sizes = [*(chunk[5] for chunk in chunks), *(chunk[6] for chunk in chunks), fixed]
+    if min(sizes, default=0) < 0:
+        raise ValueError("it declares a size below zero")
+    values = sum(chunk[5] for chunk in chunks)
+    return Footer(rows, values, max(declared, pages) + rows * fixed, tuple(sorted(top)))
+
+
+def _page_sizes(body: bytes, chunk: Members) -> Iterator[int]:
+    """The bytes that each page says it has once it is decompressed."""
+    start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)
+    end = start + chunk[7]
+    if not 4 <= start <= end <= len(body):
+        raise ValueError("a column lies outside of the file")
+    while start < end:
+        reader = _Compact(body, start)
+        header = reader.struct()
+        if header[2] < 0 or header[3] < 0:
+            raise ValueError("a page declares a size below zero")
+        yield header[2]
+        start = reader.place + header[3]
+
+
+class _Compact:
+    """Thrift's compact protocol: structs as members by field id."""
+
+    def __init__(self, body: bytes, place: int) -> None:
+        self.body = body
+        self.place = place
+
+    def struct(self, depth: int = 0) -> Members:
+        """The members of the struct that begins here."""
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        members: Members = {}
+        field = 0
+        while kind := self._byte():
+            step, kind = kind >> 4, kind & 15
+            field = field + step if step else self._zigzag()
+            members[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return members
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self.body[self.place - 1]
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number has too many bytes")
+
+    def _zigzag(self) -> int:
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2, 3):
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._zigzag()
+        if kind == 7:
+            self.place += 8
+            return struct.unpack_from("<d", self.body, self.place - 8)[0]
+        if kind == 8:
+            length = self._varint()
+            self.place += length
+            if self.place > len(self.body):
+                raise ValueError("a text is longer than the file")
+            return self.body[self.place - length : self.place]
+        if kind in (9, 10):
+            return self._list(depth)
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise ValueError(f"a member of kind {kind} is none of Parquet's")
+
+    def _list(self, depth: int) -> list[Any]:
+        head = self._byte()
+        size, kind = head >> 4, head & 15
+        size = self._varint() if size == 15 else size
+        if size > len(self.body):
+            raise ValueError("a list is longer than the file")
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        return [self._value(kind, depth + 1) for _ in range(size)]

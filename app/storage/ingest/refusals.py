@@ -1,0 +1,43 @@
+"""What is wrong with a body as a whole, or with a column of it, before any record is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, RecordDecoder
+
+
+def unreadable(what: str, error: object, fix: str) -> Invalid:
+    """The body is not what its media type says."""
+    message = f"the body is not {what}: {error}"[:500]
+    return Invalid(message, violations=[Violation("", FaultCode.UNREADABLE_BODY, message, fix)])
+
+
+def column_fault(name: str, code: FaultCode, message: str, fix: str) -> Violation:
+    """The fault of a whole column."""
+    return Violation(f"/columns/{escape_pointer(name)}", code, message, fix, column=name)
+
+
+def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]:
+    """The columns of a body that the table does not have, or that are there twice."""
+    known = ", ".join(column.name for column, _ in decoder.columns)
+    faults = []
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"the body has two columns {name!r}"
+            faults.append(column_fault(name, FaultCode.DUPLICATE_COLUMN, message, "send each column once"))
+        elif name not in decoder.names:
+            message = f"the table has no column {name!r}"
+            faults.append(column_fault(name, FaultCode.UNKNOWN_COLUMN, message, f"columns: {known}"))
+        seen.add(name)
+    return faults
+
+
+def refuse_columns(faults: Sequence[Violation]) -> None:
+    """Raises ``Invalid`` if there are any."""
+    if faults:
+        message = f"{len(faults)} fault(s) in the columns; nothing was stored"
+        code = ErrorCode.INVALID_RECORDS
+        raise Invalid(message, code=code, violations=faults[:REPORTED_VIOLATIONS], total_violations=len(faults))

@@ -1,0 +1,56 @@
+"""One column of a body read at once, and the places that its decoder must look at itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.types.datatype import DataType
+from app.storage.arrow import arrow_type
+
+Places = np.ndarray[tuple[int], np.dtype[np.int64]]
+NOWHERE: Places = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """The values of a column as its Arrow type, null where there is none.
+
+    At ``suspects``, which are no nulls of the body, ``array`` says nothing: whether the value is one of the column's,
+    and which, only the column's decoder says. Everywhere else ``array`` holds what the decoder would have made of it.
+    """
+
+    array: pa.Array
+    suspects: Places = field(default_factory=lambda: NOWHERE)
+
+
+def places(mask: pa.Array) -> Places:
+    """Where ``mask`` is true; a null is not."""
+    found: Places = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+    return found
+
+
+def present(array: pa.Array) -> Places:
+    """Where ``array`` is not null."""
+    return places(array.is_valid()) if array.null_count else np.arange(len(array))
+
+
+def nothing_known(of: DataType, array: pa.Array) -> Vector:
+    """A vector whose every value is a suspect."""
+    return Vector(pa.nulls(len(array), arrow_type(of)), present(array))
+
+
+def replaced(vector: pa.Array, at: Places, values: list[Any]) -> pa.Array:
+    """``vector`` with ``values`` at the places ``at``."""
+    if not len(at):
+        return vector
+    new = pa.array(values, vector.type)
+    if len(at) == len(vector):
+        return new
+    takes = np.arange(len(vector))
+    takes[at] = len(vector) + np.arange(len(at))
+    return pa.concat_arrays([vector, new]).take(pa.array(takes))

@@ -1,0 +1,474 @@
+"""The same records through every format: what is staged, and what is refused, is what ``RecordDecoder`` says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.errors import Invalid
+from app.core.plan.bounds import Bounds
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.schema import Column, TableSchema
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Family, Kind
+from app.core.types.values import value_text
+from app.services.formats import FORMATS, JSON
+from app.storage.arrow import arrow_type, staging_schema
+from tests.core.strategies import SCALAR_TYPES, TYPES, values
+
+# Hypothesis shows the strategy that it filters, and one for every type is long.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+BOUNDS = Bounds(1000)
+NDJSON, CSV = "application/x-ndjson", "text/csv"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+OPTIONS: Sequence[dict[str, str]] = (
+    {},
+    {"ignore-delete": "true"},
+    {"merge-engine": "partial-update"},
+    {"merge-engine": "partial-update", "fields.g.sequence-group": "c"},
+    {"merge-engine": "first-row"},
+    {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "fields.c.aggregate-function": "max"},
+    {"rowkind.field": "kind"},
+    {"sequence.field": "g", "sequence.auto-padding": "row-kind-flag"},
+    {"sequence.field": "t", "sequence.auto-padding": "row-kind-flag"},
+    {"fields.n.default-value": "7"},
+)
+KINDS = ("+I", "-U", "+U", "-D", "insert", "DELETE", "Update")
+# What is sent to columns of every type: their edges, their spellings, and what only looks like one of their values.
+ODD: Sequence[Any] = (
+    *(True, False, 0, -1, 127, 128, -128, -129, 32768, 2**31 - 1, 2**31, -(2**31) - 1, 2**63 - 1, 2**63, 10**20),
+    *map(Decimal, ("0.5", "1.0", "-0.0", "1E+2", "1e400", "1.005", "99999999.99", "123456789.99", "1e-9", "3.5e38")),
+    *(
+        "",
+        "x",
+        "5",
+        "-5",
+        "+5",
+        "5.0",
+        "1e2",
+        "1e400",
+        ".5",
+        "5.",
+        " 5",
+        "5 ",
+        "٣",
+        "NaN",
+        "nan",
+        "Infinity",
+        "inf",
+        "-0",
+    ),
+    *("127", "128", "-128", "-129", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "0x10"),
+    *("1.23", "1.234", "99999999.99", "100000000", "-99999999.99", "0.10", "1_000", "9" * 39, "9" * 1001),
+    *(
+        "true",
+        "True",
+        "FALSE",
+        "1",
+        "t",
+        "null",
+        "+I",
+        "-D",
+        "abc",
+        "abcd",
+        "ääää",
+        "日本語",
+        "😀😀😀",
+        "a\nb",
+        'a"b',
+        "a,b",
+        "\r",
+    ),
+    *("2024-02-30", "2024-02-29", "0000-01-01", "0001-01-01", "9999-12-31", "2024-2-9", "20240229", "10000-01-01"),
+    *("2024-02-29T10:00:00", "2024-02-29 10:00:00", "2024-02-29 10:00", "2024-02-29_10:00:00", "2024-02-29t10:00:00"),
+    *("2024-02-29 10:00:00.123", "2024-02-29 10:00:00.1230", "2024-02-29 10:00:00.1234", "2024-02-29 10:00:00.123456"),
+    *("2024-02-29 10:00:00.1234567", "2024-02-29T24:00:00", "2024-02-29T10:00:60", "2024-02-29T10:60:00"),
+    *("2024-02-29T10:00:00Z", "2024-02-29T10:00:00.5Z", "2024-02-29T10:00:00+01:00", "2024-02-29T10:00:00+0100"),
+    *("2024-02-29T10:00:00+01", "0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00-01:00", "0000-12-31T23:59:59Z"),
+    *("9999-12-31T23:59:59-01:00", "2024-02-29T10:00:00-25:00", "0000-12-31T23:00:00", "1969-12-31T23:59:59.999"),
+    *("10:00:00", "10:00:00.5", "10:00:00.123", "10:00:00.1234", "24:00:00", "23:59:59.999", "10:00", "-1:00:00"),
+    *("YQ==", "YQ=", "YWJj", "YWJjZA==", "a" * 300),
+    *([], {}, [1], [1, "x"], {"a": 1}, [None]),
+)
+ODD_TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "DECIMAL(38, 0)"),
+    *(
+        "DECIMAL(2, 2)",
+        "CHAR(3)",
+        "VARCHAR(3)",
+        "STRING",
+        "BINARY(3)",
+        "BYTES",
+        "DATE",
+        "TIME(0)",
+        "TIME(3)",
+        "TIME(9)",
+    ),
+    *("TIMESTAMP(0)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(3) WITH LOCAL TIME ZONE", "ARRAY<INT>"),
+    *("TIMESTAMP(0) WITH LOCAL TIME ZONE", "MAP<STRING, INT>", "ROW<a INT>", "INT NOT NULL", "STRING NOT NULL"),
+)
+JUNK = st.one_of(st.none(), st.integers(-(2**70), 2**70), st.sampled_from([*ODD, "\ud800", 10**40]))
+
+
+def table_of(types: Sequence[DataType], options: dict[str, str]) -> TableSchema:
+    fields = [
+        ("k", "BIGINT NOT NULL"),
+        ("n", "INT"),
+        ("c", "STRING"),
+        ("kind", "STRING"),
+        ("g", "INT"),
+        ("t", "STRING"),
+    ]
+    fields += [(f"x{place}", one.sql) for place, one in enumerate(types)]
+    columns = [{"name": name, "type": of} for name, of in fields]
+    return TableSchema.from_json({"fields": columns, "primaryKeys": ["k"], "options": options})
+
+
+def outcome(read: Callable[[], DecodedRecords], schema: TableSchema) -> object:
+    """What would be staged, as text (NaN is NaN there), or every fault."""
+    try:
+        found = read()
+    except Invalid as error:
+        return error.total_violations, error.violations
+    whole = {**found.columns, "_kf_kind": found.kinds, "_kf_position": found.positions}
+    return found.ignored, repr(pa.table(whole, schema=staging_schema(schema)).to_pylist())
+
+
+def through(schema: TableSchema, media_type: str, body: bytes) -> object:
+    decoder = RecordDecoder(compile_plan(schema))
+    return outcome(lambda: FORMATS[media_type].decode(decoder, body, BOUNDS), schema)
+
+
+def expected(schema: TableSchema, records: Sequence[object]) -> object:
+    return outcome(lambda: RecordDecoder(compile_plan(schema)).decode(records), schema)
+
+
+def as_json(value: Any) -> str:
+    """JSON with numbers written in full."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{as_json(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    return json.dumps(value)
+
+
+@st.composite
+def typed_tables(draw: st.DrawFn, types: st.SearchStrategy[DataType] = TYPES) -> TableSchema:
+    return table_of(draw(st.lists(types, max_size=3)), draw(st.sampled_from(OPTIONS)))
+
+
+def encoded(draw: st.DrawFn, column: Column) -> Any:
+    value = draw(values(column.type.with_nullable(True)))
+    return column.type.encoder(value)
+
+
+@st.composite
+def json_records(draw: st.DrawFn, schema: TableSchema) -> list[Any]:
+    """Records of which some hold what no column takes."""
+    records: list[Any] = []
+    wild = draw(st.booleans())
+    for place in range(draw(st.integers(0, 5))):
+        record = {column.name: encoded(draw, column) for column in schema.columns if draw(st.integers(0, 5))}
+        record["k"] = place
+        record["kind"] = draw(st.sampled_from(KINDS[:4]))
+        if draw(st.booleans()):
+            record["_kind"] = draw(st.sampled_from(KINDS))
+        if wild and not draw(st.integers(0, 2)):
+            names = [*(column.name for column in schema.columns), "_kind", "unknown"]
+            record[draw(st.sampled_from(names))] = draw(JUNK)
+        records.append(draw(JUNK) if wild and not draw(st.integers(0, 20)) else record)
+    return records
+
+
+def odd_table(of: str, options: dict[str, str] | None = None) -> TableSchema:
+    columns = [{"name": "k", "type": "BIGINT"}, {"name": "x", "type": of}]
+    return TableSchema.from_json({"fields": columns, "primaryKeys": ["k"], "options": options or {}})
+
+
+@pytest.mark.parametrize("of", ODD_TYPES)
+def test_every_odd_value_is_taken_or_refused_by_each_format_as_by_the_decoder(of: str) -> None:
+    schema = odd_table(of)
+    column = schema.by_name["x"]
+    for value in ODD:
+        records = [{"k": 1, "x": value}, {"k": 2}, {"k": 3, "x": value}]
+        assert through(schema, JSON, as_json({"records": records}).encode()) == expected(schema, records), value
+        text = cell(column, value)
+        read = [{"k": 1, "x": from_cell(column, text)}, {"k": 2, "x": None}, {"k": 3, "x": from_cell(column, text)}]
+        body = csv_of(["k", "x"], [["1", text], ["2", None], ["3", text]])
+        assert through(schema, CSV, body) == expected(schema, read), value
+
+
+def test_values_are_read_alike_in_the_company_of_others() -> None:
+    schema = odd_table("DECIMAL(10, 2)")
+    records = [{"k": place, "x": value} for place, value in enumerate(ODD)]
+    assert through(schema, JSON, as_json({"records": records}).encode()) == expected(schema, records)
+
+
+@pytest.mark.parametrize("of", [one for one in ODD_TYPES if "<" not in one])
+def test_every_edge_of_arrow_is_taken_or_refused_as_by_the_decoder(of: str) -> None:
+    schema = odd_table(of)
+    column = schema.by_name["x"].type
+    for array in edges(column):
+        for place in range(len(array)):
+            one = array.slice(place, 1)
+            sent = as_sent(column, plain(one), array.type)
+            table = pa.table({"k": pa.array([1, 2]), "x": pa.concat_arrays([one, pa.nulls(1, array.type)])})
+            wanted = expected(schema, [{"k": 1, "x": sent}, {"k": 2, "x": None}])
+            for media_type, body in BODIES.items():
+                assert through(schema, media_type, body(table)) == wanted, (array.type, one)
+
+
+def plain(one: pa.Array) -> Any:
+    if not pa.types.is_temporal(one.type):
+        return one[0].as_py()
+    return one.view(pa.int32() if one.type.bit_width == 32 else pa.int64())[0].as_py()
+
+
+NUMBERS = (0, 1, -1, 127, 128, -128, -129, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**62)
+MOMENTS = (0, 1, -1, 999, 1000, 1_000_000, 1_001_000, 123_456_789, 1_000_000_000, -1_000_000_000, 2**62)
+
+
+def edges(of: DataType) -> list[pa.Array]:
+    zone = "UTC" if of.kind is Kind.TIMESTAMP_LTZ else None
+    bounds = (-62_135_596_800_000_000, -62_135_596_800_000_001, 253_402_300_799_999_999, 253_402_300_800_000_000)
+    us = pa.array([0, 1, 999, 1000, 1_000_000, *bounds])
+    texts = pa.array(["", "abc", "abcd", "ääää", "日本語", "5", "9" * 38])
+    decimals = [Decimal(n) for n in ("0.00", "1.50", "-1.50", "99999999.99", "100000000.00", "12345.67")]
+    wide_decimals = (pa.decimal128(20, 2), pa.decimal256(60, 5))
+    floats = pa.array([0.5, -0.0, 1e10, float("nan"), float("-inf")], pa.float32())
+    days = pa.array([0, -719162, -719163, 2932896, 2932897], pa.int32())
+    millis, micros = pa.array([0, 1, 86_399_999], pa.int32()), pa.array([1, 1000, 5_000_000])
+    stamps = [us.view(pa.timestamp("us", zone)), pa.array(MOMENTS).view(pa.timestamp("ns", zone))]
+    found: dict[Family, list[pa.Array]] = {
+        Family.BOOLEAN: [pa.array([True, False])],
+        Family.INTEGER: [pa.array(NUMBERS), pa.array([0, 200], pa.uint8()), pa.array([2**63], pa.uint64())],
+        Family.FLOATING: [floats, pa.array([-5], pa.int8())],
+        Family.DECIMAL: [pa.array(NUMBERS), *(pa.array(decimals, wide) for wide in wide_decimals)],
+        Family.TEXT: [texts, texts.cast(pa.large_string()), texts.cast(pa.string_view()), texts.dictionary_encode()],
+        Family.BINARY: [pa.array([b"", b"abc", b"abcd"]), *(pa.array([b"abcd"[:n]], pa.binary(n)) for n in (3, 4))],
+        Family.DATE: [days.view(pa.date32())],
+        Family.TIME: [millis.view(pa.time32("ms")), micros.view(pa.time64("us"))],
+        Family.TIMESTAMP: [*stamps, pa.array([0, 1, 999]).view(pa.timestamp("ms", zone))],
+    }
+    return found[of.family]
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_json_and_ndjson_are_read_as_the_decoder_reads_each_record(data: st.DataObject) -> None:
+    schema = data.draw(typed_tables())
+    records = data.draw(json_records(schema))
+    wanted = expected(schema, records)
+    assert through(schema, JSON, as_json({"records": records}).encode()) == wanted
+    assert through(schema, NDJSON, "\n".join(map(as_json, records)).encode()) == wanted
+
+
+def cell(column: Column | None, value: Any) -> str | None:
+    """A JSON value as a field of CSV."""
+    if value is None or (column is not None and not column.type.nested):
+        return None if value is None else str(value) if isinstance(value, (list, dict)) else value_text(value)
+    return value_text(value) if column is None else as_json(value)
+
+
+def csv_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> bytes:
+    """A CSV body in which null is an empty field and text stands in quotes where it must."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_MINIMAL)
+    writer.writerow(names)
+    for row in rows:
+        fields = ['""' if text == "" else "" if text is None else quoted(text) for text in row]
+        out.write(",".join(fields) + "\r\n")
+    return out.getvalue().encode()
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in '",\r\n') else text
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_csv_is_read_as_the_decoder_reads_each_field(data: st.DataObject) -> None:
+    schema = data.draw(typed_tables())
+    records = [record for record in data.draw(json_records(schema)) if isinstance(record, dict)]
+    for record in records:
+        record.pop("unknown", None)
+    names = [*(column.name for column in schema.columns), "_kind"]
+    rows = [[clean(cell(schema.by_name.get(name), record.get(name))) for name in names] for record in records]
+    told = [
+        {
+            name: None if text is None else from_cell(schema.by_name.get(name), text)
+            for name, text in zip(names, row, strict=True)
+            if not (name == "_kind" and text is None)
+        }
+        for row in rows
+    ]
+    assert through(schema, CSV, csv_of(names, rows)) == expected(schema, told)
+
+
+def clean(text: str | None) -> str | None:
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+def from_cell(column: Column | None, text: str) -> Any:
+    if column is None:
+        return text
+    if not column.type.nested:
+        return column.type.entry.from_text(text)
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
+
+
+def wider(of: DataType) -> pa.DataType:
+    """A type that holds more than the column does, so that values can be at fault."""
+    wide = {
+        Family.INTEGER: pa.int64(),
+        Family.DECIMAL: pa.decimal256(60, (of.scale or 0) + 2),
+        Family.TIMESTAMP: pa.timestamp("ns", "+02:00" if of.kind is Kind.TIMESTAMP_LTZ else None),
+        Family.TIME: pa.time64("us"),
+        Family.DATE: pa.date32(),
+        Family.TEXT: pa.dictionary(pa.int8(), pa.large_string()),
+        Family.BINARY: pa.large_binary(),
+    }
+    return wide.get(of.family, arrow_type(of))
+
+
+def wide_values(of: DataType) -> st.SearchStrategy[Any]:
+    """Values of ``wider``."""
+    moments = st.integers(-(2**62), 2**62).map(lambda ns: ns // 1000 * 1000)
+    numbers: dict[Family, st.SearchStrategy[Any]] = {
+        Family.INTEGER: st.integers(-(2**63), 2**63 - 1),
+        Family.DECIMAL: st.integers(-(10**50), 10**50).map(lambda n: Decimal(n).scaleb(-(of.scale or 0) - 2)),
+        Family.TIMESTAMP: st.one_of(moments, st.integers(-(2**62), 2**62)),
+        Family.TIME: st.integers(0, 86_399_999_999),
+        Family.DATE: st.integers(-(2**31), 2**31 - 1),
+        Family.TEXT: st.text(st.characters(exclude_categories=["Cs"]), max_size=14),
+        Family.BINARY: st.binary(max_size=14),
+        Family.BOOLEAN: st.booleans(),
+        Family.FLOATING: st.floats(width=32),
+    }
+    return numbers[of.family]
+
+
+def as_sent(of: DataType, value: Any, source: pa.DataType | None = None) -> Any:
+    """The JSON form of a value of ``wider``, or of ``source``; moments are numbers of its unit."""
+    if value is None or of.family in (Family.INTEGER, Family.DECIMAL, Family.TEXT, Family.BINARY, Family.BOOLEAN):
+        return value
+    if of.family is Family.FLOATING:
+        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    source = source or wider(of)
+    naive = pa.timestamp(source.unit) if pa.types.is_timestamp(source) else source
+    text = pa.array([value], pa.int32() if source.bit_width == 32 else pa.int64()).view(naive).cast(pa.string())[0]
+    return f"{text}Z" if of.kind is Kind.TIMESTAMP_LTZ else str(text)
+
+
+def wide_array(of: DataType, column: Sequence[Any]) -> pa.Array:
+    if of.family in (Family.TIMESTAMP, Family.TIME, Family.DATE):
+        numbers = pa.array(column, pa.int32() if of.family is Family.DATE else pa.int64())
+        return numbers.view(wider(of))
+    return pa.array(column, pa.string()).cast(wider(of)) if of.family is Family.TEXT else pa.array(column, wider(of))
+
+
+def arrow_body(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return out.getvalue()
+
+
+def parquet_body(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=2)
+    return out.getvalue()
+
+
+BODIES = {ARROW: arrow_body, PARQUET: parquet_body}
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_arrow_and_parquet_are_read_as_the_decoder_reads_each_value(data: st.DataObject) -> None:
+    schema = data.draw(typed_tables(SCALAR_TYPES))
+    rows = data.draw(st.integers(0, 5))
+    arrays: dict[str, pa.Array] = {}
+    sent: dict[str, list[Any]] = {}
+    for column in schema.columns:
+        mild = data.draw(st.booleans())
+        good = values(column.type.with_nullable(True))
+        of = column.type
+        if mild:
+            drawn = data.draw(st.lists(good, min_size=rows, max_size=rows))
+            arrays[column.name] = pa.array(drawn, arrow_type(of) if of.family is not Family.TIME else pa.int32())
+            if of.family is Family.TIME:
+                arrays[column.name] = arrays[column.name].view(pa.time32("ms"))
+            sent[column.name] = [of.encoder(value) for value in drawn]
+        else:
+            drawn = data.draw(st.lists(st.none() | wide_values(of), min_size=rows, max_size=rows))
+            arrays[column.name] = wide_array(of, drawn)
+            sent[column.name] = [as_sent(of, value) for value in drawn]
+    kinds = data.draw(st.lists(st.none() | st.sampled_from((*KINDS, "x")), min_size=rows, max_size=rows))
+    table = pa.table({**arrays, "_kind": pa.array(kinds, pa.string())})
+    records = [
+        {name: column[row] for name, column in sent.items()} | ({} if kinds[row] is None else {"_kind": kinds[row]})
+        for row in range(rows)
+    ]
+    wanted = expected(schema, records)
+    for media_type, body in BODIES.items():
+        assert through(schema, media_type, body(table)) == wanted, media_type
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_nested_values_of_arrow_are_read_as_their_json(data: st.DataObject) -> None:
+    schema = data.draw(typed_tables())
+    rows = data.draw(st.integers(0, 4))
+    drawn = {
+        column.name: data.draw(st.lists(values(column.type.with_nullable(True)), min_size=rows, max_size=rows))
+        for column in schema.columns
+        if Kind.TIME not in {one.kind for one in inner(column.type)}
+    }
+    table = pa.table({name: pa.array(column, arrow_type(schema.by_name[name].type)) for name, column in drawn.items()})
+    records = [
+        {name: schema.by_name[name].type.encoder(column[row]) for name, column in drawn.items()} for row in range(rows)
+    ]
+    if not drawn:
+        return
+    assert through(schema, ARROW, arrow_body(table)) == expected(schema, records)
+
+
+def inner(of: DataType) -> list[DataType]:
+    return [of, *(found for nested in of.nested for found in inner(nested))]
+
+
+@pytest.mark.parametrize("media_type", [ARROW, PARQUET])
+@pytest.mark.parametrize(
+    ("array", "column"),
+    [
+        (pa.array(["5"]), "n"),
+        (pa.array([5.0]), "n"),
+        (pa.array([5]), "c"),
+        (pa.array([True]), "n"),
+    ],
+)
+def test_a_column_of_another_type_is_refused_by_its_name(media_type: str, array: pa.Array, column: str) -> None:
+    schema = table_of([], {})
+    body = BODIES[media_type](pa.table({"k": [1], column: array, "nope": [1]}))
+    decoder = RecordDecoder(compile_plan(schema))
+    with pytest.raises(Invalid) as refusal:
+        FORMATS[media_type].decode(decoder, body, BOUNDS)
+    told = [(fault.pointer, fault.code, fault.column) for fault in refusal.value.violations]
+    assert told == [("/columns/nope", "unknown_column", "nope"), (f"/columns/{column}", "wrong_type", column)]

@@ -1,0 +1,190 @@
+"""Bodies that are no bodies, or far larger than they look: refused, and never unfolded."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import random
+import tracemalloc
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from app.core.errors import Invalid, TooLarge, UnsupportedMediaType
+from app.core.plan.bounds import Bounds
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.schema import TableSchema
+from app.services.formats import FORMATS, JSON
+from app.services.ingest import Upload, read_upload
+from tests.storage.ingest.test_every_format import ARROW, CSV, PARQUET, arrow_body, parquet_body
+
+MIB = 1 << 20
+SMALL = Bounds(1000, MIB)
+FIELDS = [{"name": "id", "type": "BIGINT"}, {"name": "note", "type": "STRING"}, {"name": "tags", "type": "ARRAY<INT>"}]
+SCHEMA = TableSchema.from_json({"fields": FIELDS, "primaryKeys": ["id"], "options": {}})
+GOOD = b'{"records":[{"id":1,"note":"a"}]}'
+
+
+def read(body: bytes, media_type: str = JSON, encoding: str = "", bounds: Bounds = SMALL) -> DecodedRecords:
+    return read_upload(RecordDecoder(compile_plan(SCHEMA)), Upload(body, media_type, encoding=encoding), bounds)
+
+
+ENCODED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "X-GZIP": gzip.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "gzip, zstd": lambda body: zstandard.compress(gzip.compress(body)),
+    "identity": bytes,
+    "": bytes,
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_a_compressed_body_is_read_whatever_compressed_it(encoding: str) -> None:
+    assert len(read(ENCODED[encoding](GOOD), encoding=encoding)) == 1
+
+
+def test_streams_of_several_members_are_one_body() -> None:
+    for encode, name in ((gzip.compress, "gzip"), (zstandard.compress, "zstd")):
+        assert len(read(encode(GOOD[:9]) + encode(GOOD[9:]), encoding=name)) == 1
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, br", "zstd, zstd, zstd, zstd, zstd"])
+def test_another_coding_is_refused(encoding: str) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        read(GOOD, encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+@pytest.mark.parametrize("cut", [0, 1, 5, -1])
+def test_half_a_stream_is_refused(encoding: str, cut: int) -> None:
+    with pytest.raises(Invalid) as refusal:
+        read(ENCODED[encoding](GOOD)[:cut], encoding=encoding)
+    assert [fault.code for fault in refusal.value.violations] == ["unreadable_body"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "gzip, zstd"])
+def test_a_bomb_is_refused_with_flat_memory(encoding: str) -> None:
+    bomb = ENCODED[encoding](bytes(200 * MIB))
+    tracemalloc.start()
+    with pytest.raises(TooLarge):
+        read(bomb, encoding=encoding)
+    assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    tracemalloc.stop()
+
+
+def many(rows: int) -> pa.Table:
+    return pa.table({"id": pa.array(range(rows), pa.int64())})
+
+
+LONG = "x" * 100_000
+BOMBS: dict[str, tuple[str, bytes]] = {
+    "rows of Arrow": (ARROW, arrow_body(many(1001))),
+    "rows of Parquet": (PARQUET, parquet_body(many(1001))),
+    "rows of CSV": (CSV, b"id\n" + b"1\n" * 1001),
+    "an Arrow dictionary": (
+        ARROW,
+        arrow_body(
+            pa.table({"id": range(900), "note": pa.DictionaryArray.from_arrays([0] * 900, [LONG])}),
+        ),
+    ),
+    "a Parquet dictionary": (PARQUET, parquet_body(pa.table({"id": range(900), "note": [LONG] * 900}))),
+    "zeros in Parquet": (PARQUET, parquet_body(pa.table({"id": [1], "note": ["0" * 20 * MIB]}))),
+    "elements without bytes": (
+        ARROW,
+        arrow_body(pa.table({"id": [1], "tags": pa.array([[None] * 300_000], pa.list_(pa.null()))})),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_would_unfold_is_refused_before_it_does(name: str) -> None:
+    media_type, body = BOMBS[name]
+    before = pa.total_allocated_bytes()
+    with pytest.raises(TooLarge):
+        read(body, media_type)
+    assert pa.total_allocated_bytes() - before < 40 * MIB
+
+
+def test_compressed_arrow_is_refused_with_what_to_do_instead() -> None:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, many(3).schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(many(3))
+    with pytest.raises(Invalid) as refusal:
+        read(out.getvalue(), ARROW)
+    assert "Content-Encoding" in refusal.value.violations[0].fix
+
+
+def test_what_follows_an_arrow_stream_is_not_lost_in_silence() -> None:
+    with pytest.raises(Invalid):
+        read(arrow_body(many(1)) + arrow_body(many(1)), ARROW)
+
+
+WHOLE: dict[str, bytes] = {
+    ARROW: arrow_body(
+        pa.table({"id": [1, 2], "note": ["a", None], "tags": pa.array([[1], None], pa.list_(pa.int32()))})
+    ),
+    PARQUET: parquet_body(pa.table({"id": [1, 2], "note": ["a", None], "tags": [[1], None]})),
+    CSV: b'id,note,tags\r\n1,"a, b",[1]\r\n2,,\r\n',
+    JSON: GOOD,
+    "application/x-ndjson": b'{"id":1}\n{"id":2,"note":"a"}\n',
+}
+
+
+@pytest.mark.parametrize("media_type", WHOLE)
+def test_damaged_bodies_are_read_or_refused(media_type: str) -> None:
+    """Nothing else: no other error, and no end of the process."""
+    rng = random.Random(media_type)
+    for _ in range(1500):
+        body = bytearray(WHOLE[media_type])
+        for _ in range(rng.randint(1, 4)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            del body[rng.randrange(len(body)) :]
+        with contextlib.suppress(Invalid, TooLarge):
+            read(bytes(body), media_type)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\n",
+        b'id\n"1\n',
+        b'id,note\n1,a"b\n',
+        b'id,note\n1,"a"b\n',
+        b"\xff\n1\n",
+        b"id\n\xff\n",
+        b"id,note\n1,\xff\n",
+    ],
+)
+def test_what_is_no_csv_is_refused(body: bytes) -> None:
+    with pytest.raises(Invalid) as refusal:
+        read(body, CSV)
+    assert refusal.value.violations
+
+
+def test_fields_of_csv_are_read_as_rfc_4180_says() -> None:
+    body = b'\xef\xbb\xbfid,note\r\n1,"a ""b"", c\r\nd"\r\n2,""\r\n3,\r\n'
+    assert read(body, CSV).columns["note"].to_pylist() == ['a "b", c\r\nd', "", None]
+
+
+def test_every_line_with_another_number_of_fields_is_named() -> None:
+    with pytest.raises(Invalid) as refusal:
+        read(b"id,note\n1,a\n2\n3,c,d\n", CSV)
+    assert [(fault.row, fault.code) for fault in refusal.value.violations] == [
+        (1, "wrong_field_count"),
+        (2, "wrong_field_count"),
+    ]
+
+
+def test_a_file_that_says_less_than_it_holds_is_refused() -> None:
+    out = io.BytesIO()
+    pq.write_table(many(3), out)
+    with pytest.raises(Invalid):
+        FORMATS[PARQUET].decode(RecordDecoder(compile_plan(SCHEMA)), out.getvalue()[:-1], SMALL)
