@@ -10,16 +10,16 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
-from app.api.deps import DatabaseDep, HeadsDep, Reading, SettingsDep, WarehouseDep
+from app.api.deps import DatabaseDep, Parts, PartsDep, Reading, WarehouseDep
 from app.api.paging import WantedPage
-from app.api.paths import TABLE_PATH, FullName, ReadTable, location
+from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
 from app.services.formats import FORMATS, JSON, NDJSON
 from app.services.heads import Heads
-from app.services.ingest import Upload, accept_batch
+from app.services.ingest import Change, Upload, accept_batch
 from app.services.merges import request_merge
 from app.settings import Settings
 
@@ -95,10 +95,7 @@ async def post_batch(
     request: Request,
     response: Response,
     body: Annotated[bytes, Depends(whole_body)],
-    catalog: DatabaseDep,
-    warehouse: WarehouseDep,
-    settings: SettingsDep,
-    heads: HeadsDep,
+    parts: PartsDep,
     idempotency_key: Annotated[str | None, Header()] = None,
     prefer: Annotated[str | None, Header()] = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
@@ -108,13 +105,21 @@ async def post_batch(
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     upload = Upload(body, media_type, idempotency_key, content_encoding)
-    batch = await run_in_threadpool(accept_batch, catalog, warehouse, *name, upload, bounds_of(settings))
+    return await accepted(request, response, parts, name, upload, prefer)
+
+
+async def accepted(
+    request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
+) -> BatchBody:
+    """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
+    bounds = bounds_of(parts.settings)
+    batch = await run_in_threadpool(accept_batch, parts.database, parts.warehouse, *name, change, bounds)
     wait = _wait_seconds(prefer)
     if wait:
-        batch = await _merged(catalog, heads, batch, wait)
+        batch = await _merged(parts.database, parts.heads, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
-    response.headers["Location"] = location(request, batch.id)
+    response.headers["Location"] = batch_location(request, batch.id)
     return BatchBody.of(batch)
 
 

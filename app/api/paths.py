@@ -89,6 +89,12 @@ def location(request: Request, item_id: str) -> str:
     return f"{sent_path(request)}/{item_id}"
 
 
+def batch_location(request: Request, batch_id: str) -> str:
+    """The ``Location`` of a batch of the table whose path, or one below it, was asked."""
+    table = "/".join(sent_path(request).split("/")[: TABLE_PATH.count("/") + 1])
+    return f"{table}/batches/{batch_id}"
+
+
 def sent_path(request: Request) -> str:
     """The path as it was sent."""
     raw: bytes | None = request.scope.get("raw_path")

@@ -83,6 +83,7 @@ class FaultCode(StrEnum):
     COLUMN_IN_TWO_GROUPS = "column_in_two_groups", "a column is in two sequence groups, or in two places of one"
     COLUMN_IN_USE = "column_in_use", "a column cannot be dropped while an option names it"
     CONTRADICTING_DATABASE = "contradicting_database", "the body names another database than the path"
+    CONTRADICTING_KEY = "contradicting_key", "the body names another key than the path"
     CONTRADICTING_OPTIONS = (
         "contradicting_options",
         "two options, or an option and the merge engine, cannot stand together",

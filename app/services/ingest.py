@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
+from typing import Protocol
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import (
@@ -51,13 +52,36 @@ class Upload:
         digest.update(self.body)
         return digest.hexdigest()
 
+    def read(self, decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
+        """The records to stage. Raises ``Invalid`` with every fault, ``TooLarge`` or ``UnsupportedMediaType``."""
+        chosen = FORMATS.get(self.media_type)
+        if chosen is None:
+            message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
+            raise UnsupportedMediaType(message)
+        return chosen.decode(decoder, decoded(self.body, self.encoding, bounds), bounds)
+
+
+class Change(Protocol):
+    """What a request wants to be staged: an ``Upload``, or the change of one row."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The Idempotency-Key."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the request."""
+
+    def read(self, decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
+        """The records to stage."""
+
 
 def accept_batch(
     database: CatalogDatabase,
     warehouse: Warehouse,
     database_name: str,
     table_name: str,
-    upload: Upload,
+    upload: Change,
     bounds: Bounds,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
@@ -78,26 +102,15 @@ def accept_batch(
 
 
 def _accept(
-    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Upload, bounds: Bounds
+    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Change, bounds: Bounds
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
         earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
-    records = read_upload(RecordDecoder(compile_plan(table.schema)), upload, bounds)
+    records = upload.read(RecordDecoder(compile_plan(table.schema)), bounds)
     return _stage(database, warehouse, table, upload, records)
-
-
-def read_upload(decoder: RecordDecoder, upload: Upload, bounds: Bounds) -> DecodedRecords:
-    """The records of an upload to stage. Raises ``Invalid`` with every fault, ``TooLarge`` or
-    ``UnsupportedMediaType``.
-    """
-    chosen = FORMATS.get(upload.media_type)
-    if chosen is None:
-        message = f"cannot read {upload.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
-        raise UnsupportedMediaType(message)
-    return chosen.decode(decoder, decoded(upload.body, upload.encoding, bounds), bounds)
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -108,7 +121,7 @@ def _check_idempotency_key(key: str | None) -> None:
         raise Invalid("the Idempotency-Key is not valid", violations=[fault])
 
 
-def _same_request(earlier: Batch, upload: Upload) -> Batch:
+def _same_request(earlier: Batch, upload: Change) -> Batch:
     if earlier.fingerprint != upload.fingerprint:
         key = upload.idempotency_key
         message = f"Idempotency-Key {key!r} was used for another request (batch {earlier.id}); use a new key"
@@ -117,7 +130,7 @@ def _same_request(earlier: Batch, upload: Upload) -> Batch:
 
 
 def _stage(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Upload, records: DecodedRecords
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Change, records: DecodedRecords
 ) -> Batch:
     batch_id = uuid.uuid4().hex
     file, size = _write(database, warehouse, table, batch_id, records)

@@ -316,6 +316,7 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.UNION_TAG_NOT_FOUND: asked("POST", ROLLBACK, json={"instant": {}}),
     FaultCode.UNKNOWN_MEMBER: asked("POST", "{table}/batches", json={"records": [], "more": 1}),
     FaultCode.UNKNOWN_PARAMETER: asked("GET", DATABASES, params={"maxResult": "1"}),
+    FaultCode.CONTRADICTING_KEY: asked("PUT", "{table}/rows/1", json={"k": 2}),
     FaultCode.UNREADABLE_BODY: asked(
         "POST", "{table}/batches", content=b"PAR1", headers={"Content-Type": "application/vnd.apache.parquet"}
     ),

@@ -25,8 +25,9 @@ NONE: Mapping[str, str] = {
     "getReadiness": "it asks the database itself, no repository",
     "simulateMerge": "its table is in the request",
 }
+_STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")
 SEVERAL: Mapping[str, tuple[int, str]] = {
-    "postBatch": (2, "a look at the schema, then the commit: decoding and writing the file hold no lock"),
+    **dict.fromkeys(("postBatch", "putRow", "putRowByPath", "deleteRow", "deleteRowByPath"), _STAGING),
     "dropPartitions": (3, "a look at the table, one at its partitions, the commit: the last two again if they must"),
     "getChangelog": (3, "one for the table and its snapshots, one for each snapshot: reading files holds none"),
 }

@@ -30,6 +30,8 @@ BODIES: dict[str, Any] = {
     "alterTable": {"changes": []},
     "alterDatabase": {"updates": {"a": "b"}},
     "postBatch": {"records": [{"id": 2}]},
+    "putRow": {"note": "a"},
+    "putRowByPath": {"note": "a"},
     "simulateRows": {"records": [{"id": 2}]},
     "simulateMerge": {"schema": new_table()["schema"], "records": [{"id": 2}]},
     "batchGetRows": {"keys": [{"id": 1}]},

@@ -20,7 +20,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
 from app.services.formats import FORMATS, JSON
-from app.services.ingest import Upload, read_upload
+from app.services.ingest import Upload
 from tests.storage.ingest.test_every_format import ARROW, CSV, PARQUET, arrow_body, parquet_body
 
 MIB = 1 << 20
@@ -31,7 +31,7 @@ GOOD = b'{"records":[{"id":1,"note":"a"}]}'
 
 
 def read(body: bytes, media_type: str = JSON, encoding: str = "", bounds: Bounds = SMALL) -> DecodedRecords:
-    return read_upload(RecordDecoder(compile_plan(SCHEMA)), Upload(body, media_type, encoding=encoding), bounds)
+    return Upload(body, media_type, encoding=encoding).read(RecordDecoder(compile_plan(SCHEMA)), bounds)
 
 
 ENCODED: dict[str, Callable[[bytes], bytes]] = {

@@ -1,0 +1,82 @@
+"""``PUT`` and ``DELETE T/rows/{key}``: batches of one record (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from app.api.batches import BatchBody, accepted, whole_body
+from app.api.deps import Parts, PartsDep
+from app.api.paths import TABLE_PATH, FullName
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.slashes import register_keys
+from app.services.row_changes import RowChange
+
+register_keys()
+router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)
+
+Body = Annotated[bytes, Depends(whole_body)]
+Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
+Prefer = Annotated[str | None, Header()]
+
+
+class _Asked:
+    """What all four routes are asked with, beside the key."""
+
+    def __init__(
+        self,
+        name: FullName,
+        request: Request,
+        response: Response,
+        body: Body,
+        parts: PartsDep,
+        idempotency_key: IdempotencyKey = None,
+        prefer: Prefer = None,
+    ) -> None:
+        self.name, self.request, self.response, self.body = name, request, response, body
+        self.parts: Parts = parts
+        self.idempotency_key, self.prefer = idempotency_key, prefer
+
+    async def answer(self, key: tuple[str, ...], deletes: bool) -> BatchBody:
+        """The batch of one record, as ``POST T/batches`` answers it."""
+        change = RowChange(key, self.body, deletes, self.idempotency_key)
+        return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
+
+
+Asked = Annotated[_Asked, Depends()]
+
+
+def _described(columns: str, *, needed: bool) -> dict[str, object]:
+    schema = {"type": "object", "description": columns}
+    return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
+
+
+_PUT = _described("the columns of the row; key columns may be left out", needed=True)
+_DELETE = _described("columns of the -D record beside its key, such as a sequence field", needed=False)
+_MERGED: dict[int | str, dict[str, Any]] = {200: {"model": BatchBody}}
+
+
+@router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=_MERGED)
+async def put_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+    """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
+    return await asked.answer(tuple(key), deletes=False)
+
+
+@router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=_MERGED)
+async def put_row_by_path(asked: Asked, key: str) -> BatchBody:
+    """Upsert one row of a table with a single key column."""
+    return await asked.answer((key,), deletes=False)
+
+
+@router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=_MERGED)
+async def delete_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+    """Post a -D record for one row: ``?key=`` once per key column, in primary-key order."""
+    return await asked.answer(tuple(key), deletes=True)
+
+
+@router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=_MERGED)
+async def delete_row_by_path(asked: Asked, key: str) -> BatchBody:
+    """Post a -D record for one row of a table with a single key column."""
+    return await asked.answer((key,), deletes=True)

@@ -1,0 +1,114 @@
+"""``PUT`` and ``DELETE T/rows/{key}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import TABLES
+
+ROWS = f"{TABLES}/wide/rows"
+CreateTable = Callable[..., dict[str, Any]]
+PAIR = [{"name": "a", "type": "BIGINT"}, {"name": "b", "type": "STRING"}, {"name": "n", "type": "INT"}]
+
+
+def row(client: TestClient, **key: Any) -> Any:
+    answer = client.get(ROWS, params={"key": list(key.values()), "consistency": "latest"})
+    return answer.json() if answer.status_code == 200 else answer.status_code
+
+
+def faults(answer: Any) -> list[tuple[str, str]]:
+    assert answer.status_code == 400, answer.text
+    return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
+
+
+def test_a_row_is_put_and_deleted_by_its_key(create: CreateTable, shop: TestClient) -> None:
+    create()
+    answer = shop.put(f"{ROWS}/7", json={"note": "a"})
+    assert answer.status_code == 202
+    assert shop.get(answer.headers["location"]).json() == answer.json()
+    assert row(shop, id=7) == {"id": 7, "note": "a"}
+    assert shop.put(f"{ROWS}/7", json={"id": "7", "note": "b"}).json()["number"] == 2
+    assert row(shop, id=7) == {"id": 7, "note": "b"}
+    assert shop.delete(f"{ROWS}/7").json()["records"] == 1
+    assert row(shop, id=7) == 404
+
+
+@pytest.mark.parametrize("text", ["a/b", "", "ä+%", "..", "x "])
+def test_a_composite_key_of_any_text_is_given_by_the_query(create: CreateTable, shop: TestClient, text: str) -> None:
+    create(fields=PAIR, primaryKeys=["b", "a"])
+    key = {"key": [text, "5"]}
+    assert shop.put(ROWS, params=key, json={"n": 1}).status_code == 202
+    assert row(shop, b=text, a=5) == {"a": 5, "b": text, "n": 1}
+    assert shop.request("DELETE", ROWS, params=key).status_code == 202
+    assert row(shop, b=text, a=5) == 404
+    assert shop.put(ROWS, params={"key": ["x"]}, json={}).json()["errors"][0]["code"] == "wrong_key_length"
+
+
+def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: CreateTable, shop: TestClient) -> None:
+    create()
+    assert faults(shop.put(f"{ROWS}/7", json={"id": 8})) == [("/id", "contradicting_key")]
+    assert faults(shop.put(f"{ROWS}/7", json={"note": 5, "x": 1})) == [
+        ("/note", "wrong_type"),
+        ("/x", "unknown_column"),
+    ]
+    assert faults(shop.put(f"{ROWS}/7", json={"_kind": "-D"})) == [("/_kind", "unknown_member")]
+    assert faults(shop.put(f"{ROWS}/7", json=[1])) == [("", "not_an_object")]
+    assert faults(shop.put(f"{ROWS}/x", json={})) == [("/key/id", "wrong_type")]
+    assert shop.get(f"{TABLES}/wide/batches").json()["batches"] == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"merge-engine": "partial-update"}, {"merge-engine": "first-row"}, {"ignore-delete": "true"}],
+)
+def test_a_delete_is_refused_with_the_reason_where_the_table_takes_none(
+    create: CreateTable, shop: TestClient, options: dict[str, str]
+) -> None:
+    create(options=options)
+    answer = shop.delete(f"{ROWS}/7")
+    assert [code for _, code in faults(answer)] == ["refused_row_kind"]
+    assert answer.json()["errors"][0]["fix"]
+
+
+def test_a_delete_may_say_its_sequence(create: CreateTable, shop: TestClient) -> None:
+    fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "INT"}]
+    create(fields=fields, options={"sequence.field": "n"})
+    shop.put(f"{ROWS}/7", json={"n": 5})
+    shop.request("DELETE", f"{ROWS}/7", json={"n": 4})
+    assert row(shop, id=7) == {"id": 7, "n": 5}
+    shop.request("DELETE", f"{ROWS}/7", json={"n": 6})
+    assert row(shop, id=7) == 404
+
+
+def test_a_delete_goes_by_the_row_kind_column_where_the_table_has_one(create: CreateTable, shop: TestClient) -> None:
+    fields = [{"name": "id", "type": "BIGINT"}, {"name": "kind", "type": "STRING"}]
+    create(fields=fields, options={"rowkind.field": "kind"})
+    shop.put(f"{ROWS}/7", json={"kind": "+I"})
+    shop.delete(f"{ROWS}/7")
+    assert row(shop, id=7) == 404
+
+
+def test_a_repeated_change_counts_once(create: CreateTable, shop: TestClient) -> None:
+    create()
+    headers = {"Idempotency-Key": "k"}
+    first = shop.put(f"{ROWS}/7", json={"note": "a"}, headers=headers).json()
+    assert shop.put(f"{ROWS}/7", json={"note": "a"}, headers=headers).json() == first
+    for answer in (
+        shop.put(f"{ROWS}/8", json={"note": "a"}, headers=headers),
+        shop.delete(f"{ROWS}/7", headers=headers),
+    ):
+        assert (answer.status_code, answer.json()["errorCode"]) == (409, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(("word", "found"), [("Insert", "a"), ("UPDATE", "a"), ("delete", None)])
+def test_a_record_says_its_kind_in_words_of_any_case(
+    create: CreateTable, shop: TestClient, word: str, found: str | None
+) -> None:
+    create()
+    record = {"id": 1, "note": "a", "_kind": word}
+    assert shop.post(f"{TABLES}/wide/batches", json={"records": [record]}).status_code == 202
+    assert row(shop, id=1) == ({"id": 1, "note": found} if found else 404)
