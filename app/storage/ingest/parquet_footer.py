@@ -60,6 +60,8 @@ def _footer(body: bytes, found: Members) -> Footer:
 
 def _page_sizes(body: bytes, chunk: Members) -> Iterator[int]:
     """The bytes that each page says it has once it is decompressed."""
+    if not chunk[7]:
+        return  # a column without values may have no page, and then lies nowhere
     start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)
     end = start + chunk[7]
     if not 4 <= start <= end <= len(body):
