@@ -10,6 +10,7 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
+from app.core.plan.answers import row_json, tag_of
 from app.core.plan.evolution import combined_row, renamed
 from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
@@ -33,16 +34,23 @@ class Consistency(StrEnum):
 
 @dataclass(frozen=True)
 class FoundRow:
-    """The answer to one lookup: the row as JSON by column name, None if there is none; ``written`` tells whether the
-    key has a state row although no row is visible (it was deleted). ``table`` has the schema that the row is shown
-    with.
+    """The answer to one lookup: the row as a JSON object, None if there is none, and its tag, which is the same however
+    the answer was made; ``written`` tells whether the key has a state row although no row is visible (it was deleted).
+    ``table`` has the schema that the row is shown with.
     """
 
     key: Key
-    row: dict[str, Any] | None
+    body: bytes | None
+    tag: str | None
     written: bool
     snapshot_id: int | None
     table: Table
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        """The row as JSON by column name."""
+        row: dict[str, Any] | None = None if self.body is None else json.loads(self.body)
+        return row
 
     @property
     def shown_key(self) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def get_row(
     """
     view = _view(repository, table, consistency, version)
     found = _find(view, images, key_from_text(view.table.schema, texts), _wanted(view.table, columns))
-    if found.row is None:
+    if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
         where = table.full_name if version is None else f"snapshot {found.snapshot_id} of {table.full_name}"
@@ -173,10 +181,9 @@ def _find(view: _View, images: Images, key: Key, columns: Sequence[str]) -> Foun
     row = None if state is None else finish(view.plan, state)
     snapshot_id = view.snapshot.id if view.snapshot else None
     if row is None:
-        return FoundRow(key, None, state is not None, snapshot_id, view.table)
-    by_name = view.table.schema.by_name
-    shown = {name: by_name[name].type.encoder(row[name]) for name in columns}
-    return FoundRow(key, shown, True, snapshot_id, view.table)
+        return FoundRow(key, None, None, state is not None, snapshot_id, view.table)
+    body = row_json(view.table.schema, row, columns)
+    return FoundRow(key, body, tag_of(body), True, snapshot_id, view.table)
 
 
 def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:

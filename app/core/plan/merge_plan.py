@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from app.core.errors import ErrorCode, Invalid
@@ -23,12 +24,14 @@ from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness, RowRule
 from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
 from app.core.rules.stepwise import Stepwise
+from app.core.rules.widening import stored_type
 from app.core.table.option_entries import MergeEngine, SortOrder
 from app.core.table.options import FoldingOptions, SequenceGroup, TableOptions
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 
+_ANSWERS = 1  # the version of how answers are spelled
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
@@ -90,6 +93,21 @@ class MergePlan:
             if fault is not None:
                 return Refusal(kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
         return None
+
+    @cached_property
+    def answer_form(self) -> str:
+        """A digest of all that an answer's bytes depend on beside the state row: names and types of the columns, read
+        defaults, when a row is live, what shows something else than its state. Plans of one form answer a state row
+        that means the same under both with the same bytes (decision 17).
+        """
+        columns = [(column.id, column.name, stored_type(column.type)) for column in self.schema.columns]
+        by_name = self.schema.by_name
+        defaults = {name: by_name[name].type.encoder(value) for name, value in self.read_defaults.items()}
+        shown = [(rule.column.id, rule.called) for rule in self.unions]
+        carries = [bounds.carry for bounds in self.totals]
+        always = self.row.liveness is Liveness.ALWAYS
+        described = repr((_ANSWERS, columns, self.schema.primary_key, defaults, shown, carries, always))
+        return blake2b(described.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def needs_bitmaps(self) -> bool:

@@ -19,16 +19,17 @@ from app.core.types.kinds import Kind
 @lru_cache(maxsize=4096)
 def same_type(old: DataType, new: DataType) -> bool:
     """Whether values of ``old`` are values of ``new`` as they are stored: comments and NOT NULL are not."""
-    return _stored(old) == _stored(new)
+    return stored_type(old) == stored_type(new)
 
 
-def _stored(data_type: DataType) -> DataType:
+def stored_type(data_type: DataType) -> DataType:
+    """The type as values are stored: without comments and NOT NULL."""
     return replace(
         data_type,
         nullable=True,
-        key=None if data_type.key is None else _stored(data_type.key),
-        element=None if data_type.element is None else _stored(data_type.element),
-        fields=tuple(Field(field.id, field.name, _stored(field.type)) for field in data_type.fields),
+        key=None if data_type.key is None else stored_type(data_type.key),
+        element=None if data_type.element is None else stored_type(data_type.element),
+        fields=tuple(Field(field.id, field.name, stored_type(field.type)) for field in data_type.fields),
     )
 
 
