@@ -135,7 +135,7 @@ class _Service:
     def __init__(self, settings: Settings) -> None:
         self.running = Running(settings, settings.workers)
         database, warehouse = self.running.database, self.running.warehouse
-        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_workers)
+        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
         gate = TokenGate(database, required=not is_loopback(settings.host))
         heads = Heads(database, settings.poll_seconds)
         self.parts = Parts(settings, database, warehouse, self.images, self.running.executor, gate, heads)

@@ -37,7 +37,9 @@ class Settings(BaseSettings):
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest body of a batch; no other is larger")
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
-    image_workers: int = Field(1, ge=1, description="threads that decode data files for lookups")
+    image_bytes: int = Field(
+        16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True

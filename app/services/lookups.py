@@ -6,20 +6,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
-from app.core.plan.answers import row_json, tag_of
-from app.core.plan.evolution import combined_row, renamed
+from app.core.plan.answers import key_json, row_json, tag_of, to_json
+from app.core.plan.evolution import combined_row, renamed, same_fold
 from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.history import Batch, Snapshot, Table
+from app.core.table.history import Batch, Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
-from app.storage.images import Images
+from app.storage.images import ABSENT, DELETED, Answer, Images
 from app.storage.staging import read_key_records
 
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "get_rows_of"]
@@ -68,6 +69,19 @@ class _View:
     staged: tuple[Batch, ...]
     schemas: Mapping[int, TableSchema]  # those under which runs and staged batches were written
 
+    @cached_property
+    def columns(self) -> Sequence[str]:
+        """The columns that are answered where a request names none."""
+        return tuple(self.table.schema.by_name)
+
+    @cached_property
+    def runs(self) -> Sequence[tuple[Run, TableSchema | None]]:
+        """The snapshot's runs, oldest first, with the schema each was written under; None where its state means
+        something else than the plan's, so that no image of it answers.
+        """
+        schemas = [(run, self.schemas[run.schema_id]) for run in (self.snapshot.runs if self.snapshot else ())]
+        return tuple((run, one if same_fold(one, self.plan.schema) else None) for run, one in schemas)
+
 
 def get_row(
     repository: Repository,
@@ -85,7 +99,7 @@ def get_row(
     tells a deleted row from one never written.
     """
     view = _view(repository, table, consistency, version)
-    found = _find(view, images, key_from_text(view.table.schema, texts), _wanted(view.table, columns))
+    found = _find(view, images, key_from_text(view.table.schema, texts), _wanted(view, columns))
     if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
@@ -105,7 +119,7 @@ def get_rows(
 ) -> list[FoundRow]:
     """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
     view = _view(repository, table, consistency)
-    wanted = _wanted(view.table, columns)
+    wanted = _wanted(view, columns)
     return [_find(view, images, key, wanted) for key in keys]
 
 
@@ -124,22 +138,23 @@ def get_rows_of(
     Raises ``Invalid`` for keys or columns that the schema does not have, ``NotFound`` for the version.
     """
     view = _view(repository, table, consistency, version)
-    wanted = _wanted(view.table, columns)
+    wanted = _wanted(view, columns)
     read = [key_from_json(view.table.schema, key, f"/keys/{index}") for index, key in enumerate(keys)]
     return [_find(view, images, key, wanted) for key in read], view.snapshot.id if view.snapshot else None
 
 
-def _wanted(table: Table, columns: Sequence[str] | None) -> Sequence[str]:
+def _wanted(view: _View, columns: Sequence[str] | None) -> Sequence[str]:
     """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
-    known = ", ".join(table.schema.by_name)
+    schema = view.table.schema
+    known = ", ".join(schema.by_name)
     faults = [
         Violation("/columns", FaultCode.UNKNOWN_COLUMN, f"the table has no column {name!r}", f"columns: {known}")
         for name in columns or ()
-        if name not in table.schema.by_name
+        if name not in schema.by_name
     ]
     if faults:
         raise Invalid("the request names unknown columns", violations=faults)
-    return columns or list(table.schema.by_name)
+    return columns or view.columns
 
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
@@ -177,13 +192,48 @@ def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
 
 
 def _find(view: _View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
-    state = _state(view, images, key)
+    answer = _imaged(view, images, key)
+    if answer is None:
+        answer = _folded(view, _state(view, images, key))
+    return _found(view, key, answer, columns)
+
+
+def _found(view: _View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
+    body, tag = answer.body, answer.tag
+    if body is not None and columns is not view.columns:
+        row = json.loads(body)
+        body = to_json({name: row[name] for name in columns})
+        tag = tag_of(body)
+    return FoundRow(key, body, tag, answer.written, view.snapshot.id if view.snapshot else None, view.table)
+
+
+def _folded(view: _View, state: Mapping[str, Any] | None) -> Answer:
+    """What a key's state row answers."""
     row = None if state is None else finish(view.plan, state)
-    snapshot_id = view.snapshot.id if view.snapshot else None
     if row is None:
-        return FoundRow(key, None, None, state is not None, snapshot_id, view.table)
-    body = row_json(view.table.schema, row, columns)
-    return FoundRow(key, body, tag_of(body), True, snapshot_id, view.table)
+        return ABSENT if state is None else DELETED
+    body = row_json(view.table.schema, row)
+    return Answer(body, tag_of(body), True)
+
+
+def _imaged(view: _View, images: Images, key: Key) -> Answer | None:
+    """What the images answer for a key: finished bytes where one run alone has it. None where state rows must be
+    combined, or read because an image is not there yet.
+    """
+    if view.staged:
+        return None
+    token, text, partition = token_of(view.table.schema, key), key_json(view.table.schema, key), None
+    if view.table.schema.partition_keys:
+        partition = partition_of(view.table.schema, key)
+    found = ABSENT
+    for run, written in view.runs:
+        if run.partition != partition:
+            continue
+        answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
+        if answer is None or (answer.written and found.written):
+            return None
+        found = answer if answer.written else found
+    return found
 
 
 def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -18,10 +18,9 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def row_json(schema: TableSchema, row: Mapping[str, Any], columns: Sequence[str]) -> bytes:
-    """The values of a row, by column name, as a JSON object of ``columns``."""
-    by_name = schema.by_name
-    return to_json({name: by_name[name].type.encoder(row[name]) for name in columns})
+def row_json(schema: TableSchema, row: Mapping[str, Any]) -> bytes:
+    """A row, by column name, as a JSON object of all columns."""
+    return to_json({column.name: column.type.encoder(row[column.name]) for column in schema.columns})
 
 
 def tag_of(body: bytes) -> str:

@@ -1,0 +1,134 @@
+"""Rows of a data file as the entries of its image of answers, made a batch at a time (decision 17).
+
+An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its tag and its
+JSON.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.answers import TAG_BYTES, to_json
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.row import LIVE_COLUMN, Liveness
+from app.core.rules.widening import same_type, widened
+from app.core.table.schema import Column
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Family
+from app.storage.arrow import arrow_type
+from app.storage.images.json_texts import TEXT, each, join, json_texts
+
+TAG_LENGTH = 2 * TAG_BYTES
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint8).reshape(256, 2)
+
+
+class Known(Enum):
+    """What an entry says of its key."""
+
+    ROW = "R"  # its row is visible; its tag and its JSON follow
+    DELETED = "D"  # no row is visible
+    STATE = "S"  # only the state row tells: a total in it is outside its column's type
+
+
+def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+    """The entries of state rows that were written under one plan, as another one shows them, which means the same."""
+    keys = _keys(batch, written, shown)
+    live, unsettled = _live(batch, shown), _unsettled(batch, written)
+    answered = pc.and_(live, pc.invert(unsettled))
+    bodies = _bodies(batch, written, shown)
+    rows = join(keys, Known.ROW.value, _tags(bodies), bodies)
+    if answered.true_count == len(batch):
+        return rows
+    rest = pc.if_else(unsettled, pa.scalar(Known.STATE.value, TEXT), pa.scalar(Known.DELETED.value, TEXT))
+    return pc.if_else(answered, rows, join(keys, rest))
+
+
+def _live(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
+    """Which state rows are visible rows, as ``RowRule.is_live`` says it."""
+    if shown.row.liveness is Liveness.ALWAYS:
+        return pa.array(np.ones(len(batch), dtype=bool))
+    if LIVE_COLUMN not in batch.schema.names:
+        return pa.array(np.zeros(len(batch), dtype=bool))
+    return pc.fill_null(batch.column(LIVE_COLUMN), False)
+
+
+def _unsettled(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
+    """Which state rows hold a total outside its column's type."""
+    found = pa.array(np.zeros(len(batch), dtype=bool))
+    for bounds in written.totals:
+        if bounds.carry in batch.schema.names:
+            found = pc.or_(found, pc.is_valid(batch.column(bounds.carry)))
+    return found
+
+
+def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+    before = {column.id: column for column in written.schema.columns}
+    parts: list[pa.Array | str] = ["["]
+    for column in shown.schema.key_columns:
+        values = _values(batch, before[column.id])
+        if column.type.family is Family.FLOATING:
+            values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0: one key
+        parts += [json_texts(values, column.type), ","]
+    return join(*parts[:-1], "]")
+
+
+def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+    before = {column.id: column for column in written.schema.columns}
+    parts: list[pa.Array | str] = []
+    for column in shown.schema.columns:
+        name = to_json(column.name).decode()
+        parts += [f"{',' if parts else '{'}{name}:", _shown(batch, before.get(column.id), column, shown)]
+    return _rows_of(join(*parts, "}"), len(batch))
+
+
+def _rows_of(texts: pa.Array | pa.Scalar, rows: int) -> pa.Array:
+    return texts if isinstance(texts, pa.Array) else pa.repeat(texts, rows)
+
+
+def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> pa.Array | str:
+    """The JSON texts of a column, as ``finish`` shows what Spark stored in a state row (``fold.shown_row``)."""
+    missing = to_json(column.type.encoder(shown.read_defaults.get(column.name))).decode()
+    if before is None:
+        return missing
+    values = _values(batch, before)
+    unions = {rule.column.id: rule.shown for rule in shown.unions}
+    if column.id not in unions and same_type(before.type, column.type):
+        return json_texts(values, column.type, missing)
+    encode, finish, old = column.type.encoder, unions.get(column.id, _as_it_is), before.type
+    texts = each(values, lambda value: encode(finish(widened(value, old, column.type))))
+    return pc.fill_null(texts, pa.scalar(missing, TEXT))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+    values = batch.column(column.name)
+    return (
+        values
+        if _nested(column.type) or values.type == arrow_type(column.type)
+        else values.cast(arrow_type(column.type))
+    )
+
+
+def _nested(data_type: DataType) -> bool:
+    return bool(data_type.nested)
+
+
+def _tags(bodies: pa.Array) -> pa.Array:
+    """As ``tag_of``, of each."""
+    _, places, content = bodies.buffers()
+    edges = np.frombuffer(places, dtype=np.int64)[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
+    data = memoryview(content)
+    digests = b"".join([blake2b(data[start:end], digest_size=TAG_BYTES).digest() for start, end in pairwise(edges)])
+    text = _HEX[np.frombuffer(digests, dtype=np.uint8)].tobytes()
+    starts = np.arange(len(bodies) + 1, dtype=np.int64) * TAG_LENGTH
+    return pa.Array.from_buffers(TEXT, len(bodies), [None, pa.py_buffer(starts.tobytes()), pa.py_buffer(text)])

@@ -1,0 +1,107 @@
+"""Images that this process has asked for, and the builder that it keeps running for them (decision 17)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app.storage.images.lock import builders_lock
+from app.storage.images.requests import ImageName, ImageRequest
+from app.storage.layout import Warehouse
+
+logger = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.1
+_GATHER_SECONDS = 0.5  # before a builder is started: what is asked for comes in swarms
+_REFUSED_SECONDS = 60.0  # how long an image that was not made is not asked for again
+_LONGEST_PAUSE = 60.0
+
+
+class Asking:
+    """What is asked for. A thread lives while anything is: it starts a builder, and another one if that is killed."""
+
+    def __init__(self, folder: Path, warehouse: Warehouse, limit: int) -> None:
+        self._folder = folder
+        self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
+        self._open: set[ImageName] = set()
+        self._refused: dict[ImageName, float] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._starts = 0
+        self._next_start = 0.0
+
+    def ask(self, name: ImageName, request: Callable[[], ImageRequest]) -> None:
+        """Have an image made, unless that is under way or has just been found impossible."""
+        if name in self._open or self._refused.get(name, 0.0) > time.monotonic():
+            return
+        with self._lock:
+            if name in self._open or self._closed.is_set():
+                return
+            request().post(self._folder)
+            self._open.add(name)
+            if self._thread is None:
+                self._next_start = max(self._next_start, time.monotonic() + _GATHER_SECONDS)
+                self._thread = threading.Thread(target=self._watch, name="images", daemon=True)
+                self._thread.start()
+
+    def settled(self, timeout: float) -> bool:
+        """Whether nothing is asked for any more, after at most ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        while self._open and time.monotonic() < deadline:
+            self._closed.wait(_LOOK_SECONDS)
+        return not self._open
+
+    def close(self) -> None:
+        """Ask no more, and end the builder that this process has started; others start their own."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            try:
+                if not self._look():
+                    return
+            except OSError:
+                logger.warning("the builder of images cannot be started; tried again later", exc_info=True)
+
+    def _look(self) -> bool:
+        """Forget what was answered, see to it that somebody builds the rest; whether there is any."""
+        with self._lock:
+            for name in [one for one in self._open if not one.request_path(self._folder).exists()]:
+                self._open.discard(name)
+                if not name.path(self._folder).exists():
+                    self._refused[name] = time.monotonic() + _REFUSED_SECONDS
+            if not self._open:
+                self._thread = None
+                self._starts = 0
+                return False
+        running = self._process is not None and self._process.poll() is None
+        if not running and time.monotonic() >= self._next_start and self._nobody_builds():
+            self._start()
+        return True
+
+    def _nobody_builds(self) -> bool:
+        with builders_lock(self._folder) as free:
+            return free
+
+    def _start(self) -> None:
+        self._next_start = time.monotonic() + min(_LONGEST_PAUSE, 2.0**self._starts)
+        self._starts += 1
+        command = [sys.executable, "-m", "app.storage.images.builder"]
+        self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and module
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        if self._process.stdin is not None:
+            with self._process.stdin as told:
+                told.write(self._told)

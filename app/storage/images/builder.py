@@ -1,0 +1,130 @@
+"""``python -m app.storage.images.builder``: the process that makes the images of a machine's folder (decision 17).
+
+There is one at a time, which the lock file says; it has one thread, and gives way to all others. It ends when nothing
+was asked for in a while.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.errors import KeyfoldError
+from app.storage.images.container import Damaged
+from app.storage.images.lock import builders_lock
+from app.storage.images.making import write_answers, write_states
+from app.storage.images.requests import WANTED, ImageRequest, read_request
+from app.storage.images.room import RECENT_SECONDS, make_room
+from app.storage.layout import Warehouse, data_file
+
+logger = logging.getLogger(__name__)
+_IDLE_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+_NICE = 15
+_WRITING = "builder.writing"
+
+
+class Builder:
+    """Makes what is asked for in ``folder``, in the order it was asked for; images take ``limit`` bytes at most."""
+
+    def __init__(self, folder: Path, warehouse: Warehouse, limit: int, recent_seconds: float = RECENT_SECONDS) -> None:
+        self.folder = folder
+        self.warehouse = warehouse
+        self.limit = limit
+        self.recent_seconds = recent_seconds
+        self._aside = folder / _WRITING
+        shutil.rmtree(self._aside, ignore_errors=True)  # what an earlier one that was killed left
+
+    def work(self) -> bool:
+        """Make one image, or find out that it cannot be; whether anything was asked for."""
+        paths = self._asked()
+        for path in paths[:1]:
+            try:
+                os.utime(path)  # should this one end the process, the next begins with another
+                self._make(read_request(path))
+            except (OSError, ValueError, KeyfoldError, pa.ArrowException):
+                # Lookups go on from the Parquet file; a table that was just dropped takes its files along.
+                logger.warning("no image for %s", path.name, exc_info=True)
+            path.unlink(missing_ok=True)
+        return bool(paths)
+
+    def _asked(self) -> list[Path]:
+        found = []
+        for path in (self.folder / WANTED).glob("*.json"):
+            try:
+                found.append((path.stat().st_mtime, path))
+            except FileNotFoundError:
+                continue
+        return [path for _, path in sorted(found)]
+
+    def _make(self, request: ImageRequest) -> None:
+        place = request.name.path(self.folder)
+        if place.exists():
+            return
+        name = request.name
+        segments = data_file(name.table_id, name.run_id, name.file)
+        with self.warehouse.filesystem.open_input_file(self.warehouse.path(*segments)) as opened:
+            source = pq.ParquetFile(opened)
+            if not self._fits(sum(source.metadata.row_group(i).total_byte_size for i in range(source.num_row_groups))):
+                return
+            self._aside.mkdir(parents=True, exist_ok=True)
+            aside = self._aside / f"{name.form}.{os.getpid()}"
+            try:
+                self._write(source, aside, request)
+                if self._fits(aside.stat().st_size):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    aside.replace(place)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def _fits(self, size: int) -> bool:
+        fits = make_room(self.folder, size, self.limit, self.recent_seconds)
+        if not fits:
+            logger.info("images in use leave no room for %d bytes more; KEYFOLD_IMAGE_BYTES is %d", size, self.limit)
+        return fits
+
+    def _write(self, source: pq.ParquetFile, path: Path, request: ImageRequest) -> None:
+        plans = request.plans
+        if plans is None:
+            write_states(source, path)
+            return
+        if plans[1].answer_form != request.name.form:
+            raise Damaged(f"the request of form {request.name.form} asks for another one")
+        write_answers(source, path, *plans)
+
+
+def main() -> None:
+    """Build until nothing was asked for in a while. The first line of the input says where and how much: a command
+    line, which everybody sees, must not hold a warehouse's credentials.
+    """
+    wanted = json.loads(sys.stdin.readline())
+    folder = Path(wanted["folder"])
+    os.nice(_NICE)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    with builders_lock(folder) as alone:
+        if alone:
+            build(Builder(folder, Warehouse(wanted["warehouse"]), wanted["limit"]))
+
+
+def build(builder: Builder, idle_seconds: float = _IDLE_SECONDS) -> None:
+    """Work until nothing was asked for in ``idle_seconds``."""
+    last = time.monotonic()
+    while time.monotonic() - last < idle_seconds:
+        if builder.work():
+            last = time.monotonic()
+        else:
+            time.sleep(_LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The file of an image: tokens in order, where each entry lies, the entries, checksums of all (decision 17).
+
+```
+entries   of whatever length, one behind the other, then zeros up to a multiple of 8
+tokens    int64, one a row, ascending
+places    int64, where each entry begins, then where the last one ends
+checks    uint64, xxh3 of the entries of each block
+meta      bytes, for whoever wrote the file
+footer    numbers and xxh3 of all that is not in a block
+```
+A block is ``BLOCK_ROWS`` rows. A block is checked when it is first read, all else when the file is opened.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+BLOCK_ROWS = 256
+_MAGIC = b"KFIMAGE1"
+# Rows, rows of an entry, places, blocks, bytes of meta, where the tokens begin; checksum; magic.
+_FOOTER = struct.Struct("<6qQ8s")
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Damaged(ValueError):
+    """A file of an image does not hold what was written."""
+
+
+def write_container(path: Path, tokens: Int64s, places: Int64s, rows_per_entry: int, meta: bytes = b"") -> None:
+    """Complete the file at ``path``, which holds the entries: ``places`` says where, one more than there are entries.
+
+    An entry is of ``rows_per_entry`` rows: 1 or ``BLOCK_ROWS``. The file is durable afterwards.
+    """
+    with open(path, "r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.write(b"\0" * (-end % 8))
+        start = file.tell()
+        file.flush()
+        checks = np.fromiter(_checks(file, places, len(tokens), rows_per_entry), dtype=np.uint64)
+        parts = [np.ascontiguousarray(tokens).tobytes(), np.ascontiguousarray(places).tobytes(), checks.tobytes(), meta]
+        numbers = (len(tokens), rows_per_entry, len(places), len(checks), len(meta), start)
+        hashed = xxhash.xxh3_64()
+        for part in (*parts, struct.pack("<6q", *numbers)):
+            hashed.update(part)
+        file.writelines(parts)
+        file.write(_FOOTER.pack(*numbers, hashed.intdigest(), _MAGIC))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _checks(file: BinaryIO, places: Int64s, rows: int, rows_per_entry: int) -> Iterator[int]:
+    if not rows:
+        return
+    step = BLOCK_ROWS // rows_per_entry
+    edges = [*places[:-1:step].tolist(), int(places[-1])]
+    for start, end in pairwise(edges):
+        yield xxhash.xxh3_64_intdigest(os.pread(file.fileno(), end - start, start))
+
+
+class Container:
+    """A file of an image, memory-mapped: rows by token, entries by row."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``FileNotFoundError``, and ``Damaged`` when anything but the blocks is not what was written."""
+        with open(path, "rb") as file:
+            self.size_bytes = os.fstat(file.fileno()).st_size
+            if self.size_bytes < _FOOTER.size:
+                raise Damaged(f"{path} is cut off")
+            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        *numbers, checksum, magic = _FOOTER.unpack(self._mapped[-_FOOTER.size :])
+        self.rows, self._rows_per_entry, places, blocks, meta, start = numbers
+        lengths = (8 * self.rows, 8 * places, 8 * blocks, meta)
+        if magic != _MAGIC or start < 0 or start + sum(lengths) + _FOOTER.size != self.size_bytes:
+            raise Damaged(f"{path} is cut off")
+        hashed = xxhash.xxh3_64(memoryview(self._mapped)[start : start + sum(lengths)])
+        hashed.update(struct.pack("<6q", *numbers))
+        if hashed.intdigest() != checksum:
+            raise Damaged(f"{path} is damaged")
+        edges = np.cumsum([start, *lengths]).tolist()
+        view = memoryview(self._mapped)
+        self._tokens = view[edges[0] : edges[1]].cast("q")
+        self._places = view[edges[1] : edges[2]].cast("q")
+        self._checks = view[edges[2] : edges[3]].cast("Q")
+        self.meta = self._mapped[edges[3] : edges[4]]
+        self.tokens: Int64s = np.frombuffer(self._tokens, dtype=np.int64)
+        self._checked = bytearray(blocks)
+        self.path = path
+        self.used = True  # since somebody last asked
+
+    def rows_of(self, token: int) -> Iterator[int]:
+        """The rows that have the token."""
+        row = bisect_left(self._tokens, token)
+        return self.rows_from(row) if row < self.rows and self._tokens[row] == token else iter(())
+
+    def rows_from(self, row: int) -> Iterator[int]:
+        """The row, and the next ones that have the same token."""
+        token = self._tokens[row]
+        while row < self.rows and self._tokens[row] == token:
+            yield row
+            row += 1
+
+    def first_rows(self, tokens: Int64s) -> Sequence[int]:
+        """For each token the first row that has it, or -1."""
+        if not self.rows:
+            return [-1] * len(tokens)
+        rows = np.searchsorted(self.tokens, tokens)
+        there = self.tokens[np.minimum(rows, self.rows - 1)] == tokens
+        found: list[int] = np.where(there & (rows < self.rows), rows, -1).tolist()
+        return found
+
+    def entry(self, row: int) -> bytes:
+        """The entry that the row is in. Raises ``Damaged`` if its block is not what was written."""
+        block = row // BLOCK_ROWS
+        if not self._checked[block]:
+            self._check(block)
+        place = row // self._rows_per_entry
+        return self._mapped[self._places[place] : self._places[place + 1]]
+
+    def _check(self, block: int) -> None:
+        step = BLOCK_ROWS // self._rows_per_entry
+        start, end = self._places[block * step], self._places[min((block + 1) * step, len(self._places) - 1)]
+        if xxhash.xxh3_64_intdigest(self._mapped[start:end]) != self._checks[block]:
+            raise Damaged(f"block {block} of {self.path} is damaged")
+        self._checked[block] = 1

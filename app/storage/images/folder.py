@@ -1,0 +1,291 @@
+"""The images of this machine: what lookups find in them, memory-mapped, and in the Parquet files where there are none
+(design §5).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.history import DataFile, Run
+from app.core.table.keys import Key, same_key
+from app.core.table.records import TOKEN_COLUMN
+from app.core.table.schema import TableSchema
+from app.storage.images.answers import TAG_LENGTH, Known
+from app.storage.images.asking import Asking
+from app.storage.images.container import BLOCK_ROWS, Container, Damaged
+from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
+from app.storage.images.room import touch
+from app.storage.layout import Warehouse, data_file
+
+logger = logging.getLogger(__name__)
+StateRow = Mapping[str, Any]
+SWEEP_SECONDS = 300.0
+_TOUCH_SECONDS = 60.0
+DEFAULT_BYTES = 16 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one run answers for a key: a row's JSON and its tag, or neither; ``written``: the run has the key."""
+
+    body: bytes | None
+    tag: str | None
+    written: bool
+
+
+ABSENT = Answer(None, None, False)
+DELETED = Answer(None, None, True)
+
+
+@dataclass(frozen=True)
+class ImageProgress:
+    """How far the images that answer a snapshot are: its data files, those of them that have one, and their bytes."""
+
+    files: int
+    made: int
+    size_bytes: int
+
+
+class Images:
+    """The images of this machine, in ``folder``; a process of its own makes them, all processes share the files.
+
+    They take ``limit`` bytes of the disk at most. A data file without an image is served from the row groups of its
+    Parquet file that can hold the token.
+    """
+
+    def __init__(self, folder: Path, warehouse: Warehouse, limit: int = DEFAULT_BYTES) -> None:
+        self.folder = folder
+        self.warehouse = warehouse
+        self.asking = Asking(folder, warehouse, limit)
+        self._open: dict[tuple[str, str, str], Container] = {}  # by run, file, form
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Ask for no more images; what is begun is left out."""
+        self._closed.set()
+        self.asking.close()
+
+    def start_sweeping(self, live_runs: Callable[[], set[tuple[str, str]]]) -> None:
+        """Every minute, say which images were used; every few, drop those of runs that no snapshot names: ``live_runs``
+        gives (table, run) ids.
+        """
+
+        def sweep() -> None:
+            passed = 0.0
+            while not self._closed.wait(_TOUCH_SECONDS):
+                passed = (passed + _TOUCH_SECONDS) % SWEEP_SECONDS
+                try:
+                    self.note_use()
+                    if not passed:
+                        self.keep_only(live_runs())
+                except Exception:
+                    logger.warning("images could not be swept; tried again later", exc_info=True)
+
+        threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
+
+    def note_use(self) -> None:
+        """Renew the time of the images that were used since; let go of those that have left the disk."""
+        for place, image in list(self._open.items()):
+            there = touch(image.path) if image.used else image.path.exists()
+            image.used = False
+            if not there:
+                self._open.pop(place, None)
+
+    def keep_only(self, live_runs: set[tuple[str, str]]) -> None:
+        """Remove the images of all other runs; lookups that hold one go on with it."""
+        for folder in self.folder.glob("*/*"):
+            if folder.is_dir() and (folder.parent.name, folder.name) not in live_runs:
+                shutil.rmtree(folder, ignore_errors=True)
+        runs = {run for _, run in live_runs}
+        for place in [one for one in self._open if one[0] not in runs]:
+            self._open.pop(place, None)
+
+    def progress(self, table_id: str, runs: Sequence[Run], plan: MergePlan) -> ImageProgress:
+        """How far the images are that answer ``runs`` as ``plan`` shows them."""
+        names = [ImageName(table_id, run.id, file.name, plan.answer_form) for run in runs for file in run.files]
+        sizes = [path.stat().st_size for path in (name.path(self.folder) for name in names) if path.exists()]
+        return ImageProgress(len(names), len(sizes), sum(sizes))
+
+    def answer(
+        self, table_id: str, run: Run, written: TableSchema, plan: MergePlan, token: int, key: bytes
+    ) -> Answer | None:
+        """What a run that was written under ``written`` answers for ``key`` (``key_json``) as ``plan`` shows it, which
+        means the same; None where no image says it: then the state row does.
+        """
+        for file in run.files:
+            if file.min_token <= token <= file.max_token:
+                image = self._answers(table_id, run, file, written, plan)
+                if image is None:
+                    return None
+                try:
+                    found = _answer_in(image, image.rows_of(token), key)
+                except Damaged:
+                    self._drop(image)
+                    return None
+                if found is not ABSENT:
+                    return found
+        return ABSENT
+
+    def answers(
+        self,
+        table_id: str,
+        run: Run,
+        written: TableSchema,
+        plan: MergePlan,
+        tokens: Sequence[int],
+        keys: Sequence[bytes],
+    ) -> list[Answer | None]:
+        """As ``answer``, of many keys and their tokens."""
+        found: list[Answer | None] = [ABSENT] * len(keys)
+        wanted = np.array(tokens, dtype=np.int64)
+        for file in run.files:
+            [places] = np.nonzero((wanted >= file.min_token) & (wanted <= file.max_token))
+            if not len(places):
+                continue
+            image = self._answers(table_id, run, file, written, plan)
+            rows = [-1] * len(places) if image is None else image.first_rows(wanted[places])
+            for place, row in zip(places.tolist(), rows, strict=True):
+                if image is None:
+                    found[place] = None
+                elif row >= 0:
+                    found[place] = self._from(image, row, keys[place])
+        return found
+
+    def _from(self, image: Container, row: int, key: bytes) -> Answer | None:
+        try:
+            return _answer_in(image, image.rows_from(row), key)
+        except Damaged:
+            self._drop(image)
+            return None
+
+    def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
+        """The state row of ``key`` in a run; None if the run has none."""
+        for file in run.files:
+            if file.min_token <= token <= file.max_token:
+                row = self._find_in(table_id, run, file, token, key_names, key)
+                if row is not None:
+                    return row
+        return None
+
+    def _find_in(
+        self, table_id: str, run: Run, file: DataFile, token: int, key_names: tuple[str, ...], key: Key
+    ) -> StateRow | None:
+        name = ImageName(table_id, run.id, file.name, STATES)
+        image = self._opened(name, lambda: ImageRequest(name, file.rows))
+        if image is not None:
+            try:
+                return _first(_state_rows(image, token), key_names, key)
+            except Damaged:
+                self._drop(image)
+        return _first(self._row_groups(table_id, run, file, token), key_names, key)
+
+    def _answers(
+        self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan
+    ) -> Container | None:
+        image = self._open.get((run.id, file.name, plan.answer_form))
+        if image is not None:
+            image.used = True
+            return image
+        name = ImageName(table_id, run.id, file.name, plan.answer_form)
+        return self._opened(name, lambda: request_of(table_id, run.id, file, written, plan))
+
+    def _opened(self, name: ImageName, request: Callable[[], ImageRequest]) -> Container | None:
+        """The image, if there is one; else it is asked for."""
+        place = (name.run_id, name.file, name.form)
+        image = self._open.get(place)
+        if image is None:
+            image = _read(name.path(self.folder))
+            if image is None:
+                self.asking.ask(name, request)
+                return None
+            self._open[place] = image
+        image.used = True
+        return image
+
+    def want(self, table_id: str, run: Run, written: TableSchema, plan: MergePlan) -> None:
+        """Have the images of a run that answer as ``plan`` shows it made in the background, unless they are."""
+        for file in run.files:
+            self._answers(table_id, run, file, written, plan)
+
+    def _drop(self, image: Container) -> None:
+        """Have an image that is damaged made again."""
+        logger.warning("the image %s is damaged and is made again", image.path)
+        image.path.unlink(missing_ok=True)
+        for place in [one for one, opened in self._open.items() if opened is image]:
+            self._open.pop(place, None)
+
+    def _row_groups(self, table_id: str, run: Run, file: DataFile, token: int) -> Iterator[StateRow]:
+        """The rows with ``token`` in those row groups of the Parquet file whose token range holds it."""
+        path = self.warehouse.path(*data_file(table_id, run.id, file.name))
+        with self.warehouse.filesystem.open_input_file(path) as source:
+            parquet = pq.ParquetFile(source)
+            groups = [group for group in range(parquet.num_row_groups) if _holds(parquet, group, token)]
+            rows = parquet.read_row_groups(groups)
+        tokens = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
+        first, last = (int(np.searchsorted(tokens, token, side=side)) for side in ("left", "right"))
+        yield from rows.slice(first, last - first).to_pylist()
+
+
+def _answer_in(image: Container, rows: Iterator[int], key: bytes) -> Answer | None:
+    """What an image of answers says of ``key``, which may be that of one of ``rows``; None where only its state row
+    tells.
+    """
+    length = len(key)
+    for row in rows:
+        entry = image.entry(row)
+        if entry.startswith(key):
+            known = entry[length : length + 1]
+            if known == _ROW:
+                start = length + 1 + TAG_LENGTH
+                return Answer(entry[start:], entry[length + 1 : start].decode(), True)
+            return DELETED if known == _DELETED else None
+    return ABSENT
+
+
+_ROW, _DELETED = Known.ROW.value.encode(), Known.DELETED.value.encode()
+
+
+def _state_rows(image: Container, token: int) -> Iterator[StateRow]:
+    """The rows with ``token`` in an image of state rows."""
+    for row in image.rows_of(token):
+        block = pa.ipc.read_record_batch(pa.py_buffer(image.entry(row)), _schema(image))
+        yield from block.slice(row % BLOCK_ROWS, 1).to_pylist()
+
+
+def _schema(image: Container) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(image.meta))
+
+
+def _first(rows: Iterator[StateRow], key_names: tuple[str, ...], key: Key) -> StateRow | None:
+    """The row of ``key``: keys with equal tokens are told apart by their values."""
+    return next((row for row in rows if same_key(tuple(row[name] for name in key_names), key)), None)
+
+
+def _read(path: Path) -> Container | None:
+    """The image in the file; None if there is none, and the file is removed if it is damaged."""
+    try:
+        return Container(path)
+    except FileNotFoundError:
+        return None
+    except (Damaged, OSError):
+        logger.warning("the image %s cannot be read and is made again", path, exc_info=True)
+        path.unlink(missing_ok=True)
+        return None
+
+
+def _holds(parquet: pq.ParquetFile, group: int, token: int) -> bool:
+    statistics = parquet.metadata.row_group(group).column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.min <= token <= statistics.max)

@@ -1,0 +1,85 @@
+"""Images made from a data file: one of answers, one of state rows, each written aside and then put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.records import TOKEN_COLUMN
+from app.storage.images.answers import entries
+from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_container
+
+_BATCH_ROWS = 256 * BLOCK_ROWS
+_BATCH_BYTES = 32 * 2**20
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
+
+def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
+    """The image of what lookups answer of the rows of a data file. Raises ``Damaged`` where they are not in order."""
+    tokens, places, end = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], 0
+    with open(path, "wb") as file:
+        for batch in _batches(source):
+            texts = entries(batch, written, shown)
+            _, starts, content = texts.buffers()
+            edges = np.frombuffer(starts, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            file.write(memoryview(content)[edges[0] : edges[-1]])
+            places.append(edges[1:] - edges[0] + end)
+            tokens.append(_tokens(batch))
+            end = int(places[-1][-1])
+    write_container(path, _in_order(np.concatenate(tokens)), np.concatenate(places), 1)
+
+
+def write_states(source: pq.ParquetFile, path: Path) -> None:
+    """The image of the state rows of a data file. Raises ``Damaged`` where they are not in order."""
+    tokens, places = [_NO_ROWS], [0]
+    with open(path, "wb") as file:
+        for batch in _blocks(source):
+            file.write(batch.serialize())
+            places.append(file.tell())
+            tokens.append(_tokens(batch))
+    meta = source.schema_arrow.serialize().to_pybytes()
+    in_order = _in_order(np.concatenate(tokens))
+    write_container(path, in_order, np.array(places, dtype=np.int64), BLOCK_ROWS, meta)
+
+
+def _tokens(batch: pa.RecordBatch) -> Int64s:
+    return np.asarray(batch.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
+
+
+def _in_order(tokens: Int64s) -> Int64s:
+    if len(tokens) and not bool((tokens[1:] >= tokens[:-1]).all()):
+        raise Damaged("the rows of the data file are not in the order of their tokens")
+    return tokens
+
+
+def _batches(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file, some megabytes at a time."""
+    metadata = source.metadata
+    stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    average = max(1, stored // max(1, metadata.num_rows))
+    yield from source.iter_batches(
+        batch_size=max(BLOCK_ROWS, min(_BATCH_ROWS, _BATCH_BYTES // average)), use_threads=False
+    )
+
+
+def _blocks(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file, a block at a time."""
+    rest: pa.Table | None = None
+    for batch in _batches(source):
+        read = pa.Table.from_batches([batch])
+        table = read if rest is None else pa.concat_tables([rest, read])
+        whole = len(table) // BLOCK_ROWS * BLOCK_ROWS
+        for start in range(0, whole, BLOCK_ROWS):
+            yield _one_batch(table.slice(start, BLOCK_ROWS))
+        rest = table.slice(whole)
+    if rest is not None and len(rest):
+        yield _one_batch(rest)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    return table.combine_chunks().to_batches()[0]

@@ -1,0 +1,89 @@
+"""What an image is asked for with: a small file that any process writes and the builder takes up (decision 17)."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.history import DataFile
+from app.core.table.schema import TableSchema
+
+WANTED = "wanted"
+SUFFIX = ".image"
+STATES = "states"  # in the place of a form: the image of the state rows
+
+
+@dataclass(frozen=True)
+class ImageName:
+    """Which image: of a data file of a run, the answers of a form, or the state rows (``STATES``)."""
+
+    table_id: str
+    run_id: str
+    file: str
+    form: str
+
+    def path(self, folder: Path) -> Path:
+        """Where the image is below the folder of images."""
+        return folder / self.table_id / self.run_id / f"{self.file}.{self.form}{SUFFIX}"
+
+    def request_path(self, folder: Path) -> Path:
+        """Where it is asked for."""
+        return folder / WANTED / f"{self.table_id}.{self.run_id}.{self.file}.{self.form}.json"
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """An image that somebody wants; of state rows it needs no schema."""
+
+    name: ImageName
+    rows: int
+    written: TableSchema | None = None
+    shown: TableSchema | None = None
+
+    def post(self, folder: Path) -> None:
+        """Leave the request for the builder; it is seen whole or not at all."""
+        path = self.name.request_path(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        schemas = {role: _schema_json(schema) for role, schema in (("written", self.written), ("shown", self.shown))}
+        aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
+        aside.write_text(json.dumps({**asdict(self.name), "rows": self.rows, **schemas}))
+        aside.replace(path)
+
+    @property
+    def plans(self) -> tuple[MergePlan, MergePlan] | None:
+        """The plans that the rows were written under and are shown with; None for state rows."""
+        if self.written is None or self.shown is None:
+            return None
+        return compile_plan(self.written), compile_plan(self.shown)
+
+
+def read_request(path: Path) -> ImageRequest:
+    """The request in a file. Raises ``FileNotFoundError``, and ``ValueError`` for a file that is none."""
+    body = json.loads(path.read_text())
+    try:
+        name = ImageName(*(body[one] for one in ("table_id", "run_id", "file", "form")))
+        return ImageRequest(name, body["rows"], _schema_of(body["written"]), _schema_of(body["shown"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} asks for no image") from error
+
+
+def request_of(table_id: str, run_id: str, file: DataFile, written: TableSchema, plan: MergePlan) -> ImageRequest:
+    """A request for the answers of ``plan``."""
+    name = ImageName(table_id, run_id, file.name, plan.answer_form)
+    return ImageRequest(name, file.rows, written, plan.schema)
+
+
+def _schema_json(schema: TableSchema | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    return {"declared": schema.to_json(), "remembers_removals": schema.remembers_removals}
+
+
+def _schema_of(body: Any) -> TableSchema | None:
+    if body is None:
+        return None
+    return replace(TableSchema.from_json(body["declared"]), remembers_removals=body["remembers_removals"])
