@@ -15,7 +15,7 @@ from app.core.errors import FaultCode
 MOST_READ: Final = 2000  # elements of a list or an object whose faults are all told
 
 
-def _first_fault_of(kind: Any) -> BeforeValidator:
+def first_fault_of(kind: Any) -> BeforeValidator:
     """Reads what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to tell half a
     million of them, on the event loop.
     """
@@ -28,8 +28,8 @@ def _first_fault_of(kind: Any) -> BeforeValidator:
 
 
 # A body's lists and objects of texts.
-Names = Annotated[list[str], _first_fault_of(list[str])]
-Options = Annotated[dict[str, str], _first_fault_of(dict[str, str])]
+Names = Annotated[list[str], first_fault_of(list[str])]
+Options = Annotated[dict[str, str], first_fault_of(dict[str, str])]
 
 
 class CatalogConfig(Payload):

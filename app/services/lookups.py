@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,14 +17,14 @@ from app.core.plan.evolution import combined_row, renamed, same_fold
 from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Batch, Run, Snapshot, Table
-from app.core.table.keys import Key, key_from_json, key_from_text, key_to_json, partition_of, token_of
+from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
 from app.storage.images import ABSENT, DELETED, Answer, Images
 from app.storage.staging import read_key_records
 
-__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "get_rows_of"]
+__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows"]
 
 
 class Consistency(StrEnum):
@@ -60,7 +61,7 @@ class FoundRow:
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """What one request sees of a table, held for all its keys."""
 
     table: Table
@@ -75,12 +76,12 @@ class _View:
         return tuple(self.table.schema.by_name)
 
     @cached_property
-    def runs(self) -> Sequence[tuple[Run, TableSchema | None]]:
-        """The snapshot's runs, oldest first, with the schema each was written under; None where its state means
-        something else than the plan's, so that no image of it answers.
-        """
-        schemas = [(run, self.schemas[run.schema_id]) for run in (self.snapshot.runs if self.snapshot else ())]
-        return tuple((run, one if same_fold(one, self.plan.schema) else None) for run, one in schemas)
+    def readable(self) -> Mapping[int, TableSchema | None]:
+        """``schemas``; None where state means something else than the plan's, so that no image answers."""
+        return {n: schema if same_fold(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
+
+
+StoredState = tuple[TableSchema, Mapping[str, Any]]
 
 
 def get_row(
@@ -98,8 +99,8 @@ def get_row(
     for a key or columns that the schema does not have, and ``NotFound``: SNAPSHOT_NOT_FOUND, or ROW_NOT_FOUND, which
     tells a deleted row from one never written.
     """
-    view = _view(repository, table, consistency, version)
-    found = _find(view, images, key_from_text(view.table.schema, texts), _wanted(view, columns))
+    view = view_of(repository, table, consistency, version)
+    found = _find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
     if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
@@ -118,32 +119,12 @@ def get_rows(
     columns: Sequence[str] | None = None,
 ) -> list[FoundRow]:
     """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
-    view = _view(repository, table, consistency)
-    wanted = _wanted(view, columns)
+    view = view_of(repository, table, consistency)
+    wanted = wanted_columns(view, columns)
     return [_find(view, images, key, wanted) for key in keys]
 
 
-def get_rows_of(
-    repository: Repository,
-    images: Images,
-    table: Table,
-    keys: Sequence[Mapping[str, Any]],
-    consistency: Consistency = Consistency.MERGED,
-    columns: Sequence[str] | None = None,
-    version: str | None = None,
-) -> tuple[list[FoundRow], int | None]:
-    """As ``get_rows``, for the JSON objects ``keys`` of a request and maybe an earlier ``version``; also the number of
-    the snapshot.
-
-    Raises ``Invalid`` for keys or columns that the schema does not have, ``NotFound`` for the version.
-    """
-    view = _view(repository, table, consistency, version)
-    wanted = _wanted(view, columns)
-    read = [key_from_json(view.table.schema, key, f"/keys/{index}") for index, key in enumerate(keys)]
-    return [_find(view, images, key, wanted) for key in read], view.snapshot.id if view.snapshot else None
-
-
-def _wanted(view: _View, columns: Sequence[str] | None) -> Sequence[str]:
+def wanted_columns(view: View, columns: Sequence[str] | None) -> Sequence[str]:
     """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
     schema = view.table.schema
     known = ", ".join(schema.by_name)
@@ -159,18 +140,19 @@ def _wanted(view: _View, columns: Sequence[str] | None) -> Sequence[str]:
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
     """A function from a key to its state row, staged records included, all of one moment."""
-    view = _view(repository, table, Consistency.LATEST)
+    view = view_of(repository, table, Consistency.LATEST)
     return lambda key: _state(view, images, key)
 
 
-def _view(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> _View:
+def view_of(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> View:
+    """What a request sees now, or saw in an earlier ``version``."""
     snapshot = _snapshot(repository, table, consistency, version)
     shown = table if version is None or snapshot is None else _as_of(repository, table, snapshot)
     staged = repository.batches.staged(table.id) if consistency is Consistency.LATEST else []
     written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
     schemas = {number: repository.tables.schema_at(table.id, number) for number in written - {shown.schema_id}}
     schemas[shown.schema_id] = shown.schema
-    return _View(shown, compile_plan(shown.schema), snapshot, tuple(staged), schemas)
+    return View(shown, compile_plan(shown.schema), snapshot, tuple(staged), schemas)
 
 
 def _snapshot(repository: Repository, table: Table, consistency: Consistency, version: str | None) -> Snapshot | None:
@@ -191,14 +173,14 @@ def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
     return replace(table, schema_id=snapshot.schema_id, schema=schema)
 
 
-def _find(view: _View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
+def _find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
     answer = _imaged(view, images, key)
     if answer is None:
-        answer = _folded(view, _state(view, images, key))
+        answer = folded(view, _state(view, images, key))
     return _found(view, key, answer, columns)
 
 
-def _found(view: _View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
+def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
     body, tag = answer.body, answer.tag
     if body is not None and columns is not view.columns:
         row = json.loads(body)
@@ -207,7 +189,7 @@ def _found(view: _View, key: Key, answer: Answer, columns: Sequence[str]) -> Fou
     return FoundRow(key, body, tag, answer.written, view.snapshot.id if view.snapshot else None, view.table)
 
 
-def _folded(view: _View, state: Mapping[str, Any] | None) -> Answer:
+def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
     """What a key's state row answers."""
     row = None if state is None else finish(view.plan, state)
     if row is None:
@@ -216,19 +198,16 @@ def _folded(view: _View, state: Mapping[str, Any] | None) -> Answer:
     return Answer(body, tag_of(body), True)
 
 
-def _imaged(view: _View, images: Images, key: Key) -> Answer | None:
+def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     """What the images answer for a key: finished bytes where one run alone has it. None where state rows must be
     combined, or read because an image is not there yet.
     """
     if view.staged:
         return None
-    token, text, partition = token_of(view.table.schema, key), key_json(view.table.schema, key), None
-    if view.table.schema.partition_keys:
-        partition = partition_of(view.table.schema, key)
     found = ABSENT
-    for run, written in view.runs:
-        if run.partition != partition:
-            continue
+    token, text = token_of(view.table.schema, key), key_json(view.table.schema, key)
+    for run, _ in runs_of(view, (key,)):
+        written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
         if answer is None or (answer.written and found.written):
             return None
@@ -236,36 +215,55 @@ def _imaged(view: _View, images: Images, key: Key) -> Answer | None:
     return found
 
 
-def _state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
+def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
     """The key's state row under the current plan; raises ``Unavailable`` when its files vanished meanwhile."""
+    return states_of(view, images, [key])[0]
+
+
+def states_of(view: View, images: Images, keys: Sequence[Key]) -> list[Mapping[str, Any] | None]:
+    """As ``_state``, of each key."""
     try:
-        return _read_state(view, images, key)
+        stored = _stored_states(view, images, keys)
+        return [_combined(view, images, key, found) for key, found in zip(keys, stored, strict=True)]
     except FileNotFoundError as error:
         # The table was dropped, or a batch withdrawn, after the catalog was read.
         raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
 
 
-def _read_state(view: _View, images: Images, key: Key) -> Mapping[str, Any] | None:
-    """Its state in every run, oldest first, then its staged records."""
-    stored = [(compile_plan(schema), state) for schema, state in _stored_states(view, images, key)]
-    merged = combined_row(view.plan, stored)
+def _combined(view: View, images: Images, key: Key, found: Sequence[StoredState]) -> Mapping[str, Any] | None:
+    """A key's state in every run, oldest first, then its staged records."""
+    merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
     staged = [lift(view.plan, record) for record in _staged_records(view, images, key)]
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 
-def _stored_states(view: _View, images: Images, key: Key) -> Iterator[tuple[TableSchema, Mapping[str, Any]]]:
-    """The key's state row in each run that has it, oldest first, with the schema it was written under."""
-    partition = partition_of(view.table.schema, key)
-    for run in view.snapshot.runs if view.snapshot else ():
-        if run.partition != partition:
-            continue
+def _stored_states(view: View, images: Images, keys: Sequence[Key]) -> list[list[StoredState]]:
+    """Each key's state row in each run that has it, oldest first, with the schema it was written under."""
+    found: list[list[StoredState]] = [[] for _ in keys]
+    for run, places in runs_of(view, keys):
         schema = view.schemas[run.schema_id]
-        state = images.find(view.table.id, run, token_of(schema, key), schema.primary_key, key)
-        if state is not None:
-            yield schema, state
+        asked = [keys[place] for place in places]
+        states = images.find_all(view.table.id, run, tokens_of(schema, asked), schema.primary_key, asked)
+        for place, state in zip(places, states, strict=True):
+            if state is not None:
+                found[place].append((schema, state))
+    return found
 
 
-def _staged_records(view: _View, images: Images, key: Key) -> Iterator[Record]:
+def runs_of(view: View, keys: Sequence[Key]) -> Iterator[tuple[Run, Sequence[int]]]:
+    """The snapshot's runs, oldest first, each with the places of the keys whose partition it is of."""
+    schema = view.table.schema
+    runs = view.snapshot.runs if view.snapshot else ()
+    if not schema.partition_keys:
+        yield from ((run, range(len(keys))) for run in runs)
+        return
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[partition_of(schema, key)].append(place)
+    yield from ((run, places[run.partition]) for run in runs if run.partition in places)
+
+
+def _staged_records(view: View, images: Images, key: Key) -> Iterator[Record]:
     for batch in view.staged:
         schema = view.schemas[batch.schema_id]
         for record in read_key_records(images.warehouse, view.table.id, batch.file, batch.number, schema, key):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,6 +13,7 @@ from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
+FOUND_COLUMN = "_kf_found"  # no column of a table is called so
 _FIELD_ID = b"PARQUET:field_id"
 
 ARROW_TYPES: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
@@ -49,6 +52,16 @@ def staging_schema(schema: TableSchema) -> pa.Schema:
     """What a staging file holds: the columns, the row kind, the position in the batch."""
     own = [pa.field(KIND_COLUMN, pa.int8()), pa.field(POSITION_COLUMN, pa.int32())]
     return pa.schema([*map(arrow_field, schema.columns), *own])
+
+
+def rows_stream(columns: Sequence[Column], found: Sequence[bool], values: Mapping[str, Sequence[Any]]) -> bytes:
+    """An Arrow stream of a row for each key that was looked up: whether it was ``found``, then ``values`` by column."""
+    fields = [pa.field(FOUND_COLUMN, pa.bool_()), *(pa.field(one.name, arrow_type(one.type)) for one in columns)]
+    arrays = [pa.array(found, pa.bool_()), *(pa.array(values[one.name], arrow_type(one.type)) for one in columns)]
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=pa.schema(fields)))
+    return sink.getvalue()
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
+import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -240,11 +242,47 @@ def test_batch_get_answers_in_request_order_without_gaps(table: MakeTable) -> No
     assert [one["row"] and one["row"]["n"] for one in answer.json()["rows"]] == [30, None, 30, 0, None, 40]
 
 
-def test_batch_get_takes_a_thousand_keys_and_no_more(table: MakeTable) -> None:
+def test_batch_get_takes_ten_thousand_keys_and_no_more(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
-    assert len(rows.batch_get(*({"id": key} for key in range(1000))).json()["rows"]) == 1000
-    assert rows.batch_get(*({"id": key} for key in range(1001))).status_code == 400
+    rows.merge({"id": 7, "n": 1})
+    answers = rows.batch_get(*({"id": key} for key in range(10_000))).json()["rows"]
+    assert [one["key"]["id"] for one in answers] == list(range(10_000))
+    assert [one["key"]["id"] for one in answers if one["found"]] == [7]
+    assert rows.batch_get(*({"id": key} for key in range(10_001))).status_code == 400
     assert rows.batch_get().json()["rows"] == []
+
+
+def test_batch_get_answers_arrow_to_those_who_accept_it(table: MakeTable) -> None:
+    rows = table(("a%b", "INT"), ("id", "STRING"), ("at", "TIMESTAMP(3)"), ("of", "ARRAY<INT>"), key=["id", "a%b"])
+    moment = "2024-01-31T10:00:00.5"
+    rows.merge({"id": "x", "a%b": 1, "at": moment, "of": [1, None]}, {"id": "y", "a%b": 2})
+    keys = [{"id": "y", "a%b": 2}, {"id": "z", "a%b": 3}, {"id": "x", "a%b": 1}]
+    answer = rows.client.post(
+        f"{ROWS}:batchGet", json={"keys": keys}, headers={"Accept": "text/html, application/vnd.apache.arrow.stream"}
+    )
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    assert answer.headers["keyfold-snapshot"] == "1"
+    read = pa.ipc.open_stream(answer.content).read_all()
+    assert read.column_names == ["_kf_found", "id", "a%b", "at", "of"]
+    assert read.to_pylist() == [
+        {"_kf_found": True, "id": "y", "a%b": 2, "at": None, "of": None},
+        {"_kf_found": False, "id": "z", "a%b": 3, "at": None, "of": None},
+        {"_kf_found": True, "id": "x", "a%b": 1, "at": datetime.fromisoformat(moment), "of": [1, None]},
+    ]
+    shown = rows.batch_get(*keys).json()["rows"]
+    assert [one["key"] for one in shown] == keys
+    assert shown[2]["row"] == {"a%b": 1, "id": "x", "at": moment, "of": [1, None]}
+
+
+def test_batch_get_names_every_key_that_is_none(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    answer = rows.batch_get({"id": 1}, {"id": "x"}, {"id": 2, "m": 1}, {"id": 3}, {})
+    assert answer.status_code == 400
+    assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [
+        ("/keys/1/id", "wrong_type"),
+        ("/keys/2/m", "unknown_column"),
+        ("/keys/4/id", "null_in_not_null"),
+    ]
 
 
 @pytest.mark.parametrize("key", [{}, {"id": None}, {"id": "x"}, {"id": 1, "n": 2}, 5, None, [1], {"id": {}}])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from app.core.table.keys import Key
 from app.core.table.schema import TableSchema
+from app.core.types.kinds import Family
 
 TAG_BYTES = 12
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def to_json(value: Any) -> bytes:
     """A JSON value as answers spell it. Raises ``ValueError`` for NaN, which types encode as text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def row_json(schema: TableSchema, row: Mapping[str, Any]) -> bytes:
@@ -28,6 +32,21 @@ def tag_of(body: bytes) -> str:
     return blake2b(body, digest_size=TAG_BYTES).hexdigest()
 
 
+def key_texts(schema: TableSchema, key: Key) -> list[bytes]:
+    """The JSON text of each value of a key, in primary-key order."""
+    return [
+        b"%d" % value
+        if type(value) is int and column.type.family is Family.INTEGER
+        else to_json(column.type.encoder(value))
+        for column, value in zip(schema.key_columns, key, strict=True)
+    ]
+
+
+def joined_key(texts: Sequence[bytes]) -> bytes:
+    """``key_texts`` as a JSON array: equal for equal keys, and never the beginning of another key's."""
+    return b"[" + b",".join(texts) + b"]"
+
+
 def key_json(schema: TableSchema, key: Key) -> bytes:
-    """A key as a JSON array in primary-key order: equal for equal keys, and never the beginning of another key's."""
-    return to_json([column.type.encoder(value) for column, value in zip(schema.key_columns, key, strict=True)])
+    """As ``joined_key``, of a key's values."""
+    return joined_key(key_texts(schema, key))

@@ -23,13 +23,20 @@ def token_of(schema: TableSchema, key: Key) -> int:
 
     A null leaves the hash as it was, as in Spark.
     """
-    token = SEED
-    for column, value in zip(schema.key_columns, key, strict=True):
-        hashed = column.type.entry.hashed
-        if value is not None and hashed is not None:
-            token = xxhash.xxh64_intdigest(hashed(value, column.type), seed=token & 0xFFFF_FFFF_FFFF_FFFF)
-    token &= 0xFFFF_FFFF_FFFF_FFFF
-    return token - (1 << 64) if token >= 1 << 63 else token
+    return tokens_of(schema, (key,))[0]
+
+
+def tokens_of(schema: TableSchema, keys: Sequence[Key]) -> list[int]:
+    """As ``token_of``, of each of ``keys``."""
+    hashes = [(column.type.entry.hashed, column.type) for column in schema.key_columns]
+    tokens = []
+    for key in keys:
+        token = SEED
+        for (hashed, data_type), value in zip(hashes, key, strict=True):
+            if value is not None and hashed is not None:
+                token = xxhash.xxh64_intdigest(hashed(value, data_type), seed=token)
+        tokens.append(token - (1 << 64) if token >= 1 << 63 else token)
+    return tokens
 
 
 def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:
@@ -76,6 +83,26 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
         raise _invalid(extra)
     read = [(column, lambda column=column: column.type.decoder(body.get(column.name))) for column in schema.key_columns]
     return _collect(read, pointer)
+
+
+def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) -> list[Key]:
+    """As ``key_from_json``, of a list of objects at ``pointer``. Raises ``Invalid`` with the faults of all of them."""
+    read = [(column, column.name, column.type.decoder) for column in schema.key_columns]
+    keys: list[Key] = []
+    faults: list[Violation] = []
+    for place, body in enumerate(bodies):
+        try:
+            if not isinstance(body, dict) or len(body) != len(read):
+                raise KeyError(place)
+            keys.append(tuple([normalised(column, decode(body[name])) for column, name, decode in read]))
+        except (ValueFault, KeyError):
+            try:
+                keys.append(key_from_json(schema, body, f"{pointer}/{place}"))
+            except Invalid as invalid:
+                faults += invalid.violations
+    if faults:
+        raise _invalid(faults)
+    return keys
 
 
 def _collect(read: Sequence[tuple[Column, Callable[[], Any]]], pointer: str) -> Key:

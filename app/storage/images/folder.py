@@ -7,36 +7,32 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
-from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.storage.images.answers import TAG_LENGTH, Known
 from app.storage.images.asking import Asking
-from app.storage.images.container import BLOCK_ROWS, Container, Damaged
+from app.storage.images.container import Container, Damaged
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import touch
+from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
 from app.storage.layout import Warehouse, data_file
 
 logger = logging.getLogger(__name__)
-StateRow = Mapping[str, Any]
 SWEEP_SECONDS = 300.0
 _TOUCH_SECONDS = 60.0
 DEFAULT_BYTES = 16 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What one run answers for a key: a row's JSON and its tag, or neither; ``written``: the run has the key."""
 
     body: bytes | None
@@ -164,31 +160,39 @@ class Images:
 
     def _from(self, image: Container, row: int, key: bytes) -> Answer | None:
         try:
-            return _answer_in(image, image.rows_from(row), key)
+            entry = image.entry(row)
+            return _said(entry, len(key)) if entry.startswith(key) else _answer_in(image, image.rows_from(row), key)
         except Damaged:
             self._drop(image)
             return None
 
     def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
         """The state row of ``key`` in a run; None if the run has none."""
-        for file in run.files:
-            if file.min_token <= token <= file.max_token:
-                row = self._find_in(table_id, run, file, token, key_names, key)
-                if row is not None:
-                    return row
-        return None
+        return self.find_all(table_id, run, [token], key_names, [key])[0]
 
-    def _find_in(
-        self, table_id: str, run: Run, file: DataFile, token: int, key_names: tuple[str, ...], key: Key
-    ) -> StateRow | None:
+    def find_all(
+        self, table_id: str, run: Run, tokens: Sequence[int], key_names: tuple[str, ...], keys: Sequence[Key]
+    ) -> list[StateRow | None]:
+        """As ``find``, of many keys and their tokens: what of a file is needed is read once."""
+        found: list[StateRow | None] = [None] * len(keys)
+        for file in run.files:
+            places = [place for place, token in enumerate(tokens) if file.min_token <= token <= file.max_token]
+            if not places:
+                continue
+            for nth, row in self._states_in(table_id, run, file, [tokens[place] for place in places]):
+                if same_key(tuple(row[name] for name in key_names), keys[places[nth]]):
+                    found[places[nth]] = row
+        return found
+
+    def _states_in(self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int]) -> list[Candidate]:
         name = ImageName(table_id, run.id, file.name, STATES)
         image = self._opened(name, lambda: ImageRequest(name, file.rows))
         if image is not None:
             try:
-                return _first(_state_rows(image, token), key_names, key)
+                return list(rows_in_image(image, tokens))
             except Damaged:
                 self._drop(image)
-        return _first(self._row_groups(table_id, run, file, token), key_names, key)
+        return list(rows_in_parquet(self.warehouse, data_file(table_id, run.id, file.name), tokens))
 
     def _answers(
         self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan
@@ -225,51 +229,26 @@ class Images:
         for place in [one for one, opened in self._open.items() if opened is image]:
             self._open.pop(place, None)
 
-    def _row_groups(self, table_id: str, run: Run, file: DataFile, token: int) -> Iterator[StateRow]:
-        """The rows with ``token`` in those row groups of the Parquet file whose token range holds it."""
-        path = self.warehouse.path(*data_file(table_id, run.id, file.name))
-        with self.warehouse.filesystem.open_input_file(path) as source:
-            parquet = pq.ParquetFile(source)
-            groups = [group for group in range(parquet.num_row_groups) if _holds(parquet, group, token)]
-            rows = parquet.read_row_groups(groups)
-        tokens = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
-        first, last = (int(np.searchsorted(tokens, token, side=side)) for side in ("left", "right"))
-        yield from rows.slice(first, last - first).to_pylist()
-
 
 def _answer_in(image: Container, rows: Iterator[int], key: bytes) -> Answer | None:
-    """What an image of answers says of ``key``, which may be that of one of ``rows``; None where only its state row
-    tells.
-    """
-    length = len(key)
+    """What an image of answers says of ``key``, which may be that of one of ``rows``."""
     for row in rows:
         entry = image.entry(row)
         if entry.startswith(key):
-            known = entry[length : length + 1]
-            if known == _ROW:
-                start = length + 1 + TAG_LENGTH
-                return Answer(entry[start:], entry[length + 1 : start].decode(), True)
-            return DELETED if known == _DELETED else None
+            return _said(entry, len(key))
     return ABSENT
 
 
-_ROW, _DELETED = Known.ROW.value.encode(), Known.DELETED.value.encode()
+_ROW, _DELETED = (ord(known.value) for known in (Known.ROW, Known.DELETED))
 
 
-def _state_rows(image: Container, token: int) -> Iterator[StateRow]:
-    """The rows with ``token`` in an image of state rows."""
-    for row in image.rows_of(token):
-        block = pa.ipc.read_record_batch(pa.py_buffer(image.entry(row)), _schema(image))
-        yield from block.slice(row % BLOCK_ROWS, 1).to_pylist()
-
-
-def _schema(image: Container) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(image.meta))
-
-
-def _first(rows: Iterator[StateRow], key_names: tuple[str, ...], key: Key) -> StateRow | None:
-    """The row of ``key``: keys with equal tokens are told apart by their values."""
-    return next((row for row in rows if same_key(tuple(row[name] for name in key_names), key)), None)
+def _said(entry: bytes, behind: int) -> Answer | None:
+    """What an entry says behind its key; None where only the state row tells."""
+    known = entry[behind]
+    if known == _ROW:
+        start = behind + 1 + TAG_LENGTH
+        return Answer(entry[start:], entry[behind + 1 : start].decode(), True)
+    return DELETED if known == _DELETED else None
 
 
 def _read(path: Path) -> Container | None:
@@ -282,10 +261,3 @@ def _read(path: Path) -> Container | None:
         logger.warning("the image %s cannot be read and is made again", path, exc_info=True)
         path.unlink(missing_ok=True)
         return None
-
-
-def _holds(parquet: pq.ParquetFile, group: int, token: int) -> bool:
-    statistics = parquet.metadata.row_group(group).column(0).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(statistics.min <= token <= statistics.max)

@@ -1,0 +1,67 @@
+"""State rows by token: out of an image, or out of the row groups of the Parquet file while there is none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.table.records import TOKEN_COLUMN
+from app.storage.images.container import BLOCK_ROWS, Container
+from app.storage.layout import Warehouse
+
+StateRow = Mapping[str, Any]
+Candidate = tuple[int, StateRow]
+"""The place of a token among those asked for, and a row that has it: keys may share a token."""
+
+
+def rows_in_image(image: Container, tokens: Sequence[int]) -> Iterator[Candidate]:
+    """The rows of an image of state rows that have one of ``tokens``; a block is read once. Raises ``Damaged``."""
+    wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for place, token in enumerate(tokens):
+        for row in image.rows_of(token):
+            wanted[row // BLOCK_ROWS].append((place, row % BLOCK_ROWS))
+    if not wanted:
+        return
+    schema = pa.ipc.read_schema(pa.py_buffer(image.meta))
+    for block, found in sorted(wanted.items()):
+        batch = pa.ipc.read_record_batch(pa.py_buffer(image.entry(block * BLOCK_ROWS)), schema)
+        yield from _taken(batch, found)
+
+
+def rows_in_parquet(warehouse: Warehouse, segments: tuple[str, ...], tokens: Sequence[int]) -> Iterator[Candidate]:
+    """The rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any."""
+    asked = np.array(tokens, dtype=np.int64)
+    with warehouse.filesystem.open_input_file(warehouse.path(*segments)) as source:
+        parquet = pq.ParquetFile(source)
+        for group in range(parquet.num_row_groups):
+            low, high = _range(parquet, group)
+            places = np.flatnonzero((asked >= low) & (asked <= high)).tolist()
+            if places:
+                rows = parquet.read_row_group(group)
+                yield from _taken(rows, _matches(rows, asked, places))
+
+
+def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int]) -> list[tuple[int, int]]:
+    """(place, row) of every row that has the token of one of ``places``."""
+    own = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
+    firsts, lasts = (np.searchsorted(own, asked[places], side=side).tolist() for side in ("left", "right"))
+    return [
+        (place, row) for place, first, last in zip(places, firsts, lasts, strict=True) for row in range(first, last)
+    ]
+
+
+def _taken(rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]]) -> Iterator[Candidate]:
+    values = rows.take(pa.array([row for _, row in found], pa.int64())).to_pylist()
+    return zip((place for place, _ in found), values, strict=True)
+
+
+def _range(parquet: pq.ParquetFile, group: int) -> tuple[int, int]:
+    """The least and the largest token of a row group."""
+    statistics = parquet.metadata.row_group(group).column(0).statistics
+    known = statistics is not None and statistics.has_min_max
+    return (statistics.min, statistics.max) if known else (-(2**63), 2**63 - 1)
