@@ -1,4 +1,4 @@
-"""``python -m bench startup|merge|amplification``: the machine's facts, then the figures, as Markdown."""
+"""``python -m bench startup|merge|amplification|serve``: the machine's facts, then the figures, as Markdown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bench.amplification import charts, measure_amplification
 from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
+from bench.images import measure_images
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
@@ -23,6 +24,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "compaction": measure_compaction,
     "flatness": measure_flatness,
 }
+SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images}
 
 
 def _startup(_: Sizes, __: list[str]) -> Iterator[Sequence[str]]:
@@ -44,15 +46,28 @@ def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
         yield list(charts(list(measure_amplification(site, sizes))))
 
 
+def _serve(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
+    for name, measure in SERVING.items():
+        if not only or name in only:
+            yield from measure(sizes)
+
+
 Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]
-BENCHMARKS: Mapping[str, Benchmark] = {"startup": _startup, "merge": _merge, "amplification": _amplification}
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "startup": _startup,
+    "merge": _merge,
+    "amplification": _amplification,
+    "serve": _serve,
+}
 
 
 def main() -> None:
     """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--only", nargs="*", default=[], choices=[*ON_A_SERVICE, *ON_ONE_SITE], help="parts of merge")
+    parser.add_argument(
+        "--only", nargs="*", default=[], choices=[*ON_A_SERVICE, *ON_ONE_SITE, *SERVING], help="parts of merge, serve"
+    )
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")
     wanted = parser.parse_args()

@@ -26,7 +26,12 @@ STEPS = {
     "footers read": ["app/storage/runs.py"],
     "catalog: compare-and-swap": ["app/catalog/snapshots.py", "app/catalog/leases.py"],
     "compaction": ["spark_jobs/compact.py"],
-    "GET …/rows": ["app/api/rows.py", "app/services/lookups.py", "app/core/table/keys.py", "app/storage/images.py"],
+    "GET …/rows": [
+        "app/api/rows.py",
+        "app/services/lookups.py",
+        "app/core/table/keys.py",
+        "app/storage/images/folder.py",
+    ],
 }
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 

@@ -9,12 +9,12 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, Told, epoch_millis
-from app.api.deps import Reading
+from app.api.deps import ImagesDep, Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
 from app.core.table.history import Task
-from app.services.stats import TableStats, table_stats
+from app.services.stats import TableStats, image_progress, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 
@@ -56,6 +56,14 @@ def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
     return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
 
 
+class ImagesBody(Answer):
+    """The images of this machine that answer lookups in the current snapshot; what has none is read from Parquet."""
+
+    files: int = Field(description="data files of the snapshot")
+    made: int = Field(description="those of them whose image is made")
+    size_bytes: int
+
+
 class StatsBody(Answer):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
@@ -89,9 +97,11 @@ class StatsBody(Answer):
     compactions: int = Field(description="compactions that succeeded")
     last_merge: LastJob | None
     last_compaction: LastJob | None
+    images: ImagesBody
 
 
 @router.get("/stats", operation_id="getTableStats")
-def get_stats(table: ReadTable, repository: Reading) -> StatsBody:
-    """What the table holds, keeps and waits for, and its write, read and space amplification."""
-    return StatsBody.of(table_stats(repository, table))
+def get_stats(table: ReadTable, repository: Reading, images: ImagesDep) -> StatsBody:
+    """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
+    stats = table_stats(repository, table)
+    return StatsBody.of(stats, images=ImagesBody.of(image_progress(images, table, stats.snapshot)))

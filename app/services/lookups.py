@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
@@ -34,8 +34,7 @@ class Consistency(StrEnum):
     LATEST = "latest"  # the snapshot and the batches staged on top of it: read your writes
 
 
-@dataclass(frozen=True)
-class FoundRow:
+class FoundRow(NamedTuple):
     """The answer to one lookup: the row as a JSON object, None if there is none, and its tag, which is the same however
     the answer was made; ``written`` tells whether the key has a state row although no row is visible (it was deleted).
     ``table`` has the schema that the row is shown with.
@@ -100,7 +99,7 @@ def get_row(
     tells a deleted row from one never written.
     """
     view = view_of(repository, table, consistency, version)
-    found = _find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
+    found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
     if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
@@ -121,7 +120,7 @@ def get_rows(
     """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
     view = view_of(repository, table, consistency)
     wanted = wanted_columns(view, columns)
-    return [_find(view, images, key, wanted) for key in keys]
+    return [find(view, images, key, wanted) for key in keys]
 
 
 def wanted_columns(view: View, columns: Sequence[str] | None) -> Sequence[str]:
@@ -173,7 +172,8 @@ def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
     return replace(table, schema_id=snapshot.schema_id, schema=schema)
 
 
-def _find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
+def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
+    """The answer for a key, as the view sees it."""
     answer = _imaged(view, images, key)
     if answer is None:
         answer = folded(view, _state(view, images, key))
@@ -204,9 +204,13 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     """
     if view.staged:
         return None
+    schema = view.table.schema
+    token, text = token_of(schema, key), key_json(schema, key)
+    partition = partition_of(schema, key)
     found = ABSENT
-    token, text = token_of(view.table.schema, key), key_json(view.table.schema, key)
-    for run, _ in runs_of(view, (key,)):
+    for run in view.snapshot.runs if view.snapshot else ():
+        if run.partition != partition:
+            continue
         written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
         if answer is None or (answer.written and found.written):

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
+from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table, Task, TaskKind, Written
+from app.storage.images import ImageProgress, Images
 
-__all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "table_stats"]
+__all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
 
 
 @dataclass(frozen=True)
@@ -65,3 +67,8 @@ def table_stats(repository: Repository, table: Table) -> TableStats:
         last_merge=last_merge,
         last_compaction=last_compaction,
     )
+
+
+def image_progress(images: Images, table: Table, snapshot: Snapshot | None) -> ImageProgress:
+    """How far the images are that answer lookups in the table's current snapshot."""
+    return images.progress(table.id, snapshot.runs if snapshot else (), compile_plan(table.schema))

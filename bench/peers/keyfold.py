@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -63,12 +62,10 @@ class Keyfold(System):
 
     def _lookup(self) -> float:
         """Mean seconds of a lookup, without HTTP, once the images are there."""
-        images, folder = Images(self.folder / "images", self.site.merges.warehouse), self.folder / "images"
-        runs = self.site.snapshot(self.table).runs
-        for one in runs:
-            images.want(self.table.id, one)
-        while len(list(folder.rglob("*.arrow"))) < sum(len(one.files) for one in runs):
-            time.sleep(0.1)
+        images, plan = Images(self.folder / "images", self.site.merges.warehouse), self.site.plan(self.table)
+        for one in self.site.snapshot(self.table).runs:
+            images.want(self.table.id, one, plan.schema, plan)
+        assert images.asking.settled(600)
         keys = [(2 * number,) for number in range(LOOKUPS)]
         self._look_up(images, keys)
         taken = seconds(lambda: self._look_up(images, keys)) / LOOKUPS

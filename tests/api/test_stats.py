@@ -17,6 +17,7 @@ from app.services.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor
+from tests.storage.imaged import build
 
 TABLE = f"{TABLES}/wide"
 
@@ -63,6 +64,7 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
         "compactions": 0,
         "lastMerge": None,
         "lastCompaction": None,
+        "images": {"files": 0, "made": 0, "sizeBytes": 0},
     }
 
 
@@ -203,3 +205,16 @@ def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClie
         old = [replace(run, id=f"{run.id}-old", live_rows=None) for run in current.runs]
         repository.snapshots.commit(table_id, current.id, old, SnapshotKind.COMPACTION)
     assert (stats(shop)["rows"], stats(shop)["storedRows"]) == (None, 2)
+
+
+def test_images_are_counted_when_they_are_made(shop: TestClient, app: FastAPI, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    parts.images.asking.builds = False
+    stage(shop, 1, 2)
+    merge_staged(parts.database, parts.warehouse, table_id)
+    assert stats(shop)["images"] == {"files": 1, "made": 0, "sizeBytes": 0}
+    assert shop.get(f"{TABLE}/rows?key=1").status_code == 200
+    build(parts.images)
+    images = stats(shop)["images"]
+    assert (images["files"], images["made"]) == (1, 1)
+    assert images["sizeBytes"] > 0

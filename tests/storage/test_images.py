@@ -60,8 +60,10 @@ def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
 
 
 def again(images: Images) -> Images:
-    """The same folder in another process, as it were."""
-    return Images(images.folder, images.warehouse)
+    """The same folder in another process, as it were, which leaves building to others."""
+    other = Images(images.folder, images.warehouse)
+    other.asking.builds = False
+    return other
 
 
 def body(number: int) -> tuple[bytes, bool]:
@@ -221,8 +223,12 @@ def test_what_a_killed_builder_left_is_cleared_away(images: Images, warehouse: W
     left = images.folder / "builder.writing" / "0123.4711"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half an image")
+    old = images.folder / "t1" / "r0" / "f.parquet.arrow"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"an image of version 0.1")
     assert len(built(images, run)) == 2
     assert not left.exists()
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("keep", [0, 6, 60, 2000, -1])
@@ -276,6 +282,23 @@ def test_a_run_that_was_swept_away_leaves_no_image(images: Images, warehouse: Wa
     assert files_of(images) == []
     images.want("t1", run, PLAN.schema, PLAN)
     assert list((images.folder / WANTED).iterdir()) == []  # it is not asked for again at once
+
+
+def test_lookups_go_on_where_no_image_can_be_asked_for(warehouse: Warehouse, tmp_path: Path) -> None:
+    run = made(warehouse, 3)
+    in_the_way = tmp_path / "images"
+    in_the_way.write_text("a file, not a folder")
+    images = Images(in_the_way, warehouse)
+    assert [answered(images, run, 1), state(images, run, 1)] == [None, "1"]
+    images.close()
+
+
+def test_without_room_no_image_is_asked_for(warehouse: Warehouse, tmp_path: Path) -> None:
+    run = made(warehouse, 3)
+    images = Images(tmp_path / "images", warehouse, 0)
+    assert [answered(images, run, 1), state(images, run, 1)] == [None, "1"]
+    assert not images.folder.exists()
+    images.close()
 
 
 def test_the_least_recently_used_images_leave_for_others(images: Images, warehouse: Warehouse) -> None:

@@ -11,7 +11,7 @@ import xxhash
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
-from app.core.types.values import ValueFault
+from app.core.types.values import Decode, ValueFault
 
 Key = tuple[Any, ...]
 SEED = 42
@@ -28,13 +28,12 @@ def token_of(schema: TableSchema, key: Key) -> int:
 
 def tokens_of(schema: TableSchema, keys: Sequence[Key]) -> list[int]:
     """As ``token_of``, of each of ``keys``."""
-    hashes = [(column.type.entry.hashed, column.type) for column in schema.key_columns]
     tokens = []
     for key in keys:
         token = SEED
-        for (hashed, data_type), value in zip(hashes, key, strict=True):
-            if value is not None and hashed is not None:
-                token = xxhash.xxh64_intdigest(hashed(value, data_type), seed=token)
+        for (data_type, entry, _), value in zip(schema.key_types, key, strict=True):
+            if value is not None and entry.hashed is not None:
+                token = xxhash.xxh64_intdigest(entry.hashed(value, data_type), seed=token)
         tokens.append(token - (1 << 64) if token >= 1 << 63 else token)
     return tokens
 
@@ -87,14 +86,14 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
 
 def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) -> list[Key]:
     """As ``key_from_json``, of a list of objects at ``pointer``. Raises ``Invalid`` with the faults of all of them."""
-    read = [(column, column.name, column.type.decoder) for column in schema.key_columns]
+    read = [(column.name, _key_decoder(column)) for column in schema.key_columns]
     keys: list[Key] = []
     faults: list[Violation] = []
     for place, body in enumerate(bodies):
         try:
             if not isinstance(body, dict) or len(body) != len(read):
                 raise KeyError(place)
-            keys.append(tuple([normalised(column, decode(body[name])) for column, name, decode in read]))
+            keys.append(tuple([decode(body[name]) for name, decode in read]))
         except (ValueFault, KeyError):
             try:
                 keys.append(key_from_json(schema, body, f"{pointer}/{place}"))
@@ -103,6 +102,12 @@ def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) 
     if faults:
         raise _invalid(faults)
     return keys
+
+
+def _key_decoder(column: Column) -> Decode:
+    """What reads a key value in its one form (``normalised``)."""
+    decode = column.type.decoder
+    return (lambda value: normalised(column, decode(value))) if column.type.family is Family.FLOATING else decode
 
 
 def _collect(read: Sequence[tuple[Column, Callable[[], Any]]], pointer: str) -> Key:

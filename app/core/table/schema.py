@@ -13,8 +13,10 @@ from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, esc
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.core.table.options import TableOptions, parse_options
 from app.core.types.datatype import DataType, highest_field_id
+from app.core.types.entry import Entry
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
+from app.core.types.values import Encode
 
 RESERVED_NAMES = frozenset(
     {
@@ -76,6 +78,11 @@ class TableSchema:
     def key_columns(self) -> tuple[Column, ...]:
         """The primary-key columns in primary-key order."""
         return tuple(self.by_name[name] for name in self.primary_key)
+
+    @cached_property
+    def key_types(self) -> tuple[tuple[DataType, Entry, Encode], ...]:
+        """Of each key column, in primary-key order: its type, what is true of the kind, what writes values as JSON."""
+        return tuple((column.type, column.type.entry, column.type.encoder) for column in self.key_columns)
 
     @cached_property
     def value_columns(self) -> tuple[Column, ...]:

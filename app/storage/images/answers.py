@@ -7,13 +7,13 @@ JSON.
 from __future__ import annotations
 
 from enum import Enum
-from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from app.core.plan.answers import TAG_BYTES, to_json
 from app.core.plan.merge_plan import MergePlan
@@ -23,7 +23,7 @@ from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
 from app.storage.arrow import arrow_type
-from app.storage.images.json_texts import TEXT, each, join, json_texts
+from app.storage.images.json_texts import TEXT, Texts, each, join, json_pieces, json_texts
 
 TAG_LENGTH = 2 * TAG_BYTES
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint8).reshape(256, 2)
@@ -82,17 +82,19 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Arr
 def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
     before = {column.id: column for column in written.schema.columns}
     parts: list[pa.Array | str] = []
+    literal = "{"
     for column in shown.schema.columns:
-        name = to_json(column.name).decode()
-        parts += [f"{',' if parts else '{'}{name}:", _shown(batch, before.get(column.id), column, shown)]
-    return _rows_of(join(*parts, "}"), len(batch))
+        texts = _shown(batch, before.get(column.id), column, shown)
+        literal += f"{to_json(column.name).decode()}:"
+        if isinstance(texts, str):
+            literal += f"{texts},"
+        else:
+            parts += [literal + texts.before, texts.inner]
+            literal = f"{texts.after},"
+    return join(*parts, literal[:-1] + "}")
 
 
-def _rows_of(texts: pa.Array | pa.Scalar, rows: int) -> pa.Array:
-    return texts if isinstance(texts, pa.Array) else pa.repeat(texts, rows)
-
-
-def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> pa.Array | str:
+def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> Texts | str:
     """The JSON texts of a column, as ``finish`` shows what Spark stored in a state row (``fold.shown_row``)."""
     missing = to_json(column.type.encoder(shown.read_defaults.get(column.name))).decode()
     if before is None:
@@ -100,10 +102,10 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
     values = _values(batch, before)
     unions = {rule.column.id: rule.shown for rule in shown.unions}
     if column.id not in unions and same_type(before.type, column.type):
-        return json_texts(values, column.type, missing)
+        return json_pieces(values, column.type, missing)
     encode, finish, old = column.type.encoder, unions.get(column.id, _as_it_is), before.type
     texts = each(values, lambda value: encode(finish(widened(value, old, column.type))))
-    return pc.fill_null(texts, pa.scalar(missing, TEXT))
+    return Texts(pc.fill_null(texts, pa.scalar(missing, TEXT)))
 
 
 def _as_it_is(value: Any) -> Any:
@@ -127,8 +129,8 @@ def _tags(bodies: pa.Array) -> pa.Array:
     """As ``tag_of``, of each."""
     _, places, content = bodies.buffers()
     edges = np.frombuffer(places, dtype=np.int64)[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
-    data = memoryview(content)
-    digests = b"".join([blake2b(data[start:end], digest_size=TAG_BYTES).digest() for start, end in pairwise(edges)])
+    data, digest = memoryview(content), xxhash.xxh3_128_digest
+    digests = b"".join([digest(data[start:end]) for start, end in pairwise(edges)])
     text = _HEX[np.frombuffer(digests, dtype=np.uint8)].tobytes()
     starts = np.arange(len(bodies) + 1, dtype=np.int64) * TAG_LENGTH
     return pa.Array.from_buffers(TEXT, len(bodies), [None, pa.py_buffer(starts.tobytes()), pa.py_buffer(text)])

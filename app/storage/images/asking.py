@@ -26,7 +26,9 @@ class Asking:
     """What is asked for. A thread lives while anything is: it starts a builder, and another one if that is killed."""
 
     def __init__(self, folder: Path, warehouse: Warehouse, limit: int) -> None:
+        self.builds = True  # whether this process sees to it that somebody builds
         self._folder = folder
+        self._limit = limit
         self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
         self._open: set[ImageName] = set()
         self._refused: dict[ImageName, float] = {}
@@ -42,9 +44,15 @@ class Asking:
         if name in self._open or self._refused.get(name, 0.0) > time.monotonic():
             return
         with self._lock:
-            if name in self._open or self._closed.is_set():
+            if name in self._open or self._closed.is_set() or not self._limit:
                 return
-            request().post(self._folder)
+            try:
+                request().post(self._folder)
+            except OSError:
+                # A full disk, a folder that is not ours: lookups do without images.
+                logger.warning("no image can be asked for in %s", self._folder, exc_info=True)
+                self._refused[name] = time.monotonic() + _REFUSED_SECONDS
+                return
             self._open.add(name)
             if self._thread is None:
                 self._next_start = max(self._next_start, time.monotonic() + _GATHER_SECONDS)
@@ -87,7 +95,7 @@ class Asking:
                 self._starts = 0
                 return False
         running = self._process is not None and self._process.poll() is None
-        if not running and time.monotonic() >= self._next_start and self._nobody_builds():
+        if self.builds and not running and time.monotonic() >= self._next_start and self._nobody_builds():
             self._start()
         return True
 

@@ -42,6 +42,8 @@ class Builder:
         self.recent_seconds = recent_seconds
         self._aside = folder / _WRITING
         shutil.rmtree(self._aside, ignore_errors=True)  # what an earlier one that was killed left
+        for path in folder.glob("*/*/*.arrow*"):
+            path.unlink(missing_ok=True)  # images of version 0.1
 
     def work(self) -> bool:
         """Make one image, or find out that it cannot be; whether anything was asked for."""

@@ -99,19 +99,20 @@ class Container:
         self.path = path
         self.used = True  # since somebody last asked
 
-    def rows_of(self, token: int) -> Iterator[int]:
+    def rows_of(self, token: int) -> range:
         """The rows that have the token."""
-        row = bisect_left(self._tokens, token)
-        return self.rows_from(row) if row < self.rows and self._tokens[row] == token else iter(())
+        first = bisect_left(self._tokens, token)
+        return self.rows_from(first) if first < self.rows and self._tokens[first] == token else range(0)
 
-    def rows_from(self, row: int) -> Iterator[int]:
-        """The row, and the next ones that have the same token."""
-        token = self._tokens[row]
-        while row < self.rows and self._tokens[row] == token:
-            yield row
-            row += 1
+    def rows_from(self, first: int) -> range:
+        """The row ``first`` and the next ones that have the same token."""
+        tokens, last = self._tokens, first + 1
+        token = tokens[first]
+        while last < self.rows and tokens[last] == token:
+            last += 1
+        return range(first, last)
 
-    def first_rows(self, tokens: Int64s) -> Sequence[int]:
+    def first_rows(self, tokens: Int64s) -> list[int]:
         """For each token the first row that has it, or -1."""
         if not self.rows:
             return [-1] * len(tokens)
@@ -127,6 +128,17 @@ class Container:
             self._check(block)
         place = row // self._rows_per_entry
         return self._mapped[self._places[place] : self._places[place + 1]]
+
+    def entries(self, rows: Sequence[int]) -> list[bytes]:
+        """As ``entry``, of each row."""
+        numbers = np.array(rows, dtype=np.int64)
+        for block in np.unique(numbers // BLOCK_ROWS).tolist():
+            if not self._checked[block]:
+                self._check(block)
+        places = numbers // self._rows_per_entry
+        mapped, edges = self._mapped, np.frombuffer(self._places, dtype=np.int64)
+        starts, ends = edges[places].tolist(), edges[places + 1].tolist()
+        return [mapped[start:end] for start, end in zip(starts, ends, strict=True)]
 
     def _check(self, block: int) -> None:
         step = BLOCK_ROWS // self._rows_per_entry

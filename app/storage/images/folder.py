@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
 from app.storage.images.answers import TAG_LENGTH, Known
 from app.storage.images.asking import Asking
-from app.storage.images.container import Container, Damaged
+from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
@@ -146,22 +146,29 @@ class Images:
         found: list[Answer | None] = [ABSENT] * len(keys)
         wanted = np.array(tokens, dtype=np.int64)
         for file in run.files:
-            [places] = np.nonzero((wanted >= file.min_token) & (wanted <= file.max_token))
-            if not len(places):
-                continue
-            image = self._answers(table_id, run, file, written, plan)
-            rows = [-1] * len(places) if image is None else image.first_rows(wanted[places])
-            for place, row in zip(places.tolist(), rows, strict=True):
-                if image is None:
+            places = np.flatnonzero((wanted >= file.min_token) & (wanted <= file.max_token))
+            if len(places):
+                image = self._answers(table_id, run, file, written, plan)
+                answers = None if image is None else self._all_in(image, wanted[places], places.tolist(), keys)
+                for place in places.tolist() if answers is None else ():
                     found[place] = None
-                elif row >= 0:
-                    found[place] = self._from(image, row, keys[place])
+                for place, answer in answers or ():
+                    found[place] = answer
         return found
 
-    def _from(self, image: Container, row: int, key: bytes) -> Answer | None:
+    def _all_in(
+        self, image: Container, tokens: Int64s, places: Sequence[int], keys: Sequence[bytes]
+    ) -> list[tuple[int, Answer | None]] | None:
+        """The places of the keys that an image has, with its answers; None if it is damaged."""
+        there = [(place, row) for place, row in zip(places, image.first_rows(tokens), strict=True) if row >= 0]
         try:
-            entry = image.entry(row)
-            return _said(entry, len(key)) if entry.startswith(key) else _answer_in(image, image.rows_from(row), key)
+            entries = image.entries([row for _, row in there])
+            return [
+                (place, _said(entry, len(keys[place])))
+                if entry.startswith(keys[place])
+                else (place, _answer_in(image, image.rows_from(row), keys[place]))
+                for (place, row), entry in zip(there, entries, strict=True)
+            ]
         except Damaged:
             self._drop(image)
             return None
@@ -230,7 +237,7 @@ class Images:
             self._open.pop(place, None)
 
 
-def _answer_in(image: Container, rows: Iterator[int], key: bytes) -> Answer | None:
+def _answer_in(image: Container, rows: Iterable[int], key: bytes) -> Answer | None:
     """What an image of answers says of ``key``, which may be that of one of ``rows``."""
     for row in rows:
         entry = image.entry(row)
@@ -252,12 +259,15 @@ def _said(entry: bytes, behind: int) -> Answer | None:
 
 
 def _read(path: Path) -> Container | None:
-    """The image in the file; None if there is none, and the file is removed if it is damaged."""
+    """The image in the file; None if there is none that can be read, and the file is removed if it is damaged."""
     try:
         return Container(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (Damaged, OSError):
-        logger.warning("the image %s cannot be read and is made again", path, exc_info=True)
+    except Damaged:
+        logger.warning("the image %s is damaged and is made again", path, exc_info=True)
         path.unlink(missing_ok=True)
+        return None
+    except OSError:
+        logger.warning("the image %s cannot be opened", path, exc_info=True)
         return None

@@ -6,6 +6,7 @@ Where the vectorised text of some values would be another one, these are encoded
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,48 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 TEXT = pa.large_string()
-ToTexts = Callable[[pa.Array, DataType], pa.Array]
 
 _SPECIAL = r'["\\\x00-\x1f]'  # what JSON escapes
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 and 9999
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_MILLIS = 86_400_000
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of a column, each between ``before`` and ``after``; ``odd`` are those whose text is another one."""
+
+    inner: pa.Array
+    before: str = ""
+    after: str = ""
+    odd: pa.Array | None = None
+
+    @property
+    def whole(self) -> pa.Array:
+        """The texts with what stands around them."""
+        return join(self.before, self.inner, self.after) if self.before or self.after else self.inner
+
+
+ToTexts = Callable[[pa.Array, DataType], Texts]
 
 
 def json_texts(values: pa.Array, data_type: DataType, missing: str = "null") -> pa.Array:
     """The JSON text of each value of ``data_type``; ``missing`` where there is none."""
-    return pc.fill_null(JSON_TEXTS[data_type.kind](values, data_type), pa.scalar(missing, TEXT))
+    return json_pieces(values, data_type, missing).whole
+
+
+def json_pieces(values: pa.Array, data_type: DataType, missing: str = "null") -> Texts:
+    """As ``json_texts``: what stands around every text is copied but once, when rows are made of columns."""
+    texts = JSON_TEXTS[data_type.kind](values, data_type)
+    odd = None if texts.odd is None else pc.fill_null(texts.odd, False)
+    mends = odd is not None and odd.true_count
+    if not mends and not texts.inner.null_count:
+        return texts
+    whole = texts.whole
+    if mends:
+        whole = pc.replace_with_mask(whole, odd, each(values.filter(odd), data_type.encoder))
+    return Texts(pc.fill_null(whole, pa.scalar(missing, TEXT)) if whole.null_count else whole)
 
 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:
@@ -42,87 +74,95 @@ def join(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*typed, pa.scalar("", TEXT))
 
 
-def _mended(texts: pa.Array, odd: pa.Array, values: pa.Array, data_type: DataType) -> pa.Array:
-    """``texts``, with the values that are ``odd`` encoded one by one."""
-    odd = pc.fill_null(odd, False)
-    if not odd.true_count:
-        return texts
-    return pc.replace_with_mask(texts, odd, each(values.filter(odd), data_type.encoder))
+def _plain(values: pa.Array, _: DataType) -> Texts:
+    return Texts(pc.cast(values, TEXT))
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
-    return join('"', texts, '"')
-
-
-def _plain(values: pa.Array, _: DataType) -> pa.Array:
-    return pc.cast(values, TEXT)
-
-
-def _text(values: pa.Array, data_type: DataType) -> pa.Array:
+def _text(values: pa.Array, _: DataType) -> Texts:
     texts = pc.cast(values, TEXT)
-    quoted = _quoted(texts)
-    if not _has_special(texts):
-        return quoted
-    return _mended(quoted, pc.match_substring_regex(texts, _SPECIAL), values, data_type)
+    odd = pc.match_substring_regex(texts, _SPECIAL) if _has_special(texts) else None
+    return Texts(texts, '"', '"', odd)
+
+
+def _content(texts: pa.Array) -> Any:
+    """The bytes of all texts."""
+    _, places, content = texts.buffers()
+    if content is None or not len(texts):
+        return np.empty(0, dtype=np.uint8)
+    edges = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(content, dtype=np.uint8)[edges[0] : edges[-1]]
 
 
 def _has_special(texts: pa.Array) -> bool:
     """Whether any character needs an escape: most columns have none, and this is ten times as fast as to look which."""
-    _, places, content = texts.buffers()
-    if content is None or not len(texts):
-        return False
-    edges = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    read = np.frombuffer(content, dtype=np.uint8)[edges[0] : edges[-1]]
+    read = _content(texts)
     return bool(((read < 0x20) | (read == 0x22) | (read == 0x5C)).any())
 
 
-def _decimal(values: pa.Array, data_type: DataType) -> pa.Array:
+def _decimal(values: pa.Array, _: DataType) -> Texts:
     texts = pc.cast(values, TEXT)
-    return _mended(_quoted(texts), pc.match_substring(texts, "E"), values, data_type)
+    exponents = bool((_content(texts) == ord("E")).any())
+    return Texts(texts, '"', '"', pc.match_substring(texts, "E") if exponents else None)
 
 
-def _floating(values: pa.Array, data_type: DataType) -> pa.Array:
+def _floating(values: pa.Array, _: DataType) -> Texts:
     """Both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
     texts = pc.cast(values, TEXT)
     size = pc.abs(values)
     whole = pc.equal(pc.floor(values), values)
     usual = pc.or_(pc.and_(pc.greater_equal(size, 1e-4), pc.less(size, 1e10)), pc.equal(size, 0.0))
-    return _mended(pc.if_else(whole, join(texts, ".0"), texts), pc.invert(usual), values, data_type)
+    if whole.true_count:
+        texts = pc.if_else(whole, join(texts, ".0"), texts)
+    return Texts(texts, odd=pc.invert(usual))
 
 
-def _outside(values: pa.Array, low: int, high: int) -> pa.Array:
+def _outside(values: pa.Array, low: int, high: int) -> pa.Array | None:
+    """Which values are outside a range; None if there are none."""
+    ends = pc.min_max(values)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (low <= least and most <= high):
+        return None
     return pc.or_(pc.less(values, low), pc.greater(values, high))
 
 
 def _without_zeros(texts: pa.Array) -> pa.Array:
     """Texts of times without the zeros that end the fraction."""
-    return pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    return pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), ".")
 
 
-def _timestamp(values: pa.Array, data_type: DataType) -> pa.Array:
-    micros = values.view(pa.int64())
-    moments = values.view(pa.timestamp("us"))
-    seconds = pc.all(pc.equal(pc.multiply(pc.divide(micros, 1_000_000), 1_000_000), micros)).as_py()
-    texts = pc.cast(moments.cast(pa.timestamp("s")) if seconds else moments, TEXT)
+def _timestamp(values: pa.Array, data_type: DataType) -> Texts:
+    micros, moments = values.view(pa.int64()), values.view(pa.timestamp("us"))
+    seconds = pc.all(pc.equal(pc.multiply(pc.divide(micros, _SECOND), _SECOND), micros)).as_py()
+    texts = _with_t(pc.cast(moments.cast(pa.timestamp("s")) if seconds else moments, TEXT))
     shown = texts if seconds else _without_zeros(texts)
-    day_and_clock = pc.replace_substring(shown, " ", "T", max_replacements=1)
-    quoted = join('"', day_and_clock, 'Z"' if data_type.kind is Kind.TIMESTAMP_LTZ else '"')
-    return _mended(quoted, _outside(micros, _FIRST_MICROS, _LAST_MICROS), values, data_type)
+    after = 'Z"' if data_type.kind is Kind.TIMESTAMP_LTZ else '"'
+    return Texts(shown, '"', after, _outside(micros, _FIRST_MICROS, _LAST_MICROS))
 
 
-def _date(values: pa.Array, data_type: DataType) -> pa.Array:
-    odd = _outside(values.view(pa.int32()), _FIRST_DAY, _LAST_DAY)
-    return _mended(_quoted(pc.cast(values, TEXT)), odd, values, data_type)
+def _with_t(texts: pa.Array) -> pa.Array:
+    """Texts of moments with a T between day and clock; where all are of one width in one go."""
+    content = _content(texts)
+    width = len(content) // max(1, len(texts))
+    if texts.null_count or texts.offset or not width or not bool((content[10::width] == ord(" ")).all()):
+        return pc.replace_substring(texts, " ", "T", max_replacements=1)
+    changed = content.copy()
+    changed[10::width] = ord("T")
+    _, places, _ = texts.buffers()
+    return pa.Array.from_buffers(TEXT, len(texts), [None, places, pa.py_buffer(changed)])
 
 
-def _time(values: pa.Array, data_type: DataType) -> pa.Array:
+def _date(values: pa.Array, _: DataType) -> Texts:
+    return Texts(pc.cast(values, TEXT), '"', '"', _outside(values.view(pa.int32()), _FIRST_DAY, _LAST_DAY))
+
+
+def _time(values: pa.Array, _: DataType) -> Texts:
     odd = _outside(values, 0, _DAY_MILLIS - 1)
-    clock = pc.cast(pc.if_else(odd, 0, values).cast(pa.int32()).view(pa.time32("ms")), TEXT)
-    return _mended(_quoted(_without_zeros(clock)), odd, values, data_type)
+    clocks = values if odd is None else pc.if_else(odd, 0, values).cast(pa.int32())
+    return Texts(_without_zeros(pc.cast(clocks.view(pa.time32("ms")), TEXT)), '"', '"', odd)
 
 
-def _one_by_one(values: pa.Array, data_type: DataType) -> pa.Array:
-    return each(values, data_type.encoder)
+def _one_by_one(values: pa.Array, data_type: DataType) -> Texts:
+    return Texts(each(values, data_type.encoder))
 
 
 JSON_TEXTS: Mapping[Kind, ToTexts] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def rows_in_image(image: Container, tokens: Sequence[int]) -> Iterator[Candidate
             wanted[row // BLOCK_ROWS].append((place, row % BLOCK_ROWS))
     if not wanted:
         return
-    schema = pa.ipc.read_schema(pa.py_buffer(image.meta))
+    schema = _schema(image.meta)
     for block, found in sorted(wanted.items()):
         batch = pa.ipc.read_record_batch(pa.py_buffer(image.entry(block * BLOCK_ROWS)), schema)
         yield from _taken(batch, found)
@@ -56,8 +57,15 @@ def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int])
 
 
 def _taken(rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]]) -> Iterator[Candidate]:
-    values = rows.take(pa.array([row for _, row in found], pa.int64())).to_pylist()
-    return zip((place for place, _ in found), values, strict=True)
+    """A few rows are read value by value: what ``to_pylist`` does before it reads one takes four times as long."""
+    names, columns = rows.schema.names, rows.columns
+    for place, row in found:
+        yield place, dict(zip(names, [column[row].as_py() for column in columns], strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _schema(serialized: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
 def _range(parquet: pq.ParquetFile, group: int) -> tuple[int, int]:
