@@ -33,6 +33,8 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.caseSensitive": "true",
     # merge_map: of two values of a map key the later one stays, in the earlier one's place.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    # The analyzer takes one pass and more for each lambda inside another one; a wide table that replays logs has many.
+    "spark.sql.analyzer.maxIterations": "1000",
     # A message that reaches a client of the service must not carry a page of Java.
     "spark.sql.connect.serverStacktrace.enabled": "false",
     # These reach the file committer: Spark copies a session's settings into the Hadoop configuration of its jobs.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark_types
@@ -13,7 +14,6 @@ from app.core.plan.evolution import converted_sql, removing
 from app.core.plan.evolution import key_names as key_names_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.replay import LOG, Replay
-from app.core.rules.row import REMOVED_AT
 from app.core.rules.spark_sql import quote, ref
 from app.core.rules.widening import widened_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
@@ -25,6 +25,7 @@ from spark_jobs.types import spark_type
 
 FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
+_REMOVAL = "_kf_removal"
 
 # Spark hands the schemas of Parquet files to their readers and writers as JSON in a Hadoop configuration, and Hadoop
 # replaces `${user.home}`, `${env.HOME}` and `${any.setting}` in what it gives back: a column of such a name would be
@@ -125,11 +126,20 @@ def _state_rows(plan: MergePlan, rows: DataFrame, outputs: dict[str, str], *, ol
     settled = [rule.settle_sql("s", oldest) for rule in plan.rules]
     if not any(one.outputs for one in settled):
         return selected
-    steps = {name: sql for one in settled for name, sql in one.steps.items()}
-    stepped = selected.alias("s").select("s.*", *(F.expr(sql).alias(name) for name, sql in steps.items()))
+    stepped = _stepped(selected.alias("s"), [one.steps for one in settled])
     names = {name: ref("s", name) for name, _ in plan.state_columns}
     stored = names | {name: sql for one in settled for name, sql in one.outputs.items()}
-    return stepped.alias("s").select(F.col(TOKEN_COLUMN), *_typed_columns(plan, stored))
+    return stepped.select(F.col(TOKEN_COLUMN), *_typed_columns(plan, stored))
+
+
+def _stepped(rows: DataFrame, steps: Sequence[Sequence[Mapping[str, str]]]) -> DataFrame:
+    """``rows``, whose alias is ``s``, with the columns of all ``steps``: those of several rules side by side, those of
+    one after each other.
+    """
+    for step in zip_longest(*steps, fillvalue={}):
+        columns = {name: sql for one in step for name, sql in one.items()}
+        rows = rows.select("s.*", *(F.expr(sql).alias(name) for name, sql in columns.items())).alias("s")
+    return rows
 
 
 def _typed_columns(plan: MergePlan, outputs: dict[str, str]) -> list[Column]:
@@ -142,9 +152,11 @@ def _typed(name: str, data_type: DataType, sql: str, field_id: int | None) -> Co
     return column.alias(name) if field_id is None else column.alias(name, metadata={FIELD_ID: field_id})
 
 
-def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: bool = False) -> DataFrame:
+def combined(
+    plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: bool = False, settled: bool = True
+) -> DataFrame:
     """One state row per key of two runs, by a full outer join on token and key; ``oldest``: none lies below
-    ``older``.
+    ``older``; not ``settled``: to be combined with another run, logs are joined and not folded.
     """
     keys = key_names(plan)
     matches = [F.expr(f"{ref('o', name)} {equals(plan, name)} {ref('n', name)}") for name in keys]
@@ -163,7 +175,10 @@ def combined(plan: MergePlan, older: DataFrame, newer: DataFrame, *, oldest: boo
     # Named by place: both sides of the join have columns of every state column's name.
     places = {name: f"_kf_{i}" for i, name in enumerate(outputs)}
     merged = joined.select(token, *(F.expr(sql).alias(places[name]) for name, sql in outputs.items()))
-    return _state_rows(plan, merged, {name: quote(place) for name, place in places.items()}, oldest=oldest)
+    outputs = {name: quote(place) for name, place in places.items()}
+    if not settled:
+        return merged.select(F.col(TOKEN_COLUMN), *_typed_columns(plan, outputs))
+    return _state_rows(plan, merged, outputs, oldest=oldest)
 
 
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
@@ -188,14 +203,14 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
 
 def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, rows: DataFrame) -> DataFrame:
     """The removals of the rows that state rows of ``old`` do not show, as state rows of ``new``."""
-    dead = rows.where(~F.expr(old.row.live_sql)).withColumn(REMOVED_AT, F.expr(before.removed_at_sql(LOG)))
-    removal = f"filter({LOG}, e -> e.{ARRIVAL_COLUMN} = {REMOVED_AT})"
+    steps, found = before.removal_sql("s")
+    dead = _stepped(rows.where(~F.expr(old.row.live_sql)).alias("s"), [(*steps, {_REMOVAL: found})])
     log, new_log = (DataType(Kind.ARRAY, element=replay.entry_type) for replay in (before, after))
     outputs: dict[str, str] = dict.fromkeys((name for name, _ in new.state_columns), "NULL")
     outputs |= {name: quote(source) for name, source in key_names_of(old, new)} | {
-        LOG: widened_sql(removal, log, new_log)
+        LOG: widened_sql(_REMOVAL, log, new_log)
     }
-    return _state_rows(new, dead.where(F.col(REMOVED_AT).isNotNull()), outputs, oldest=False)
+    return _state_rows(new, dead.where(F.expr(f"size({_REMOVAL}) > 0")), outputs, oldest=False)
 
 
 def converted(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:

@@ -67,11 +67,11 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
 
 def _chained(plan: MergePlan, frames: Sequence[DataFrame], *, oldest: bool, in_one_task: bool) -> DataFrame:
     """The frames combined, newest first: the small young runs are joined together before they meet the large old
-    one.
+    one, and what they come to is folded once.
     """
     rows = frames[-1]
     for place, older in reversed(list(enumerate(frames[:-1]))):
-        rows = combined(plan, older, rows, oldest=oldest and place == 0)
+        rows = combined(plan, older, rows, oldest=oldest and place == 0, settled=place == 0)
         if in_one_task:  # said again, because Spark forgets it at a full outer join, and would shuffle for the next one
             rows = rows.coalesce(1)
     return rows

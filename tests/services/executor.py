@@ -214,9 +214,8 @@ class PythonExecutor:
         combined = self._combined(plan, runs)
         for key in self._combined(plan, runs[-1:]):
             state = combined[key] or {}
-            carried = {name: total for rule in plan.rules for name, total in rule.carried(state).items()}
-            if any(total is not None for total in carried.values()):
-                return {**state, **carried}
+            if any(state.get(bounds.carry) is not None for bounds in plan.totals):
+                return state
         return None
 
     def cancel(self, tag: str) -> None:

@@ -8,24 +8,18 @@ from typing import Any
 
 from app.core.errors import FaultCode
 from app.core.functions import roaring, sketches
-from app.core.functions.collections import (
-    NestedKey,
-    collect,
-    listagg,
-    merge_map,
-    merge_map_with_keytime,
-    nested_partial_update,
-    nested_update,
-    nested_update_unkeyed,
-)
+from app.core.functions.collections import collect, merge_map, merge_map_with_keytime
+from app.core.functions.nested_tables import NestedKey, nested_partial_update, nested_update, nested_update_unkeyed
 from app.core.functions.product import product, rounding
 from app.core.functions.roaring import rbm32_union, rbm64_fault, rbm64_union
+from app.core.functions.texts import listagg
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Participation, accumulated_records, kept_records
 from app.core.rules.register import Pick, Register
 from app.core.rules.rule import Rule
-from app.core.rules.stepwise import StepFunction, Stepwise
+from app.core.rules.step_function import StepFunction
+from app.core.rules.stepwise import Stepwise
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind

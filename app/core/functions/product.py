@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from typing import Any
 
-from app.core.rules.stepwise import InexactFold, StepFunction
+from app.core.rules.step_function import InexactFold, OneByOne, StepFunction
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.numbers import EXACT, as_float32
@@ -38,9 +38,8 @@ def _integer() -> StepFunction:
         return quotient if (accumulated < 0) == (value < 0) else -quotient
 
     return StepFunction(
-        lambda a, v: v if a is None else int(a) * v,
+        lambda: OneByOne(lambda a, v: v if a is None else int(a) * v, lambda a, v: retract(int(a), v)),
         lambda a, v: f"IF({a} IS NULL, {v}, {a} * CAST({v} AS DECIMAL(20,0)))",
-        lambda a, v: retract(int(a), v),
         # The remainder makes the division exact, so that Spark's rounding of quotients never shows.
         lambda a, v: f"(({a} - {a} % CAST({v} AS DECIMAL(20,0))) / CAST({v} AS DECIMAL(20,0)))",
         associative=False,
@@ -84,9 +83,8 @@ def _decimal(column: DataType) -> StepFunction:
         return f"(({whole} + {carry}) * CAST('1E-{scale}' AS DECIMAL(38,{scale})))"
 
     return StepFunction(
-        lambda a, v: v if a is None else rounded(EXACT.multiply(a, v)),
+        lambda: OneByOne(lambda a, v: v if a is None else rounded(EXACT.multiply(a, v)), retract),
         lambda a, v: f"CASE WHEN {a} IS NULL THEN {v} WHEN {a} = {literal_inexact(column)} THEN {a} ELSE {a} * {v} END",
-        retract,
         retract_sql,
         associative=False,
         retract_fault=_division_by_zero,
@@ -136,9 +134,8 @@ def _floating(column: DataType) -> StepFunction:
         return f"IF({v} = 0, {by_zero}, try_divide(CAST({a} AS DOUBLE), {v}))"
 
     return StepFunction(
-        lambda a, v: v if a is None else fitted(a * v),
+        lambda: OneByOne(lambda a, v: v if a is None else fitted(a * v), lambda a, v: fitted(divided(a, v))),
         lambda a, v: f"IF({a} IS NULL, {v}, CAST({a} AS DOUBLE) * {v})",
-        lambda a, v: fitted(divided(a, v)),
         retract_sql,
         associative=False,
     )

@@ -21,7 +21,7 @@ from app.core.rules.participation import Condition, Participation
 from app.core.rules.replay import Replay
 from app.core.rules.rule import Rule, Sql, State
 from app.core.rules.spark_sql import ref
-from app.core.rules.stepwise import StepFunction
+from app.core.rules.step_function import StepFunction
 from app.core.rules.widening import same_type, widened, widened_sql
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
@@ -210,6 +210,8 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
     for before, after in _retotalled(old, new):
         total = widened(before.total(state), before.column.type, after.column.type)
         values.update(after.of_total(total))
+    if not same_types(old.schema, new.schema):
+        values.update((name, value) for rule in new.rules for name, value in rule.refolded(values).items())
     return values
 
 

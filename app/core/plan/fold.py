@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.core.plan.merge_plan import MergePlan
@@ -27,28 +26,39 @@ def lift(plan: MergePlan, record: Record, touched: int | None = None) -> State:
 
 def combine(plan: MergePlan, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
     """The state row of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
-    row = plan.row.combine(older, newer)
-    if plan.row.ends(newer):
-        return {**newer, **row}
-    state: State = {name: newer[name] for name in plan.schema.primary_key}
-    for rule in plan.rules:
-        state.update(rule.combine(older, newer))
-    return state | row
+    return dict(_combined(plan, [older, newer]))
 
 
 def combine_all(plan: MergePlan, states: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The state row of all ``states``, oldest first; None if there are none."""
+    """The state row of all ``states``, oldest first, folded once; None if there are none."""
     present = list(states)
-    return reduce(lambda older, newer: combine(plan, older, newer), present) if present else None
+    return _combined(plan, present) if present else None
+
+
+def _combined(plan: MergePlan, states: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if len(states) == 1:
+        return states[0]
+    row = states[0]
+    for newer in states[1:]:
+        row = plan.row.combine(row, newer)
+    newest = states[-1]
+    state: State = {name: newest[name] for name in plan.schema.primary_key}
+    last_end = max((place for place, one in enumerate(states) if plan.row.ends(one)), default=0)
+    for rule in plan.rules:
+        state.update(rule.combine_all(states[last_end:]))
+    return {**state, **row}
 
 
 def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bool) -> Mapping[str, Any] | None:
     """What a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (§10 Q2).
 
-    ``oldest``: nothing older lies below, so a hidden row may go.
+    ``oldest``: nothing older lies below, so a hidden row may go, and what can change no more is settled.
     """
     aged = plan.row.aged(state, now)
-    return aged if not oldest or plan.row.stays(aged, now) else None
+    if not oldest:
+        return aged
+    settled = {name: value for rule in plan.rules for name, value in rule.settled(aged).items()}
+    return {**aged, **settled} if plan.row.stays(aged, now) else None
 
 
 def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from app.core.errors import Conflict, ErrorCode
+from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import Participation
 from app.core.rules.rule import HiddenColumn, Rule, Sql, State, TotalBounds
 from app.core.rules.spark_sql import ADD_SQL, ref
@@ -119,6 +120,16 @@ class Sum(Rule):
         totals = [total for total in (self.total(older), self.total(newer)) if total is not None]
         return self.of_total(_plus(*totals) if len(totals) == 2 else totals[0] if totals else None)
 
+    def fold_log(self, records: LogRecords) -> State:
+        values, kinds = records.column(self.column.name), records.kinds
+        places = self.part.places(records)
+        signed = [_minus(values[place]) if kinds[place] & 1 else values[place] for place in places]
+        if not signed:
+            return self.empty
+        if self.column.type.kind is Kind.FLOAT:
+            return self.of_total(reduce(lambda a, b: as_float32(a + b), signed))
+        return self.of_total(sum(signed) if isinstance(signed[0], int) else reduce(_plus, signed))
+
     def of_total_sql(self, total: str) -> Sql:
         """As ``of_total``, over a number's SQL text."""
         spark_type = self.column.type.spark
@@ -200,6 +211,11 @@ class Union(Rule):
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         a, b = older[self.column.name], newer[self.column.name]
         return {self.column.name: b if a is None else a if b is None else self.join(a, b)}
+
+    def fold_log(self, records: LogRecords) -> State:
+        values = records.column(self.column.name)
+        found = [values[place] for place in self.part.places(records)]
+        return {self.column.name: reduce(self.join, found) if found else None}
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         condition = self.part.sql(also)

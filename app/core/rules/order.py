@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,7 +15,7 @@ from typing import Any
 from app.core.rules.spark_sql import quote
 from app.core.table.schema import Column
 from app.core.types.datatype import ENTRIES
-from app.core.types.entry import Entry
+from app.core.types.entry import Entry, as_it_is
 from app.core.types.kinds import Family, Kind
 
 # What ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
@@ -66,6 +66,16 @@ class OrderField:
             return (0,)
         ranked = self._scalar(value)
         return (1, _Reversed(ranked) if self.descending else ranked)
+
+    def ranks(self, values: Sequence[Any], places: Sequence[int]) -> list[Any]:
+        """As ``rank``, of the values at ``places``: without the null's where there is none."""
+        plain = not (self.floor or self.integral or self.descending) and self.column.type.entry.rank is as_it_is
+        chosen = [values[place] for place in places]
+        if None in chosen:
+            return (
+                [(0,) if value is None else (1, value) for value in chosen] if plain else list(map(self.rank, chosen))
+            )
+        return chosen if plain else [self.rank(value) for value in chosen]
 
     def _scalar(self, value: Any) -> Any:
         if self.floor and isinstance(value, datetime):
@@ -121,6 +131,17 @@ class Order:
         """The sort key in Python of a record (without arrival): ``values`` by column name."""
         ranks = tuple(field.rank(values[field.column.name]) for field in self.fields)
         return (*ranks, add) if self.flag else ranks
+
+    def ranks(
+        self, column: Callable[[str], Sequence[Any]], adds: Callable[[int], bool], places: Sequence[int]
+    ) -> list[Any]:
+        """As ``rank``, of many records at once; ``column`` gives the values of one, ``adds`` tells of a place whether
+        its record adds. Not where arrival alone decides.
+        """
+        ranks = [field.ranks(column(field.column.name), places) for field in self.fields]
+        if self.flag:
+            ranks.append([adds(place) for place in places])
+        return ranks[0] if len(ranks) == 1 else list(zip(*ranks, strict=True))
 
     def sql(self, reference: Mapping[str, str], add: str) -> list[str]:
         """Spark SQL expressions that sort as ``rank``; ``reference`` gives the SQL of each order column."""

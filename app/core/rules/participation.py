@@ -6,8 +6,10 @@ A further condition on records is one more class here, and one entry where rules
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.core.rules.log_records import LogRecords
 from app.core.rules.spark_sql import any_not_null, ref
 from app.core.table.records import KIND_COLUMN, Record
 from app.core.table.schema import Column
@@ -19,6 +21,10 @@ class Condition(ABC):
     @abstractmethod
     def met(self, record: Record) -> bool:
         """Whether the record has it."""
+
+    def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
+        """Those of ``places`` whose record has it."""
+        return [place for place in places if self.met(records.record(place))]
 
     @abstractmethod
     def sql(self, record: str) -> str:
@@ -38,6 +44,10 @@ class Adds(Condition):
     def met(self, record: Record) -> bool:
         return record.kind.add
 
+    def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
+        kinds = records.kinds
+        return [place for place in places if not kinds[place] & 1]
+
     def sql(self, record: str) -> str:
         return f"({record}.{KIND_COLUMN} IN (0, 2))"
 
@@ -54,6 +64,10 @@ class NotNull(Condition):
 
     def met(self, record: Record) -> bool:
         return record.values[self.column.name] is not None
+
+    def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
+        values = records.column(self.column.name)
+        return [place for place in places if values[place] is not None]
 
     def sql(self, record: str) -> str:
         return f"{ref(record, self.column.name)} IS NOT NULL"
@@ -76,6 +90,13 @@ class InGroup(Condition):
     def met(self, record: Record) -> bool:
         return any(record.values[name] is not None for name in self.names)
 
+    def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
+        first, *others = (records.column(name) for name in self.names)
+        if not others:
+            return [place for place in places if first[place] is not None]
+        columns = (first, *others)
+        return [place for place in places if any(values[place] is not None for values in columns)]
+
     def sql(self, record: str) -> str:
         return any_not_null(record, self.names)
 
@@ -92,6 +113,13 @@ class Participation:
     def takes(self, record: Record) -> bool:
         """Whether the record takes part."""
         return all(condition.met(record) for condition in self.conditions)
+
+    def places(self, records: LogRecords) -> Sequence[int]:
+        """Where the records are that take part."""
+        places: Sequence[int] = range(len(records))
+        for condition in self.conditions:
+            places = condition.places(records, places)
+        return places
 
     def sql(self, also: str = "TRUE", record: str = "r") -> str:
         """As ``takes``, of the records that meet ``also``."""

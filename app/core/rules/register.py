@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
@@ -140,6 +141,19 @@ class Register(Rule):
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         winner = newer if self.newer_wins(older, newer) else older
         return {name: winner[name] for name in self.names}
+
+    def fold_log(self, records: LogRecords) -> State:
+        places = self.part.places(records)
+        if not places:
+            return self.empty
+        ranks = records.ranks(self.order, places)
+        latest = self.pick is Pick.LATEST
+        if ranks is None:
+            return self.lift(records.record(places[-1 if latest else 0]))
+        # Of equal ranks the latest record wins, or the first one.
+        best = max(ranks) if latest else min(ranks)
+        found = len(ranks) - 1 - ranks[::-1].index(best) if latest else ranks.index(best)
+        return self.lift(records.record(places[found]))
 
     def _outputs_sql(self) -> Sql:
         """Every state column, of a record that takes part."""

@@ -7,11 +7,13 @@ state is stored in the run: the visible columns, and hidden ones where they alon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
+from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.table.records import Record
 from app.core.table.schema import Column
@@ -51,9 +53,11 @@ class TotalBounds:
 
 @dataclass(frozen=True)
 class Settled:
-    """State columns to be stored (``outputs``), in terms of the state and of named intermediate values (``steps``)."""
+    """State columns to be stored (``outputs``), in terms of the state and of columns to be added to it before, one of
+    ``steps`` after the other.
+    """
 
-    steps: Sql = field(default_factory=dict)
+    steps: tuple[Sql, ...] = ()
     outputs: Sql = field(default_factory=dict)
 
 
@@ -73,10 +77,6 @@ class Rule(ABC):
         """The ranges in which accumulated values must end; none where every value is legal."""
         return ()
 
-    def carried(self, state: Mapping[str, Any]) -> State:
-        """What a run stores in the carry column of each of ``bounds``: the total if it is outside, else null."""
-        return {bounds.carry: state[bounds.carry] for bounds in self.bounds}
-
     def fault(self, record: Record) -> str | None:
         """Why a record can never be folded, None if it can (merge-semantics A.7)."""
         return None
@@ -88,6 +88,25 @@ class Rule(ABC):
     @abstractmethod
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         """The state of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
+
+    def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
+        """The state of all ``states``, of which there is one at least, oldest first: as ``combine`` of each with the
+        next, in one go.
+        """
+        first, *others = states
+        return reduce(self.combine, others, {name: first.get(name) for name in self.names})
+
+    def fold_log(self, records: LogRecords) -> State:
+        """The state of records in merge order, as ``combine`` of each lifted one with what came before."""
+        return self.combine_all([self.empty, *(self.lift(records.record(place)) for place in range(len(records)))])
+
+    def refolded(self, state: Mapping[str, Any]) -> State:
+        """``state`` after its values were widened: a total that left the old type may be inside the new one."""
+        return self.combine_all([state])
+
+    def settled(self, state: Mapping[str, Any]) -> State:
+        """What the oldest run stores in place of ``state``: nothing older lies below, and nothing older can come."""
+        return {name: state.get(name) for name in self.names}
 
     def finish(self, state: Mapping[str, Any]) -> State:
         """The visible values of a state."""

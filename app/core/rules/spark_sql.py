@@ -58,9 +58,40 @@ def struct_sql(expressions: list[str]) -> str:
     return expressions[0] if len(expressions) == 1 else f"struct({', '.join(expressions)})"
 
 
-def sorted_sql(entries: str, keys: list[str]) -> str:
-    """``entries`` sorted by ``keys``, each a template over the entry ``{e}``."""
+def bound_sql(value: str, name: str, result: str) -> str:
+    """``result``, in which ``name`` stands for ``value``: written out, it would be computed once per use."""
+    return f"transform(array({value}), {name} -> {result})[0]"
+
+
+def indexes_sql(entries: str, keys: Sequence[str]) -> str:
+    """The places of the array ``entries`` (a name) in the order of ``keys``, texts over an entry ``e`` and its place
+    ``i``, which decides last.
+    """
+    # By struct and not by a comparison: Spark would evaluate that for every pair. What is sorted has no maps in it.
+    members = ", ".join(f"{key} AS k{number}" for number, key in enumerate([*keys, "i"]))
+    return f"transform(sort_array(transform({entries}, (e, i) -> struct({members}))), s -> s.k{len(keys)})"
+
+
+def sorted_sql(entries: str, keys: Sequence[str], entry_type: DataType) -> str:
+    """``entries`` sorted by ``keys``, each a template over the entry ``{e}``; no two entries are alike in all of
+    them.
+    """
+    if not any(inner.family is Family.MAP for inner in walk_types(entry_type)):
+        members = ", ".join(f"{key.replace('{e}', 'e')} AS k{number}" for number, key in enumerate(keys))
+        return f"transform(sort_array(transform({entries}, e -> struct({members}, e AS e))), s -> s.e)"
     left, right = (f"struct({', '.join(key.replace('{e}', side) for key in keys)})" for side in ("l", "r"))
     return (
         f"array_sort({entries}, (l, r) -> CASE WHEN {left} < {right} THEN -1 WHEN {left} > {right} THEN 1 ELSE 0 END)"
     )
+
+
+def last_of_key_sql(elements: str, key: str, order: str | None, value: str) -> str:
+    """For each ``key`` (of an element ``y``), in the order in which they first come, the ``value`` of the last of
+    ``elements`` (a name): structs of ``k`` and ``v``. ``order``: places of ``elements`` in the order that decides which
+    is the last; None: as they come.
+    """
+    # A map keeps the place of the first entry of a key and the value of the last one.
+    entries = f"transform({elements}, y -> struct({key} AS k, {value} AS v))"
+    if order is not None:
+        entries = bound_sql(entries, "n", f"concat(n, transform({order}, p -> n[p]))")
+    return f"transform(map_entries(map_from_entries({entries})), y -> struct(y.key AS k, y.value AS v))"

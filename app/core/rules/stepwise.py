@@ -2,23 +2,25 @@
 
 Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of all
 (merge-semantics §9.1), and the value is the whole state. Otherwise records that come later may belong in the middle,
-or take back what an older run holds: then the state is the log of the records, folded in merge order when the row is
-read (§9.4).
+or take back what an older run holds: then the state is the log of the records, and beside it what they come to in merge
+order (§9.4), so that a row of one run is shown as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 from app.core.rules.accumulators import overflow
+from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import Participation
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
-from app.core.rules.spark_sql import ADD_SQL, ref, sorted_sql
+from app.core.rules.spark_sql import ADD_SQL, bound_sql, ref, sorted_sql
+from app.core.rules.step_function import InexactFold, StepFunction
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
@@ -26,33 +28,6 @@ from app.core.types.kinds import Kind
 from app.core.types.numbers import fits, range_of
 
 BEFORE_ALL = -1  # the arrival of a settled value in a log: older than any record
-
-
-class InexactFold(ArithmeticError):
-    """A step whose result no column can hold, such as a decimal quotient without end."""
-
-
-@dataclass(frozen=True)
-class StepFunction:
-    """A function of one column, one step per record.
-
-    ``add`` and ``retract`` are steps in Python: (accumulated or None, value that is not None) to accumulated.
-    ``add_sql`` and ``retract_sql`` are the same as Spark SQL over the texts of both. ``associative``: the step also
-    joins two accumulated values (adds only). ``fault`` and ``retract_fault`` tell why a value can never be folded.
-    ``wide``: the type in which to accumulate, checked against the column's when the row is read; None where the
-    column's own will do. ``inexact``: the SQL value of ``wide`` that stands for a step that failed (``InexactFold`` in
-    Python).
-    """
-
-    add: Callable[[Any, Any], Any]
-    add_sql: Callable[[str, str], str]
-    retract: Callable[[Any, Any], Any] | None = None
-    retract_sql: Callable[[str, str], str] | None = None
-    associative: bool = True
-    fault: Callable[[Any], str | None] = lambda _: None
-    retract_fault: Callable[[Any], str | None] = lambda _: None
-    wide: DataType | None = None
-    inexact: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +59,8 @@ class Stepwise(Rule):
         return self.function.associative and self._by_arrival and not self.retracts
 
     @cached_property
-    def _log(self) -> str:
+    def log(self) -> str:
+        """The name of the log's column."""
         return f"_kf_log_{self.column.id}"
 
     @cached_property
@@ -95,12 +71,17 @@ class Stepwise(Rule):
     def hidden(self) -> tuple[HiddenColumn, ...]:
         if self._direct:
             return ()
+        log = HiddenColumn(self.log, DataType(Kind.ARRAY, element=self._entry_type))
+        return (log, HiddenColumn(self._carry, self.function.wide)) if self.function.wide else (log,)
+
+    @cached_property
+    def _entry_type(self) -> DataType:
+        """The type of a log entry: arrival, whether it adds, the order, the value."""
         members = [("t", DataType(Kind.BIGINT)), ("add", BOOLEAN)]
         members += [(member, column.type.with_nullable(True)) for member, column in self._order_members]
         members.append(("v", self.column.type.with_nullable(True)))
         fields = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(members))
-        log = HiddenColumn(self._log, DataType(Kind.ARRAY, element=DataType(Kind.ROW, fields=fields)))
-        return (log, HiddenColumn(self._carry, self.function.wide)) if self.function.wide else (log,)
+        return DataType(Kind.ROW, fields=fields)
 
     @property
     def _carry(self) -> str:
@@ -130,59 +111,87 @@ class Stepwise(Rule):
         if not self.part.takes(record):
             return self.empty
         if self._direct:
-            return {self.column.name: self.function.add(None, record.values[self.column.name])}
-        return {**self.empty, self._log: [self._entry(record)]}
+            return {self.column.name: self.function.folded([record.values[self.column.name]])}
+        return self.of_log([self._entry(record)])
 
     def _entries(self, state: Mapping[str, Any]) -> list[State]:
         """What is to be folded: the log, or the settled value in its place."""
-        if state[self._log] is not None:
-            return list(state[self._log])
+        if state[self.log] is not None:
+            return list(state[self.log])
         value = state[self.column.name]
         order = {member: None for member, _ in self._order_members}
         return [] if value is None else [{"t": BEFORE_ALL, "add": True, **order, "v": value}]
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        return self.combine_all((older, newer))
+
+    def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
         if self._direct:
-            a, b = older[self.column.name], newer[self.column.name]
-            return {self.column.name: b if a is None else a if b is None else self.function.add(a, b)}
-        return {**self.empty, self._log: self._entries(older) + self._entries(newer)}
+            values = [state[self.column.name] for state in states if state[self.column.name] is not None]
+            return {self.column.name: values[0] if len(values) == 1 else self.function.folded(values)}
+        logs = [entries for state in states if (entries := self._entries(state))]
+        if len(logs) == 1:
+            return next({n: state.get(n) for n in self.names} for state in states if self._entries(state))
+        return self.of_log([entry for log in logs for entry in log])
 
-    def finish(self, state: Mapping[str, Any]) -> State:
-        if self._direct or state[self._log] is None:
-            return {self.column.name: state[self.column.name]}
-        try:
-            value = self._total(state)
-        except InexactFold as error:
-            raise overflow(self.column, endless=True) from error
-        if self._outside(value):
-            raise overflow(self.column)
-        return {self.column.name: value}
+    def fold_log(self, records: LogRecords) -> State:
+        values, entries, kinds = records.column(self.column.name), records.entries, records.kinds
+        order = [(member, records.column(column.name)) for member, column in self._order_members]
+        return self.of_log(
+            [
+                {
+                    "t": entries[place][ARRIVAL_COLUMN],
+                    "add": not kinds[place] & 1,
+                    **{member: column[place] for member, column in order},
+                    "v": values[place],
+                }
+                for place in self.part.places(records)
+            ]
+        )
 
-    def carried(self, state: Mapping[str, Any]) -> State:
-        if self.function.wide is None:
-            return {}
+    def refolded(self, state: Mapping[str, Any]) -> State:
+        return super().refolded(state) if self._direct or state[self.log] is None else self.of_log(state[self.log])
+
+    def of_log(self, log: Sequence[Mapping[str, Any]]) -> State:
+        """The state that holds ``log``, and what it comes to."""
+        if not log:
+            return self.empty
+        return {**self.empty, **self._total(log), self.log: log}
+
+    def _total(self, log: Sequence[Mapping[str, Any]]) -> State:
+        """The visible column, and the total beside it where the column cannot hold it; ``log`` is by arrival."""
+        values, adds = [entry["v"] for entry in log], [entry["add"] for entry in log]
+        if not self._by_arrival:
+            members = {column.name: member for member, column in self._order_members}
+            places = range(len(log))
+            ranks = self.order.ranks(lambda name: [entry[members[name]] for entry in log], adds.__getitem__, places)
+            ordered = sorted(places, key=ranks.__getitem__)
+            values, adds = [values[place] for place in ordered], [adds[place] for place in ordered]
         try:
-            total = self._total(state)
+            total = self.function.folded(values, adds)
         except InexactFold:
             return {self._carry: self.bounds[0].endless}
-        return {self._carry: Decimal(total) if self._outside(total) else None}
+        if self.function.wide is None or total is None or fits(self.column.type, total):
+            return {self.column.name: total}
+        return {self._carry: Decimal(total)}
 
-    def _total(self, state: Mapping[str, Any]) -> Any:
-        """The fold of what ``state`` holds; raises ``InexactFold``."""
-        return reduce(self._step, sorted(self._entries(state), key=self._rank), None)
+    def settled(self, state: Mapping[str, Any]) -> State:
+        kept = super().settled(state)
+        # A total outside the column is none yet: its log stays.
+        return {**kept, self.log: None} if self._settles and not self._outside(state) else kept
 
-    def _outside(self, total: Any) -> bool:
-        return self.function.wide is not None and total is not None and not fits(self.column.type, total)
+    @cached_property
+    def _settles(self) -> bool:
+        """Whether the value that the oldest run holds may stand for its log: nothing can come before it any more."""
+        return not self._direct and self._by_arrival and not self.part.group
 
-    def _rank(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
-        values = {column.name: entry[member] for member, column in self._order_members}
-        return (*self.order.rank(values, entry["add"]), entry["t"])
+    def _outside(self, state: Mapping[str, Any]) -> bool:
+        return self.function.wide is not None and state.get(self._carry) is not None
 
-    def _step(self, accumulated: Any, entry: Mapping[str, Any]) -> Any:
-        if entry["add"]:
-            return self.function.add(accumulated, entry["v"])
-        assert self.function.retract is not None, "a retract that it cannot take is refused when it is posted"
-        return None if accumulated is None else self.function.retract(accumulated, entry["v"])
+    def finish(self, state: Mapping[str, Any]) -> State:
+        if self._outside(state):
+            raise overflow(self.column, endless=state[self._carry] == self.bounds[0].endless)
+        return {self.column.name: state[self.column.name]}
 
     def _entry_sql(self) -> str:
         members = [f"'t', r.{ARRIVAL_COLUMN}", f"'add', {ADD_SQL}"]
@@ -195,7 +204,7 @@ class Stepwise(Rule):
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         found = f"_kf_found_{self.column.id}"
         aggregate = f"collect_list({self._entry_sql()}) FILTER (WHERE {self.part.sql(also)})"
-        by_arrival = sorted_sql(found, ["{e}.t"])
+        by_arrival = sorted_sql(found, ["{e}.t"], self._entry_type)
         if self._direct:
             return {found: aggregate}, {self.column.name: self._replay_sql(by_arrival)}
         log = f"IF(size({found}) = 0, NULL, {by_arrival})"
@@ -209,10 +218,10 @@ class Stepwise(Rule):
         return self._unsettled_sql(f"IF({condition}, array({self._entry_sql()}), NULL)")
 
     def _unsettled_sql(self, log: str) -> Sql:
-        return {**dict.fromkeys(self.names, "NULL"), self._log: log}
+        return {**dict.fromkeys(self.names, "NULL"), self.log: log}
 
     def _entries_sql(self, state: str) -> str:
-        value, log, log_type = ref(state, self.column.name), ref(state, self._log), self._log_type()
+        value, log, log_type = ref(state, self.column.name), ref(state, self.log), self._log_type()
         order = "".join(f"'{member}', NULL, " for member, _ in self._order_members)
         settled = f"array(named_struct('t', {BEFORE_ALL}L, 'add', TRUE, {order}'v', {value}))"
         return f"coalesce({log}, CAST(IF({value} IS NULL, array(), {settled}) AS {log_type}))"
@@ -228,34 +237,56 @@ class Stepwise(Rule):
     def settle_sql(self, state: str, oldest: bool) -> Settled:
         if self._direct:
             return Settled()
-        log = ref(state, self._log)
+        log = ref(state, self.log)
         step = f"_kf_total_{self.column.id}"
         total = f"{state}.{step}"
         replayed = f"IF({log} IS NULL, {ref(state, self.column.name)}, {self._finish_sql(log)})"
-        # Below the oldest run nothing can come any more, so the folded value stands for the log.
-        settled = oldest and self._by_arrival and not self.part.group
+        settled = oldest and self._settles
         if self.function.wide is None:
-            return Settled({step: replayed}, {self.column.name: total, self._log: "NULL" if settled else log})
+            return Settled(({step: replayed},), {self.column.name: total, self.log: "NULL" if settled else log})
         value = f"TRY_CAST({total} AS {self.column.type.spark})"
         if self.function.inexact:
             value = f"IF({total} = {self.function.inexact}, NULL, {value})"
         outside = f"IF({value} IS NULL, {total}, NULL)"
         kept = f"IF({value} IS NULL, {log}, NULL)" if settled else log
-        return Settled({step: replayed}, {self.column.name: value, self._log: kept, self._carry: outside})
+        return Settled(({step: replayed},), {self.column.name: value, self.log: kept, self._carry: outside})
 
     def _finish_sql(self, log: str) -> str:
         if self._by_arrival:
             return self._replay_sql(log)
         reference = {column.name: f"{{e}}.{member}" for member, column in self._order_members}
-        return self._replay_sql(sorted_sql(log, [*self.order.sql(reference, "{e}.add"), "{e}.t"]))
+        return self._replay_sql(sorted_sql(log, [*self.order.sql(reference, "{e}.add"), "{e}.t"], self._entry_type))
 
     def _add_sql(self, accumulated: str, value: str) -> str:
         spark_type = self.column.type.spark
         return f"CAST({self.function.add_sql(f'CAST({accumulated} AS {spark_type})', value)} AS {spark_type})"
 
     def _replay_sql(self, entries: str) -> str:
-        spark_type = (self.function.wide or self.column.type).spark
+        """What the steps of ``entries``, in order, come to."""
+        if self.function.adds_sql is None:
+            return self._stepped_sql(entries, f"CAST(NULL AS {self._accumulated})")
+        if not self.retracts:
+            return bound_sql(entries, "es", self._added_sql("es"))
+        # Step by step only from the first retract on.
+        first = bound_sql("array_position(transform(es, e -> e.add), FALSE)", "k", "IF(k = 0, size(es) + 1, int(k))")
+        adds = self._added_sql(f"slice(es, 1, {first} - 1)")
+        return bound_sql(entries, "es", self._stepped_sql(f"slice(es, {first}, size(es))", adds))
+
+    @property
+    def _accumulated(self) -> str:
+        """The Spark type in which to accumulate."""
+        return (self.function.wide or self.column.type).spark
+
+    def _added_sql(self, entries: str) -> str:
+        """All adds ``entries`` at once; null if there are none."""
+        assert self.function.adds_sql is not None
+        added = bound_sql(
+            f"transform({entries}, e -> e.v)", "vs", f"IF(size(vs) = 0, NULL, {self.function.adds_sql('vs')})"
+        )
+        return f"CAST({added} AS {self._accumulated})"
+
+    def _stepped_sql(self, entries: str, start: str) -> str:
         step = self.function.add_sql("a", "e.v")
         if self.retracts and self.function.retract_sql:
             step = f"IF(e.add, {step}, IF(a IS NULL, NULL, {self.function.retract_sql('a', 'e.v')}))"
-        return f"aggregate({entries}, CAST(NULL AS {spark_type}), (a, e) -> CAST({step} AS {spark_type}))"
+        return f"aggregate({entries}, {start}, (a, e) -> CAST({step} AS {self._accumulated}))"

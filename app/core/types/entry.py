@@ -33,6 +33,11 @@ def longer(old: DataType, new: DataType) -> bool:
     return (new.length or 0) >= (old.length or 0)
 
 
+def as_it_is(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
 def unchanged(_: DataType) -> Encode:
     """The encoder of values that JSON has as they are."""
     return lambda value: value
@@ -97,7 +102,7 @@ class Entry:
     bits: int = 0
     ascending: tuple[str, ...] = ("{0}",)
     descending: tuple[str, ...] = ()
-    rank: Callable[[Any], Any] = lambda value: value
+    rank: Callable[[Any], Any] = as_it_is
     padded: bool = False
     orders_groups: bool = False
     hashed: Callable[[Any, DataType], bytes] | None = None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.fold import combine, finish, fold, lift
+from app.core.plan.fold import combine_all, compacted, finish, fold, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
@@ -32,12 +32,18 @@ def by_key(table: oracle.TableCase, history: list[oracle.Change]) -> Mapping[tup
     return keys
 
 
-def combine_anyhow(random: Random, plan: MergePlan, states: list[Any]) -> Any:
-    """All states combined, neighbours first in random places: any tree over the same order."""
+def combine_anyhow(random: Random, plan: MergePlan, states: list[Any], *, oldest: bool = False) -> Any:
+    """All states combined, neighbours first in random places: any tree over the same order, of two or more at a time.
+
+    ``oldest``: nothing lies below the first, and now and then it is compacted.
+    """
     states = list(states)
     while len(states) > 1:
         place = random.randrange(len(states) - 1)
-        states[place : place + 2] = [combine(plan, states[place], states[place + 1])]
+        last = random.randint(place + 2, len(states))
+        states[place:last] = [combine_all(plan, states[place:last])]
+        if oldest and random.random() < 0.6:
+            states[0] = compacted(plan, states[0], 0, oldest=True) or states[0]
     return states[0]
 
 
@@ -59,4 +65,5 @@ def test_any_cut_and_any_tree_of_combines_gives_the_row_of_the_one_by_one_fold(e
         if records:
             pieces = [records[piece] for piece in cut(random, len(records), 4) if records[piece]]
             states = [combine_anyhow(random, plan, [lift(plan, record) for record in piece]) for piece in pieces]
-            assert oracle.meant(table, finish(plan, combine_anyhow(random, plan, states))) == expected
+            combined = combine_anyhow(random, plan, states, oldest=random.random() < 0.7)
+            assert oracle.meant(table, finish(plan, combined)) == expected

@@ -1,0 +1,80 @@
+"""The records of a log by column: what rules fold at once when a row is replayed, instead of record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.rules.order import Order
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
+from app.core.table.schema import Column
+
+Entry = Mapping[str, Any]
+
+
+def member_of(column: Column) -> str:
+    """The name of a column in a log entry: by its id, so that a log outlives changes of names."""
+    return f"c{column.id}"
+
+
+@dataclass(frozen=True)
+class LogRecords:
+    """Log entries in merge order, which is ``order``; ``members`` gives what a column is called in an entry.
+
+    An entry that is older than a column is null there.
+    """
+
+    entries: Sequence[Entry]
+    order: Order
+    members: Mapping[str, str]
+    _columns: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column."""
+        values = self._columns.get(name)
+        if values is None:
+            member = self.members[name]
+            values = self._columns[name] = [entry.get(member) for entry in self.entries]
+        return values
+
+    @property
+    def kinds(self) -> list[int]:
+        """The numbers of the row kinds; even ones add."""
+        kinds = self._columns.get(KIND_COLUMN)
+        if kinds is None:
+            kinds = self._columns[KIND_COLUMN] = [entry[KIND_COLUMN] for entry in self.entries]
+        return kinds
+
+    def record(self, place: int) -> Record:
+        """One record."""
+        entry = self.entries[place]
+        values = {name: entry.get(member) for name, member in self.members.items()}
+        return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN])
+
+    def since(self, place: int) -> LogRecords:
+        """Those from ``place`` on."""
+        return LogRecords(self.entries[place:], self.order, self.members) if place else self
+
+    def at(self, places: Sequence[int]) -> LogRecords:
+        """Those at ``places``, which ascend."""
+        if len(places) == len(self.entries):
+            return self
+        return LogRecords([self.entries[place] for place in places], self.order, self.members)
+
+    def ranks(self, order: Order, places: Sequence[int]) -> list[Any] | None:
+        """What sorts the records at ``places`` by ``order`` where their own order, which decides ties, does not; None
+        where it does.
+        """
+        own = len(self.order.fields)
+        tail = order.fields[len(order.fields) - own :] if own else ()
+        ends_alike = tail == self.order.fields and order.flag == self.order.flag
+        fields = order.fields[: len(order.fields) - own] if ends_alike else order.fields
+        rest = Order(fields, flag=order.flag and not ends_alike)
+        if rest.by_arrival:
+            return None
+        kinds = self.kinds
+        return rest.ranks(self.column, lambda place: not kinds[place] & 1, places)

@@ -1,0 +1,171 @@
+"""One row replayed from its log, in Python: what its last removal left, and what came after it (merge-semantics §4.4).
+
+The rules fold what is left by column, all at once; only removals are walked one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from app.core.rules.log_records import LogRecords
+from app.core.rules.order import Order
+from app.core.rules.register import Register
+from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
+from app.core.rules.rule import Rule, State
+from app.core.table.records import ARRIVAL_COLUMN, Record, RowKind
+
+if TYPE_CHECKING:  # the rule is written in terms of its rows
+    from app.core.rules.replay import Replay
+
+TOMBSTONE = "_kf_tombstone"
+Base = Mapping[str, Any]
+
+
+class ReplayedRow:
+    """What ``base``, a settled log (None: nothing), and the entries of ``log``, which came after it, come to."""
+
+    def __init__(self, rule: Replay, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
+        self.rule = rule
+        self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members)
+        self._kept = base or {}
+        self._removal: int | None = None  # its place among the records
+        self.removed_at: int | None = self._kept.get(REMOVED_AT)
+        names = (f"{TOMBSTONE}{i}" for i in range(len(rule.listed)))
+        self.tombstones: dict[int, Mapping[str, Any]] = {
+            i: self._kept[name] for i, name in enumerate(names) if self._kept.get(name) is not None
+        }
+        self._remove()
+
+    def _remove(self) -> None:
+        """Find the last -D that removes the row, and what it leaves."""
+        deletes = [place for place, kind in enumerate(self._records.kinds) if kind == RowKind.DELETE]
+        if not self.rule.listed:
+            self._removed(deletes[-1], ()) if deletes else None
+            return
+        highs = [self._high(register) for register in self.rule.listed] if deletes else []
+        begun = 0
+        for place in deletes:
+            highs = [_highest(high, ranks[begun:place]) for high, ranks in zip(highs, self._group_ranks, strict=True)]
+            found = [ranks[place] for ranks in self._group_ranks]
+            accepting = [
+                i for i, rank in enumerate(found) if rank is not None and (highs[i] is None or rank >= highs[i])
+            ]
+            begun = place + 1 if accepting else place  # one that removes nothing counts among its group's records
+            if accepting:
+                highs = [rank if i in accepting else None for i, rank in enumerate(found)]
+                self._removed(place, accepting)
+
+    def _removed(self, place: int, accepting: Sequence[int]) -> None:
+        entry = self._records.entries[place]
+        self._removal, self._kept = place, {}
+        self.removed_at = entry[ARRIVAL_COLUMN]
+        groups = {i: self.rule.listed[i].part.group for i in accepting}
+        self.tombstones = {
+            i: {f"g{n}": entry.get(self.rule.members[name]) for n, name in enumerate(group)}
+            for i, group in groups.items()
+        }
+
+    @cached_property
+    def _group_ranks(self) -> list[list[Any]]:
+        """Per listed group what sorts each record by its sequence; None for one that does not touch the group."""
+        return [[_rank(register, values) for values in self._sequences(register)] for register in self.rule.listed]
+
+    def _sequences(self, register: Register) -> Sequence[tuple[Any, ...]]:
+        return list(zip(*(self._records.column(name) for name in register.part.group), strict=True))
+
+    def _high(self, register: Register) -> Any:
+        """The group's sequence in the base."""
+        names = register.part.group
+        return _rank(register, [self._kept.get(self.rule.members[name]) for name in names])
+
+    @cached_property
+    def _left(self) -> LogRecords:
+        """The records after the last removal."""
+        return self._records if self._removal is None else self._records.since(self._removal + 1)
+
+    @cached_property
+    def _stale(self) -> dict[tuple[str, ...], set[int]]:
+        """Per group whose removal is remembered the places (in ``_left``) of older records (merge-semantics A.8)."""
+        begun = 0 if self._removal is None else self._removal + 1
+        stale = {}
+        for i, tombstone in self.tombstones.items():
+            register = self.rule.listed[i]
+            removed = _tombstone_rank(register, tombstone)
+            ranks = self._group_ranks[i][begun:]
+            stale[register.part.group] = {p for p, rank in enumerate(ranks) if rank is not None and rank < removed}
+        return stale
+
+    @cached_property
+    def live(self) -> bool:
+        """Whether the row is there."""
+        closed = set().union(*self._stale.values())
+        added = any(not kind & 1 and place not in closed for place, kind in enumerate(self._left.kinds))
+        return added or bool(self._kept.get(LIVE_COLUMN))
+
+    @cached_property
+    def state(self) -> State:
+        """What the rules hold."""
+        return {name: value for rule in self.rule.rules for name, value in self._folded(rule).items()}
+
+    def _folded(self, rule: Rule) -> State:
+        stale = self._stale.get(rule.part.group)
+        places = range(len(self._left))
+        records = self._left.at([place for place in places if place not in stale]) if stale else self._left
+        folded, before = rule.fold_log(records), self._before(rule)
+        return folded if before is None else rule.combine(before, folded)
+
+    def _before(self, rule: Rule) -> State | None:
+        """What a rule holds before the first of the records that are left; None if nothing."""
+        if self._removal is not None:
+            accepted = any(self.rule.listed[i] is rule for i in self.tombstones)
+            return rule.lift(self._records.record(self._removal)) if accepted else None
+        if not self._kept:
+            return None
+        stored = {column.name: self._kept.get(self.rule.members[column.name]) for column in rule.columns}
+        return stored | {hidden.name: self._kept.get(hidden.name) for hidden in rule.hidden}
+
+    @property
+    def base(self) -> Base:
+        """What stands for all of it once nothing older can come."""
+        values = {self.rule.members.get(name, name): value for name, value in self.state.items()}
+        tombstones = {f"{TOMBSTONE}{i}": self.tombstones.get(i) for i in range(len(self.rule.listed))}
+        return {**values, LIVE_COLUMN: self.live, REMOVED_AT: self.removed_at, **tombstones}
+
+    def closed_to(self, record: Record) -> set[tuple[str, ...]]:
+        """The groups whose removal is younger than the record."""
+        closed = set()
+        for i, tombstone in self.tombstones.items():
+            register = self.rule.listed[i]
+            rank = _rank(register, [record.values[name] for name in register.part.group])
+            if rank is not None and rank < _tombstone_rank(register, tombstone):
+                closed.add(register.part.group)
+        return closed
+
+
+def _highest(high: Any, ranks: Sequence[Any]) -> Any:
+    """The highest of ``high`` and ``ranks``, None among them being nothing."""
+    return max((rank for rank in (high, *ranks) if rank is not None), default=None)
+
+
+def _in_merge_order(rule: Replay, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    by_arrival = sorted(log, key=itemgetter(ARRIVAL_COLUMN))
+    if rule.order.by_arrival:
+        return by_arrival
+    ranks = LogRecords(by_arrival, Order(), rule.members).ranks(rule.order, range(len(by_arrival)))
+    assert ranks is not None, "arrival does not decide alone"
+    return [by_arrival[place] for place in sorted(range(len(by_arrival)), key=ranks.__getitem__)]
+
+
+def _rank(register: Register, values: Sequence[Any]) -> Any:
+    """What sorts the values of a group's ordering fields; None if all are null."""
+    if len(values) == 1:  # by far the most
+        return None if values[0] is None else register.order.fields[0].column.type.entry.rank(values[0])
+    fields = register.order.fields[: len(values)]
+    return None if all(v is None for v in values) else tuple(f.rank(v) for f, v in zip(fields, values, strict=True))
+
+
+def _tombstone_rank(register: Register, tombstone: Mapping[str, Any]) -> Any:
+    return _rank(register, [tombstone[f"g{place}"] for place in range(len(register.part.group))])

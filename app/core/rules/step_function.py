@@ -1,0 +1,93 @@
+"""Functions of one column that fold value by value, and the folds that take their steps (merge-semantics §5)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.types.datatype import DataType
+
+
+class InexactFold(ArithmeticError):
+    """A step whose result no column can hold, such as a decimal quotient without end."""
+
+
+class Fold(ABC):
+    """Values on their way into one; a step costs as much as its value is long, however many went before."""
+
+    @abstractmethod
+    def add(self, value: Any) -> None:
+        """Fold one value in; never null."""
+
+    def add_all(self, values: Sequence[Any]) -> None:
+        """As ``add`` of each."""
+        for value in values:
+            self.add(value)
+
+    def retract(self, value: Any) -> None:
+        """Take one value back; something was added before."""
+        raise NotImplementedError("a retract that a function cannot take is refused when it is posted")
+
+    @property
+    @abstractmethod
+    def value(self) -> Any:
+        """What all steps come to; None if nothing was added."""
+
+
+class OneByOne(Fold):
+    """A fold whose steps make a new value of the last one."""
+
+    def __init__(self, add: Callable[[Any, Any], Any], retract: Callable[[Any, Any], Any]) -> None:
+        self._add, self._retract = add, retract
+        self._value: Any = None
+
+    def add(self, value: Any) -> None:
+        self._value = self._add(self._value, value)
+
+    def retract(self, value: Any) -> None:
+        self._value = self._retract(self._value, value)
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """A function of one column, one step per record.
+
+    ``start`` makes the fold of no values in Python. ``add_sql`` and ``retract_sql`` are its steps as Spark SQL over the
+    texts of what was accumulated (or null) and of a value that is not null. ``associative``: the step also joins two
+    accumulated values (adds only). ``adds_sql``: all adds at once, over the text of an array of values that are not
+    null; None where Spark takes them step by step. ``fault`` and ``retract_fault`` tell why a value can never be
+    folded. ``wide``: the type in which to accumulate, checked against the column's when the row is read; None where the
+    column's own will do. ``inexact``: the SQL value of ``wide`` that stands for a step that failed (``InexactFold`` in
+    Python).
+    """
+
+    start: Callable[[], Fold]
+    add_sql: Callable[[str, str], str]
+    retract_sql: Callable[[str, str], str] | None = None
+    associative: bool = True
+    adds_sql: Callable[[str], str] | None = None
+    fault: Callable[[Any], str | None] = lambda _: None
+    retract_fault: Callable[[Any], str | None] = lambda _: None
+    wide: DataType | None = None
+    inexact: str | None = None
+
+    def folded(self, values: Sequence[Any], adds: Sequence[bool] = ()) -> Any:
+        """The fold of ``values`` in order; ``adds`` tells of each whether it is added or taken back, none: all are
+        added. A retract of nothing has no effect. May raise ``InexactFold``.
+        """
+        fold = self.start()
+        if all(adds):
+            fold.add_all(values)
+            return fold.value
+        for value, add in zip(values[adds.index(True) :], adds[adds.index(True) :], strict=True) if any(adds) else ():
+            if add:
+                fold.add(value)
+            else:
+                fold.retract(value)
+        return fold.value
