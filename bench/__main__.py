@@ -10,6 +10,7 @@ from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
 from bench.images import measure_images
+from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
@@ -23,6 +24,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "fold": measure_fold,
     "compaction": measure_compaction,
     "flatness": measure_flatness,
+    "logs": measure_logs,
 }
 SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images}
 
