@@ -44,11 +44,16 @@ def dead(plan: MergePlan, touched: int | None) -> Mapping[str, Any]:
     return state
 
 
+def unlogged(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A state row without its log and what stands for one: a compaction may put the one for the other."""
+    return state if state is None else {name: v for name, v in state.items() if name not in ("_kf_log", "_kf_base")}
+
+
 @pytest.mark.parametrize("options", WITH_DEAD_ROWS)
 def test_a_dead_row_is_kept_until_its_last_record_is_old_enough(options: dict[str, str]) -> None:
     plan = plan_of(options | RETAINED)
     state = dead(plan, 1000)
-    assert compacted(plan, state, 1099, oldest=True) == state
+    assert unlogged(compacted(plan, state, 1099, oldest=True)) == unlogged(state)
     assert compacted(plan, state, 1100, oldest=True) is None
     assert compacted(plan, state, 9999, oldest=False) == state, "an older run may hold what it hides"
 
@@ -57,7 +62,7 @@ def test_a_dead_row_is_kept_until_its_last_record_is_old_enough(options: dict[st
 def test_a_live_row_is_never_forgotten(options: dict[str, str]) -> None:
     plan = plan_of(options | RETAINED)
     state = lift(plan, record("+I", 1, 5), 1000)
-    assert compacted(plan, state, 10**9, oldest=True) == state
+    assert unlogged(compacted(plan, state, 10**9, oldest=True)) == unlogged(state)
 
 
 @pytest.mark.parametrize("options", WITH_DEAD_ROWS)
@@ -65,7 +70,7 @@ def test_without_the_option_dead_rows_stay_for_ever_and_nothing_is_stored(option
     plan = plan_of(options)
     state = dead(plan, 1000)
     assert TOUCHED_COLUMN not in state
-    assert compacted(plan, state, 10**9, oldest=True) == state
+    assert unlogged(compacted(plan, state, 10**9, oldest=True)) == unlogged(state)
 
 
 @pytest.mark.parametrize("options", WITH_DEAD_ROWS)
