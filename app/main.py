@@ -36,6 +36,7 @@ from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.services.executor import MergeSite
+from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.tokens import TokenGate
 from app.settings import Settings, is_loopback
@@ -138,7 +139,8 @@ class _Service:
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
         gate = TokenGate(database, required=not is_loopback(settings.host))
         heads = Heads(database, settings.poll_seconds)
-        self.parts = Parts(settings, database, warehouse, self.images, self.running.executor, gate, heads)
+        commits = GroupCommit(database, warehouse)
+        self.parts = Parts(settings, database, warehouse, self.images, self.running.executor, gate, heads, commits)
 
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""

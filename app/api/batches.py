@@ -113,7 +113,7 @@ async def accepted(
 ) -> BatchBody:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     bounds = bounds_of(parts.settings)
-    batch = await run_in_threadpool(accept_batch, parts.database, parts.warehouse, *name, change, bounds)
+    batch = await run_in_threadpool(accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits)
     wait = _wait_seconds(prefer)
     if wait:
         batch = await _merged(parts.database, parts.heads, batch, wait)

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.services.executor import MergeExecutor
+from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
 from app.services.tokens import TokenGate
@@ -29,6 +30,7 @@ class Parts:
     executor: MergeExecutor | None
     gate: TokenGate
     heads: Heads
+    commits: GroupCommit
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

@@ -15,7 +15,6 @@ from app.core.errors import (
     Invalid,
     NotFound,
     Resource,
-    Unavailable,
     UnsupportedMediaType,
     Violation,
     not_found,
@@ -26,8 +25,9 @@ from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
 from app.services.formats import FORMATS
+from app.services.group_commit import GroupCommit, swept
 from app.storage.layout import Warehouse
-from app.storage.staging import delete_batch, has_batch, write_batch
+from app.storage.staging import delete_batch, write_batch
 
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
@@ -83,17 +83,21 @@ def accept_batch(
     table_name: str,
     upload: Change,
     bounds: Bounds,
+    commits: GroupCommit | None = None,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
+
+    What comes through the same ``commits`` at the same time shares its transactions.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
     fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``bounds``,
     ``UnsupportedMediaType``, ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
     """
     _check_idempotency_key(upload.idempotency_key)
+    commits = commits or GroupCommit(database, warehouse)
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, (database_name, table_name), upload, bounds)
+            return _accept(database, warehouse, (database_name, table_name), upload, bounds, commits)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -102,7 +106,12 @@ def accept_batch(
 
 
 def _accept(
-    database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], upload: Change, bounds: Bounds
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    name: tuple[str, str],
+    upload: Change,
+    bounds: Bounds,
+    commits: GroupCommit,
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
@@ -110,7 +119,7 @@ def _accept(
     if earlier is not None:
         return _same_request(earlier, upload)
     records = upload.read(RecordDecoder(compile_plan(table.schema)), bounds)
-    return _stage(database, warehouse, table, upload, records)
+    return _stage(database, warehouse, table, upload, records, commits)
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -130,7 +139,12 @@ def _same_request(earlier: Batch, upload: Change) -> Batch:
 
 
 def _stage(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, upload: Change, records: DecodedRecords
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    upload: Change,
+    records: DecodedRecords,
+    commits: GroupCommit,
 ) -> Batch:
     batch_id = uuid.uuid4().hex
     file, size = _write(database, warehouse, table, batch_id, records)
@@ -138,11 +152,7 @@ def _stage(
         batch_id, table.schema_id, file, len(records), records.ignored, size, upload.fingerprint, upload.idempotency_key
     )
     try:
-        with database.transaction() as repository:
-            batch = repository.batches.add(table.id, new)
-            # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
-            if batch.id == batch_id and not has_batch(warehouse, table.id, file):
-                raise _swept()
+        batch = commits.enter(table.id, new)
     except (Conflict, NotFound):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
@@ -165,10 +175,4 @@ def _write(
         if dropped:  # and its folder with it, while the file was written
             message = f"the table {table.full_name} was dropped while the batch was written"
             raise not_found(Resource.TABLE, table.name, message) from error
-        raise _swept() from error
-
-
-def _swept() -> Unavailable:
-    return Unavailable(
-        "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
-    )
+        raise swept() from error

@@ -22,7 +22,7 @@ def write_batch(
 ) -> tuple[str, int]:
     """Write the records of one batch durably; returns the file's name and its size in bytes.
 
-    A local file is written aside, fsynced and renamed, its folder fsynced: after the return a power cut cannot lose it.
+    A local file is written aside, fsynced and renamed: once ``sync_staging`` returns, a power cut cannot lose it.
     """
     columns = {**records.columns, KIND_COLUMN: records.kinds, POSITION_COLUMN: records.positions}
     table = pa.table(columns, schema=staging_schema(schema))
@@ -41,8 +41,17 @@ def write_batch(
         os.fsync(file.fileno())
         size = file.tell()
     os.rename(aside, path)
-    sync_folder(folder)
     return name, size
+
+
+def sync_staging(warehouse: Warehouse, table_id: str) -> None:
+    """Make the names of all staging files that were written until now durable; a folder that is gone has none."""
+    if not warehouse.local:
+        return
+    try:
+        sync_folder(warehouse.path(*staging_file(table_id, "")))
+    except FileNotFoundError:
+        return
 
 
 def _make_folder(folder: str) -> None:

@@ -18,7 +18,7 @@ from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, RowKind, arriva
 from app.core.table.schema import TableSchema
 from app.storage.arrow import field_id
 from app.storage.layout import Warehouse, staging_file
-from app.storage.staging import delete_batch, read_key_records, write_batch
+from app.storage.staging import delete_batch, read_key_records, sync_staging, write_batch
 from tests.services.builders import schema
 
 EVERY_TYPE: list[tuple[str, Any, Any]] = [
@@ -119,8 +119,10 @@ def test_a_file_is_synced_then_named_then_its_folder_is_synced(warehouse: Wareho
     sys.setprofile(observe)
     try:
         write_batch(warehouse, "t1", "b1", of, records)
+        sync_staging(warehouse, "t1")
         calls.append("second table")
         write_batch(warehouse, "t2", "b1", of, records)
+        sync_staging(warehouse, "t2")
     finally:
         sys.setprofile(None)
     first, _, second = " ".join(calls).partition(" second table ")

@@ -1,0 +1,112 @@
+"""Group commit: uploads to a table that come while another one is being entered share the next transaction.
+
+Each keeps its own batch, number and outcome. Who comes alone is entered at once, by its own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, Unavailable
+from app.core.table.history import Batch, NewBatch
+from app.storage.layout import Warehouse
+from app.storage.staging import has_batch, sync_staging
+
+MOST_AT_ONCE = 256
+
+
+@dataclass(eq=False)
+class _Entry:
+    """One batch that waits to be entered; ``turn`` is set once it is, or once it leads the others."""
+
+    new: NewBatch
+    turn: threading.Event = field(default_factory=threading.Event)
+    outcome: Batch | BaseException | None = None
+
+
+class GroupCommit:
+    """Enters staged files in the catalog, those of one table together; one for a process."""
+
+    def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._lock = threading.Lock()
+        # By table: those who wait for the one that leads, which is not among them. No table without a leader.
+        self._waiting: dict[str, list[_Entry]] = {}
+
+    def enter(self, table_id: str, new: NewBatch) -> Batch:
+        """The batch that ``new`` became; when it returns, the batch is durable.
+
+        Raises what ``Batches.add`` raises, and ``Unavailable`` when the staging file was swept meanwhile.
+        """
+        own = _Entry(new)
+        with self._lock:
+            leads = table_id not in self._waiting
+            if leads:
+                self._waiting[table_id] = []
+            else:
+                self._waiting[table_id].append(own)
+        if not leads:
+            own.turn.wait()
+        if own.outcome is None:
+            self._lead(table_id, own)
+        if isinstance(own.outcome, Batch):
+            return own.outcome
+        raise own.outcome or Unavailable("the batch was not entered; post it again")
+
+    def _lead(self, table_id: str, own: _Entry) -> None:
+        """Enter ``own`` and all who wait, then let the first of those who came meanwhile lead."""
+        with self._lock:
+            group = [own, *self._waiting[table_id][: MOST_AT_ONCE - 1]]
+            del self._waiting[table_id][: len(group) - 1]
+        try:
+            self._enter_all(table_id, group)
+        finally:
+            with self._lock:
+                waiting = self._waiting[table_id]
+                following = waiting.pop(0) if waiting else None
+                if following is None:
+                    del self._waiting[table_id]
+            for entry in (*group[1:], *([following] if following else [])):
+                entry.turn.set()
+
+    def _enter_all(self, table_id: str, group: Sequence[_Entry]) -> None:
+        try:
+            outcomes = self._entered(table_id, group)
+        except BaseException as error:
+            if len(group) == 1:
+                group[0].outcome = error
+                return
+            for entry in group:  # nobody fails for what another one met
+                self._enter_all(table_id, [entry])
+            return
+        for entry, outcome in zip(group, outcomes, strict=True):
+            entry.outcome = outcome
+
+    def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:
+        sync_staging(self._warehouse, table_id)
+        with self._database.transaction() as repository:
+            return [self._outcome(repository, table_id, entry.new) for entry in group]
+
+    def _outcome(self, repository: Repository, table_id: str, new: NewBatch) -> Batch | KeyfoldError:
+        try:
+            # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
+            repository.tables.lock(table_id)
+            if not has_batch(self._warehouse, table_id, new.file):
+                return swept()
+            return repository.batches.add(table_id, new)
+        except Unavailable:
+            raise
+        except KeyfoldError as error:  # before anything of it was written
+            return error
+
+
+def swept() -> Unavailable:
+    """The failure of who slept so long between file and catalog that a sweep took the file for garbage."""
+    return Unavailable(
+        "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
+    )
