@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
@@ -17,6 +17,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
+from app.services.change_events import EVENT_FORMATS
 from app.services.formats import FORMATS, JSON, NDJSON
 from app.services.heads import Heads
 from app.services.ingest import Change, Upload, accept_batch
@@ -75,6 +76,9 @@ _DESCRIBED = {
 _REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
 
 
+_EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
+
+
 async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
     """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
     no thread.
@@ -99,12 +103,13 @@ async def post_batch(
     idempotency_key: Annotated[str | None, Header()] = None,
     prefer: Annotated[str | None, Header()] = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
+    events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
 ) -> BatchBody:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    upload = Upload(body, media_type, idempotency_key, content_encoding)
+    upload = Upload(body, media_type, idempotency_key, content_encoding, events)
     return await accepted(request, response, parts, name, upload, prefer)
 
 

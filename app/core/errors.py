@@ -202,6 +202,7 @@ class FaultCode(StrEnum):
     UNKNOWN_TYPE = "unknown_type", "text that is no data type"
     UNREADABLE_BODY = "unreadable_body", "the body is not what its media type or content encoding says"
     UNSUPPORTED_TYPE = "unsupported_type", "a type of Paimon's that cannot be held here"
+    UNUSABLE_EVENT = "unusable_event", "a change event is no change of a row, or lacks the row"
     WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
     WRONG_TYPE = "wrong_type", "a value is not of its column's type"

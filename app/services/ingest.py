@@ -24,7 +24,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
-from app.services.formats import FORMATS
+from app.services.formats import FORMATS, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch, write_batch
@@ -35,26 +35,28 @@ ALTERED_TRIES = 3
 
 @dataclass(frozen=True)
 class Upload:
-    """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, and the
-    codings of Content-Encoding.
+    """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
+    codings of Content-Encoding, and the format of the change events that it holds, if it does.
     """
 
     body: bytes
     media_type: str
     idempotency_key: str | None = None
     encoding: str = ""
+    events: str | None = None
 
     @property
     def fingerprint(self) -> str:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
+        kind = f"{kind};format={self.events}" if self.events else kind
         digest = hashlib.sha256(kind.encode() + b"\0")
         digest.update(self.body)
         return digest.hexdigest()
 
     def read(self, decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
         """The records to stage. Raises ``Invalid`` with every fault, ``TooLarge`` or ``UnsupportedMediaType``."""
-        chosen = FORMATS.get(self.media_type)
+        chosen = format_of(self.media_type, self.events)
         if chosen is None:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)

@@ -16,7 +16,7 @@ from app.core.table.keys import Key, key_from_text, key_to_json, same_key
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.values import ValueFault
-from app.services.formats import parse_json
+from app.services.json_bodies import parse_json
 
 _PREFIX = "/records/0"
 

@@ -16,7 +16,7 @@ from app.core.rules.rule import State
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json, key_to_json
 from app.core.table.records import Record, RowKind, arrival
-from app.services.formats import parse_json
+from app.services.json_bodies import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table
 from app.storage.images import Images

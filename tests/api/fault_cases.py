@@ -320,6 +320,7 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.UNREADABLE_BODY: asked(
         "POST", "{table}/batches", content=b"PAR1", headers={"Content-Type": "application/vnd.apache.parquet"}
     ),
+    FaultCode.UNUSABLE_EVENT: asked("POST", "{table}/batches?format=debezium-json", json={"op": "t"}),
     FaultCode.WRONG_FIELD_COUNT: asked(
         "POST", "{table}/batches", content=b"k\n1,2\n", headers={"Content-Type": "text/csv"}
     ),

@@ -15,8 +15,9 @@ from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, Un
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table
 from app.services.batches import list_batches
-from app.services.formats import JSON, ndjson_records, parse_json
+from app.services.formats import JSON
 from app.services.ingest import Upload, accept_batch
+from app.services.json_bodies import ndjson_records, parse_json
 from app.services.pages import PageRequest
 from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
