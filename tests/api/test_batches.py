@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,26 @@ def test_another_format_is_refused(batches: TestClient, media_type: str) -> None
     answer = batches.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["errorCode"]) == (415, "unsupported_media_type")
     assert listed(batches) == []
+
+
+def test_a_refused_format_is_told_what_else_to_send(batches: TestClient) -> None:
+    for headers in ({"Content-Type": "text/tsv"}, {"Content-Encoding": "br"}):
+        answer = batches.post(BATCHES, content=b"{}", headers=headers)
+        assert answer.status_code == 415
+        assert answer.headers["accept"] == ", ".join(FORMATS)
+        assert "zstd" in answer.headers["accept-encoding"]
+
+
+def test_columns_and_change_events_are_posted_as_records_are(batches: TestClient) -> None:
+    body = gzip.compress(b"id,note,_kind\r\n1,a,\r\n2,,delete\r\n")
+    headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Encoding": "gzip"}
+    assert batches.post(BATCHES, content=body, headers=headers).json()["records"] == 2
+    event = {"op": "c", "before": None, "after": {"id": 3, "note": "b"}}
+    assert batches.post(BATCHES, params={"format": "debezium-json"}, json=event).json()["records"] == 1
+    found = [batches.get(f"{TABLES}/wide/rows/{key}?consistency=latest").status_code for key in (1, 2, 3)]
+    assert found == [200, 404, 200]
+    wrong = batches.post(BATCHES, content=b"id,x\n1,2\n", headers={"Content-Type": "text/csv"})
+    assert faults(wrong) == [("/columns/x", "unknown_column")]
 
 
 def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(batches: TestClient) -> None:
