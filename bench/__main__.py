@@ -1,4 +1,4 @@
-"""``python -m bench startup|merge|amplification|serve``: the machine's facts, then the figures, as Markdown."""
+"""``python -m bench startup|merge|amplification|serve|ingest``: the machine's facts, then the figures, as Markdown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
 from bench.images import measure_images
+from bench.ingest import measure_ingest
 from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
@@ -54,12 +55,18 @@ def _serve(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
             yield from measure(sizes)
 
 
+def _ingest(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    for figure in measure_ingest(sizes.rounds):
+        yield list(markdown(figure))
+
+
 Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]
 BENCHMARKS: Mapping[str, Benchmark] = {
     "startup": _startup,
     "merge": _merge,
     "amplification": _amplification,
     "serve": _serve,
+    "ingest": _ingest,
 }
 
 
