@@ -1,4 +1,5 @@
-"""Group commit: uploads to a table that come while another one is being entered share the next transaction.
+"""Group commit: uploads to a table that come while another one is being entered share the next transaction, and one
+sync of their files.
 
 Each keeps its own batch, number and outcome. Who comes alone is entered at once, by its own thread.
 """
@@ -88,7 +89,7 @@ class GroupCommit:
             entry.outcome = outcome
 
     def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:
-        sync_staging(self._warehouse, table_id)
+        sync_staging(self._warehouse, table_id, [entry.new.file for entry in group])
         with self._database.transaction() as repository:
             return [self._outcome(repository, table_id, entry.new) for entry in group]
 

@@ -170,7 +170,7 @@ def _write(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, records: DecodedRecords
 ) -> tuple[str, int]:
     try:
-        return write_batch(warehouse, table.id, batch_id, table.schema, records)
+        return write_batch(warehouse, table.id, batch_id, table.schema, records, sync=False)
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None

@@ -146,3 +146,26 @@ def test_batches_can_lie_on_another_file_system() -> None:
     delete_batch(warehouse, "t1", name)
     with pytest.raises(FileNotFoundError):
         list(read_key_records(warehouse, "t1", name, 1, of, (1,)))
+
+
+def test_files_that_were_not_synced_are_synced_by_name_or_all_at_once(warehouse: Warehouse) -> None:
+    calls: list[str] = []
+
+    def observe(frame: object, event: str, function: object) -> None:
+        if event == "c_call" and (function is os.fsync or getattr(function, "__name__", "") == "syncfs"):
+            calls.append("sync")
+
+    of = schema()
+    names = [
+        write_batch(warehouse, "t1", batch, of, decoded(of, {"id": 1}), sync=False)[0] for batch in ("b1", "b2", "b3")
+    ]
+    sys.setprofile(observe)
+    try:
+        sync_staging(warehouse, "t1", names[:1])
+        alone = len(calls)
+        sync_staging(warehouse, "t1", ["gone.parquet"])
+        sync_staging(warehouse, "gone", names)
+    finally:
+        sys.setprofile(None)
+    assert alone == 2  # the file, and its folder
+    sync_staging(warehouse, "t1", names)
