@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
@@ -43,27 +43,45 @@ class Batches:
         answer and nothing is added. Raises ``Conflict`` when the key was used for another request or the table has
         another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
         """
+        [outcome] = self.add_all(table_id, [new])
+        if isinstance(outcome, Conflict):
+            raise outcome
+        return outcome
+
+    def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | Conflict]:
+        """What became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict keeps
+        none of the others out. Raises ``NotFound`` when the table is gone.
+        """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
         # no gaps and whoever sees batch n sees every batch before it.
         table = self.tables.lock(table_id)
-        number = table.last_batch_number + 1
+        added: list[Batch] = []
+        outcomes = [self._outcome(table, new, added) for new in news]
+        if added:
+            number = added[-1].number
+            self.transaction.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
+            self.transaction.execute(batches.insert(), [asdict(batch) for batch in added])
+        return outcomes
+
+    def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | Conflict:
+        """The earlier batch of the same request, or one more of ``added``."""
         if new.idempotency_key is not None:
-            earlier = self.find_by_key(table_id, new.idempotency_key)
+            same = [batch for batch in added if batch.idempotency_key == new.idempotency_key]
+            earlier = same[0] if same else self.find_by_key(table.id, new.idempotency_key)
             if earlier is not None:
                 return _same_request(earlier, new)
         if table.schema_id != new.schema_id:
-            raise Conflict(f"table {table_id!r} was altered while the batch was read; post it again")
+            return Conflict(f"table {table.id!r} was altered while the batch was read; post it again")
         batch = Batch(
-            table_id=table_id,
-            number=number,
+            table_id=table.id,
+            number=table.last_batch_number + len(added) + 1,
             state=BatchState.STAGED,
             accepted_at=self.transaction.now(),
             merge_id=None,
             snapshot_id=None,
             **asdict(new),
         )
-        self.transaction.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
-        self.transaction.execute(batches.insert().values(**asdict(batch)))
+        added.append(batch)
         return batch
 
     def get(self, table_id: str, batch_id: str) -> Batch:
@@ -130,10 +148,10 @@ class Batches:
         return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
 
 
-def _same_request(earlier: Batch, new: NewBatch) -> Batch:
+def _same_request(earlier: Batch, new: NewBatch) -> Batch | Conflict:
     if earlier.fingerprint == new.fingerprint:
         return earlier
-    raise Conflict(
+    return Conflict(
         f"the Idempotency-Key {new.idempotency_key!r} was used for another request (batch {earlier.id!r});"
         " send a new key with a new request",
         code=ErrorCode.IDEMPOTENCY_KEY_REUSED,

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, Unavailable
+from app.core.errors import KeyfoldError, NotFound, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.storage.layout import Warehouse
 from app.storage.staging import has_batch, sync_staging
@@ -90,20 +89,16 @@ class GroupCommit:
 
     def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:
         sync_staging(self._warehouse, table_id, [entry.new.file for entry in group])
+        news = [entry.new for entry in group]
         with self._database.transaction() as repository:
-            return [self._outcome(repository, table_id, entry.new) for entry in group]
-
-    def _outcome(self, repository: Repository, table_id: str, new: NewBatch) -> Batch | KeyfoldError:
-        try:
-            # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
-            repository.tables.lock(table_id)
-            if not has_batch(self._warehouse, table_id, new.file):
-                return swept()
-            return repository.batches.add(table_id, new)
-        except Unavailable:
-            raise
-        except KeyfoldError as error:  # before anything of it was written
-            return error
+            try:
+                # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
+                repository.tables.lock(table_id)
+            except NotFound as error:
+                return [error] * len(news)
+            there = [new for new in news if has_batch(self._warehouse, table_id, new.file)]
+            outcomes = dict(zip((new.id for new in there), repository.batches.add_all(table_id, there), strict=True))
+        return [outcomes.get(new.id) or swept() for new in news]
 
 
 def swept() -> Unavailable:
