@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import signal
 import socket
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
-from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
-from app.main import Running, create_app, prepare_catalog
+from app.main import create_app, prepare_catalog
+from app.processes import Supervisor
 from app.services.tokens import create_token
+from app.serving import StoppingServer, listen, roles, work
 from app.settings import Settings, is_loopback
 
 cli = typer.Typer(
@@ -27,8 +25,6 @@ cli = typer.Typer(
 tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 cli.add_typer(tokens, name="token")
 
-_BACKLOG = 2048
-_STOP_SECONDS = 5  # that requests have to end when the service stops
 DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
 
 
@@ -42,54 +38,41 @@ def serve(
     host: Annotated[str | None, typer.Option(help="address to listen on [KEYFOLD_HOST]")] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on, 0 for a free one [KEYFOLD_PORT]")] = None,
     data: DataFolder = None,
+    processes: Annotated[
+        int | None, typer.Option(help="processes that answer requests; one more merges [KEYFOLD_PROCESSES]")
+    ] = None,
 ) -> None:
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
-    settings = _settings(host=host, port=port, folder=data)
+    settings = _settings(host=host, port=port, folder=data, processes=processes)
     _log_to_stderr(settings.log_level)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
     database.close()
-    app = create_app(settings)
-    listener = _listen(settings)
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    typer.echo(
-        f"Keyfold {__version__} listens on http://{shown}:{listener.getsockname()[1]} (data in {settings.folder})"
-    )
-    StoppingServer(app).run(sockets=[listener])
-
-
-class StoppingServer(uvicorn.Server):
-    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request."""
-
-    def __init__(self, app: FastAPI, stop_seconds: int = _STOP_SECONDS) -> None:
-        config = uvicorn.Config(
-            app, http="h11", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=stop_seconds
-        )
-        super().__init__(config)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Lets them end, then stops as uvicorn does."""
-        app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
-        app.state.parts.heads.stop()
-        await super().shutdown(sockets)
-
-
-def _listen(settings: Settings) -> socket.socket:
     if not is_loopback(settings.host):
         _require_token(settings)
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Accepted sockets inherit the protocol, and asyncio sets TCP_NODELAY only where it is named.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listeners = _listening(settings)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{shown}:{listeners[0].getsockname()[1]}"
+    count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
+    announced = f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}"
+    if len(listeners) == 1:
+        app = create_app(settings)
+        typer.echo(announced)
+        StoppingServer(app).run(sockets=listeners)
+        return
+    supervisor = Supervisor(roles(settings, listeners))
+    typer.echo(announced)
+    supervisor.run()
+
+
+def _listening(settings: Settings) -> list[socket.socket]:
     try:
-        listener.bind((settings.host, settings.port))
-        listener.listen(_BACKLOG)  # who connects while the service starts waits instead of being refused
+        return listen(settings.host, settings.port, settings.serving_processes)
     except OSError as error:
         typer.echo(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port", err=True
         )
         raise typer.Exit(1) from error
-    return listener
 
 
 def _require_token(settings: Settings) -> None:
@@ -115,14 +98,7 @@ def worker(data: DataFolder = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
     settings = _settings(folder=data)
     _log_to_stderr(settings.log_level)
-    running = Running(settings, workers=1)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    running.start()
-    typer.echo(f"Keyfold {__version__} merges as {running.workers[0].name}")
-    ended.wait()
-    running.stop()
+    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"))
 
 
 @cli.command()

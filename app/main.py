@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -28,6 +28,7 @@ from app.api import (
 )
 from app.api.auth import Gate
 from app.api.deps import Parts
+from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
 from app.api.problems import install_problems
@@ -35,10 +36,12 @@ from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.awaited_batches import AwaitedBatches
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.tokens import TokenGate
+from app.services.views import Views
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
 from app.storage.layout import Warehouse
@@ -63,13 +66,15 @@ ROUTERS = (
 )
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The service. Nothing is opened before the lifespan starts."""
+def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool] | None = None) -> FastAPI:
+    """The service. Nothing is opened before the lifespan starts. ``spark_ready`` tells of Spark where another process
+    of the service merges.
+    """
     chosen = settings or Settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = _Service(chosen)
+        service = _Service(chosen, spark_ready)
         app.state.parts = service.parts
         service.start()
         try:
@@ -94,6 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     accept_trailing_slashes(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
+    app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)  # what is added last comes first
     for module in (*ROUTERS, health):
         app.include_router(module.router)
@@ -107,7 +113,7 @@ class Running:
 
     def __init__(self, settings: Settings, workers: int) -> None:
         """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
-        self.database = CatalogDatabase(settings.catalog_url)
+        self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root)
         self.executor = SparkExecutor(settings) if workers else None
@@ -133,18 +139,24 @@ class Running:
 class _Service:
     """What a process that serves the API has open between start and stop."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.running = Running(settings, settings.workers)
+    def __init__(self, settings: Settings, spark_ready: Callable[[], bool] | None) -> None:
+        self.running = Running(settings, settings.workers if spark_ready is None else 0)
         database, warehouse = self.running.database, self.running.warehouse
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
         gate = TokenGate(database, required=not is_loopback(settings.host))
         heads = Heads(database, settings.poll_seconds)
+        most_bytes = settings.staged_index_mib * 2**20
+        self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
+        awaited = AwaitedBatches(database, self.views, heads)
+        executor = self.running.executor
+        ready = spark_ready or (executor.ready if executor is not None else lambda: True)
         commits = GroupCommit(database, warehouse)
-        self.parts = Parts(settings, database, warehouse, self.images, self.running.executor, gate, heads, commits)
+        self.parts = Parts(settings, database, warehouse, self.images, ready, gate, heads, commits, self.views, awaited)
 
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""
         self.running.start()
+        self.views.start()
         self.images.start_sweeping(self._live_runs)
 
     def _live_runs(self) -> set[tuple[str, str]]:
@@ -153,6 +165,7 @@ class _Service:
 
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
+        self.views.close()
         self.images.close()
         self.running.stop()
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.core.table.option_entries import Consistency
+
 
 class Settings(BaseSettings):
     """One frozen value for the whole process; nothing else reads the environment."""
@@ -27,9 +29,10 @@ class Settings(BaseSettings):
     spark_heap_mib: int | None = Field(
         None, ge=512, description="heap of the embedded Spark server; default: from the machine"
     )
-    workers: int = Field(
-        1, ge=0, description="merge workers in the serving process; 0 leaves merging to `keyfold worker`"
+    processes: int | None = Field(
+        None, ge=1, le=64, description="processes that answer requests; default: from the cores, at most 8"
     )
+    workers: int = Field(1, ge=0, description="merge workers of `keyfold serve`; 0 leaves merging to `keyfold worker`")
     merges_at_once: int | None = Field(
         None, ge=1, le=64, description="merges that a worker runs at a time, one of a table; default: from the cores"
     )
@@ -40,14 +43,36 @@ class Settings(BaseSettings):
     image_bytes: int = Field(
         16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
     )
+    lookup_consistency: Consistency = Field(
+        Consistency.LATEST, description="what a lookup sees where neither it nor its table says: latest or merged"
+    )
+    staged_index_mib: int = Field(
+        256, ge=0, description="memory of a serving process for staged records; beyond it lookups read their files"
+    )
+    one_machine: bool | None = Field(
+        None,
+        description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
+        " with PostgreSQL, where lookups then ask the catalog for the last batch",
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True
 
     @property
+    def serving_processes(self) -> int:
+        """Processes that answer requests."""
+        return self.processes or min(8, os.cpu_count() or 1)
+
+    @property
     def merge_slots(self) -> int:
         """Merges that a worker runs at a time. Small ones mostly wait, and a long one must not stop all others."""
         return self.merges_at_once or min(16, max(4, os.cpu_count() or 1))
+
+    @property
+    def shares_marks(self) -> bool:
+        """Whether every process that writes to the catalog tells this one by the marks in the data folder."""
+        sqlite = self.catalog_url.startswith("sqlite")
+        return sqlite if self.one_machine is None else self.one_machine
 
     @property
     def catalog_url(self) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
-IDLE_SECONDS = 1.0  # how soon an idle worker sees what another process has committed
+IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 
 
 class SparkExecutor:
@@ -180,8 +180,8 @@ class Worker:
             self.site.database.wake()  # another merge may start
 
     def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool]) -> None:
-        """Do ``work`` again and again. When there was none, rest until this process commits something, or a while that
-        is short if there will be work ``soon``.
+        """Do ``work`` again and again. When there was none, rest until a process of this machine commits
+        something, or a while that is short if there will be work ``soon``.
         """
         while not self._stopped.is_set():
             seen, pause = self.site.database.commits, IDLE_SECONDS

@@ -31,7 +31,8 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **environment},
+            # One, which tests can freeze, kill and measure; test_processes has several.
+            env={**os.environ, "KEYFOLD_PROCESSES": "1", **environment},
             start_new_session=True,
         )
         self.url = self._listening()

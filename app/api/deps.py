@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,27 +10,30 @@ from fastapi import Depends, Request
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.services.executor import MergeExecutor
+from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
 from app.services.tokens import TokenGate
+from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What one serving process has open; ``executor`` is None where merges are left to other processes."""
+    """What one serving process has open; ``spark_ready`` is true where merges are left to other services."""
 
     settings: Settings
     database: CatalogDatabase
     warehouse: Warehouse
     images: Images
-    executor: MergeExecutor | None
+    spark_ready: Callable[[], bool]
     gate: TokenGate
     heads: Heads
     commits: GroupCommit
+    views: Views
+    awaited: AwaitedBatches
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

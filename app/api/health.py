@@ -19,9 +19,9 @@ async def get_health() -> Health:
 
 @router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Readiness, "description": "Not ready"}})
 def get_readiness(parts: PartsDep, response: Response) -> Readiness:
-    """200 once the catalog answers and is migrated, and Spark answers if this process merges; 503 until then."""
+    """200 once the catalog answers and is migrated, and Spark answers if this service merges; 503 until then."""
     catalog = catalog_ready(parts.database)
-    spark = parts.executor is None or parts.executor.ready()
+    spark = parts.spark_ready()
     ready = catalog and spark
     response.status_code = 200 if ready else 503
     return Readiness(status="ok" if ready else "unavailable", catalog=catalog, spark=spark)

@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from app.api.answers import Payload
-from app.api.deps import ImagesDep, Reading
-from app.api.paths import TABLE_PATH, ReadTable
+from app.api.deps import PartsDep
+from app.api.lookups import Asked, answer_row, names_in, seen_headers, view_now
+from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_keys
-from app.services.lookups import Consistency, FoundRow, Images, get_row
-from app.services.many_lookups import Asked, found_as_arrow, found_as_json, read_keys
+from app.services.lookups import Consistency, Images
+from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
 
 register_keys()
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
-SNAPSHOT_HEADER = "Keyfold-Snapshot"
 
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
 Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]
-Wanted = Annotated[Consistency, Query(description="merged: the current snapshot; latest: also what is staged on top")]
+Wanted = Annotated[
+    Consistency | None,
+    Query(
+        description="latest: the current snapshot and what is staged on top; merged: the snapshot alone; by default"
+        " what the table's lookup.consistency says, or else the service: latest"
+    ),
+]
+After = Annotated[
+    str | None,
+    Query(description="a batch's id: the answer waits until that batch is in it, for a minute at most"),
+]
 Version = Annotated[
     str | None,
     Query(
@@ -58,53 +68,41 @@ class RowAnswers(Payload):
     snapshot_id: int | None
 
 
-def _names(columns: str | None) -> list[str] | None:
-    return [name for name in (columns or "").split(",") if name] or None
-
-
-def _row_response(found: FoundRow, if_none_match: str | None, version: str | None) -> Response:
-    # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
-    etag = f'"{found.tag}"' if version is None else f'"{found.tag}-{found.snapshot_id}"'
-    headers = {"ETag": etag, SNAPSHOT_HEADER: str(found.snapshot_id or 0)}
-    known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    if etag in known or known == ["*"]:
-        return Response(status_code=304, headers=headers)
-    return Response(found.body, media_type="application/json", headers=headers)
-
-
 @router.get("/rows", operation_id="getRow", response_model=dict[str, Any])
-def get_row_by_query(
-    table: ReadTable,
-    repository: Reading,
-    images: ImagesDep,
+async def get_row_by_query(
+    name: FullName,
+    parts: PartsDep,
+    request: Request,
     key: Keys,
     columns: Columns = None,
-    consistency: Wanted = Consistency.MERGED,
+    consistency: Wanted = None,
     snapshot: Version = None,
+    after: After = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
-    found = get_row(repository, images, table, key, consistency, _names(columns), snapshot)
-    return _row_response(found, if_none_match, snapshot)
+    asked = Asked(name, key, names_in(columns), consistency, snapshot, after)
+    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
 
 
 @router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=dict[str, Any])
-def get_row_by_path(
-    table: ReadTable,
+async def get_row_by_path(
+    name: FullName,
     key: str,
-    repository: Reading,
-    images: ImagesDep,
+    parts: PartsDep,
+    request: Request,
     columns: Columns = None,
-    consistency: Wanted = Consistency.MERGED,
+    consistency: Wanted = None,
     snapshot: Version = None,
+    after: After = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
-    found = get_row(repository, images, table, [key], consistency, _names(columns), snapshot)
-    return _row_response(found, if_none_match, snapshot)
+    asked = Asked(name, [key], names_in(columns), consistency, snapshot, after)
+    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
 
 
-_RENDERED: Mapping[str, Callable[[Images, Asked], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
+_RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
 
 
 @router.post(
@@ -114,12 +112,11 @@ _RENDERED: Mapping[str, Callable[[Images, Asked], bytes]] = {JSON: found_as_json
     responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
 )
 def batch_get_rows(
-    table: ReadTable,
+    name: FullName,
     body: KeysBody,
-    repository: Reading,
-    images: ImagesDep,
+    parts: PartsDep,
     columns: Columns = None,
-    consistency: Wanted = Consistency.MERGED,
+    consistency: Wanted = None,
     snapshot: Version = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -127,11 +124,11 @@ def batch_get_rows(
 
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
-    asked = read_keys(repository, table, body.keys, consistency, _names(columns), snapshot)
+    asked = Asked(name, (), names_in(columns), consistency, snapshot)
+    view = view_now(parts, asked)
+    keys = read_keys(view, body.keys, asked.columns)
     kind = _media_type(accept)
-    return Response(
-        _RENDERED[kind](images, asked), media_type=kind, headers={SNAPSHOT_HEADER: str(asked.snapshot_id or 0)}
-    )
+    return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))
 
 
 def _media_type(accept: str | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, tables
+from app.catalog.models import batches, databases, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
@@ -107,9 +107,32 @@ class Batches:
             query = query.where(batches.c.state == state)
         return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number).limit(limit))]
 
-    def staged(self, table_id: str) -> list[Batch]:
-        """All batches of the table that no snapshot has, in number order."""
-        return self.staged_where(batches.c.table_id == table_id)
+    def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
+        """All batches of the table that no snapshot has, in number order, those after the number ``after``."""
+        return self.staged_where(batches.c.table_id == table_id, batches.c.number > after)
+
+    def staged_numbers(self, table_id: str) -> list[int]:
+        """The numbers of all batches of the table that no snapshot has, in order."""
+        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        return list(
+            self.transaction.execute(sa.select(batches.c.number).where(mine).order_by(batches.c.number)).scalars()
+        )
+
+    def last_number(self, table_id: str) -> int:
+        """The number of the last batch that was accepted, 0 before the first. Raises ``NotFound`` for the table."""
+        found = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
+        if found is None:
+            raise not_found(Resource.TABLE, table_id)
+        return int(found)
+
+    def last_number_of(self, database: str, name: str) -> tuple[str, int] | None:
+        """The id and the last batch's number of the table of this name; None if there is none."""
+        row = self.transaction.execute(
+            sa.select(tables.c.id, tables.c.last_batch_number)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(databases.c.name == database, tables.c.name == name)
+        ).first()
+        return None if row is None else (row.id, row.last_batch_number)
 
     def delete_staged(self, table_id: str, batch_id: str) -> Batch:
         """The batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.

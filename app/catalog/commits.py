@@ -8,9 +8,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import snapshots, tables
+from app.catalog.models import batches, databases, snapshots, tables
 from app.catalog.transaction import Transaction
-from app.core.table.history import SnapshotKind
+from app.core.table.history import BatchState, SnapshotKind
 
 
 @dataclass(frozen=True)
@@ -59,3 +59,27 @@ class Commits:
         """The current snapshot of each of the tables that exist; 0 before the first commit."""
         query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))
         return {row.id: row.snapshot_id or 0 for row in self.transaction.execute(query)}
+
+    def states(self, table_ids: Collection[str]) -> dict[str, tuple[str, str, int, int | None, int, int]]:
+        """What changes of each of the tables that exist when lookups see something else: database, name, schema,
+        current snapshot, last batch, and how many batches are staged.
+        """
+        staged = (
+            sa.select(sa.func.count())
+            .where(batches.c.table_id == tables.c.id, batches.c.state == BatchState.STAGED)
+            .scalar_subquery()
+        )
+        query = (
+            sa.select(
+                tables.c.id,
+                databases.c.name,
+                tables.c.name,
+                tables.c.schema_id,
+                tables.c.snapshot_id,
+                tables.c.last_batch_number,
+                staged,
+            )
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(tables.c.id.in_(table_ids))
+        )
+        return {row[0]: (row[1], row[2], row[3], row[4], row[5], row[6]) for row in self.transaction.execute(query)}

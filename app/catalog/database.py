@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -19,12 +20,15 @@ from alembic.util import CommandError
 from sqlalchemy import exc
 
 from app.catalog.failures import translated
+from app.catalog.marks import Marks
+from app.catalog.notifications import Notifications, notify
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
-from app.catalog.transaction import Transaction
+from app.catalog.transaction import Touched, Transaction
 from app.core.errors import Invalid, Unavailable
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
+_LOOK_SECONDS = 0.05
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside app/ in a checkout and in site-packages
 _alembic_turn = threading.Lock()  # Alembic keeps its context in module globals
@@ -37,14 +41,17 @@ class CatalogDatabase:
     fork.
     """
 
-    def __init__(self, url: str, clock: Callable[[], datetime] | None = None) -> None:
-        """``clock`` replaces the clock that dates what is stored. Raises ``Invalid`` for a URL of another kind of
-        database; no message shows it, it may hold a password.
+    def __init__(self, url: str, clock: Callable[[], datetime] | None = None, folder: Path | None = None) -> None:
+        """``clock`` replaces the clock that dates what is stored. ``folder`` is where the processes of this machine
+        that use a PostgreSQL catalog keep their marks; those of SQLite's are beside its file.
+
+        Raises ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
         """
         self._clock = clock
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
         self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
+        self.marks = Marks(_marks_file(self._url, folder))
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
         self._writer_turn = threading.Lock()
         self._loaded = SnapshotCache()
@@ -62,35 +69,61 @@ class CatalogDatabase:
         Without ``wakes`` nobody who waits for commits hears of it: for what brings no work and no news, as a renewed
         lease does not.
         """
-        with translated(), self._writing() as connection:
-            yield Repository.over(Transaction(connection, self._loaded, self._clock))
+        touched = Touched()
+        try:
+            with translated(), self._writing() as connection:
+                yield Repository.over(Transaction(connection, self._loaded, self._clock, touched))
+                if touched.changes and not self._sqlite:
+                    notify(connection, touched, self.marks.identity)
+        finally:  # a commit whose answer was lost may have happened
+            self._mark(touched)
         if wakes:
             self.wake()
 
+    def _mark(self, touched: Touched) -> None:
+        if touched.everything:
+            self.marks.change_all()
+        elif touched.changes:
+            self.marks.change(touched.locked)
+
     @property
-    def commits(self) -> int:
-        """How many transactions of this process have committed."""
-        return self._commits
+    def commits(self) -> tuple[int, int]:
+        """What changes with every commit that wakes, of this process and of others that share its marks."""
+        return self._commits, self.marks.last
 
     def wake(self) -> None:
         """End all waiting for commits."""
+        self.marks.change(())
         with self._committed:
             self._commits += 1
             self._committed.notify_all()
 
-    def wait_for_commit(self, seen: int, timeout_seconds: float) -> None:
-        """Returns once more than ``seen`` transactions of this process have committed, or after the time.
-
-        Commits of other processes are not heard of.
+    def wait_for_commit(self, seen: tuple[int, int], timeout_seconds: float) -> None:
+        """Returns once ``commits`` is not ``seen`` any more, or after the time; commits of other processes are seen a
+        twentieth of a second late.
         """
+        deadline = time.monotonic() + timeout_seconds
         with self._committed:
-            self._committed.wait_for(lambda: self._commits > seen, timeout_seconds)
+            while self.commits == seen and (left := deadline - time.monotonic()) > 0:
+                self._committed.wait(min(left, _LOOK_SECONDS))
 
     @contextmanager
     def reading(self) -> Iterator[Repository]:
         """A repository whose queries all see the same moment; it must not write."""
         with translated(), self._reading() as connection:
             yield Repository.over(Transaction(connection, self._loaded, self._clock))
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is SQLite, which only processes of this machine can use."""
+        return self._sqlite
+
+    def notifications(self) -> Notifications | None:
+        """What tells of commits on other machines; None on SQLite, which has one machine. Raises ``Unavailable``."""
+        if self._sqlite:
+            return None
+        with translated():
+            return Notifications.listening(self._engine, self.marks.identity)
 
     def ping(self) -> None:
         """Returns when the database answers."""
@@ -171,6 +204,12 @@ def _parsed(url: str) -> sa.URL:
             raise Invalid("a catalog in memory would lose accepted batches; use sqlite:///path/to/file.db")
         return parsed
     raise Invalid(f"a catalog on {parsed.drivername!r} is not possible; use sqlite:///… or postgresql+psycopg://…")
+
+
+def _marks_file(url: sa.URL, folder: Path | None) -> Path | None:
+    if url.get_backend_name() == "sqlite":
+        return Path(f"{url.database}-marks")
+    return None if folder is None else folder / "catalog-marks"
 
 
 def _sqlite_engine(url: sa.URL) -> sa.Engine:

@@ -179,6 +179,7 @@ class Tables:
         row = self.transaction.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
         if row is None:
             raise not_found(Resource.TABLE, table_id)
+        self.transaction.touched.locked.add(table_id)
         return row
 
     def _lock_named(self, database: str, name: str) -> str:

@@ -9,25 +9,48 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.catalog.models import batches, snapshots, tables
 from app.catalog.snapshot_cache import SnapshotCache
 
 AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query's columns
 LARGEST_NUMBER = 2**31 - 1
+_SEEN = (batches, snapshots, tables)  # lookups depend on them; on others only where these change, too
+
+
+@dataclass
+class Touched:
+    """The tables that a transaction changes in what lookups see: those it has locked, once it changes any."""
+
+    locked: set[str] = field(default_factory=set)
+    changes: bool = False
+
+    def note(self, statement: sa.Executable) -> None:
+        """Counts ``statement``. A table that is only just made is in nobody's view."""
+        if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
+            self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
+
+    @property
+    def everything(self) -> bool:
+        """Whether it cannot be told which tables are changed, because none was locked."""
+        return self.changes and not self.locked
 
 
 @dataclass(frozen=True)
 class Transaction:
     """A transaction of the catalog over ``connection``; whoever opened it ends it.
 
-    ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests).
+    ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests),
+    ``touched`` collects whose lookups change with the commit.
     """
 
     connection: sa.Connection
     loaded: SnapshotCache = field(default_factory=SnapshotCache)
     clock: Callable[[], datetime] | None = None
+    touched: Touched = field(default_factory=Touched)
 
     def execute(self, statement: sa.Executable, values: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
         """The result of ``statement``, run with ``values`` (one mapping, or a list of them for as many rows)."""
+        self.touched.note(statement)
         return self.connection.execute(statement, values)
 
     @property

@@ -5,33 +5,24 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
 from app.core.plan.answers import key_json, row_json, tag_of, to_json
-from app.core.plan.evolution import combined_row, renamed, same_fold
+from app.core.plan.evolution import combined_row
 from app.core.plan.fold import combine_all, finish, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.history import Batch, Run, Snapshot, Table
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
-from app.core.table.records import Record
+from app.core.table.option_entries import Consistency
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
+from app.services.views import View, schemas_of, view_of
 from app.storage.images import ABSENT, DELETED, Answer, Images
-from app.storage.staging import read_key_records
 
-__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows"]
-
-
-class Consistency(StrEnum):
-    """What a lookup sees."""
-
-    MERGED = "merged"  # the current snapshot
-    LATEST = "latest"  # the snapshot and the batches staged on top of it: read your writes
+__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "view_at"]
 
 
 class FoundRow(NamedTuple):
@@ -59,27 +50,6 @@ class FoundRow(NamedTuple):
         return key_to_json(self.table.schema, self.key)
 
 
-@dataclass(frozen=True)
-class View:
-    """What one request sees of a table, held for all its keys."""
-
-    table: Table
-    plan: MergePlan
-    snapshot: Snapshot | None
-    staged: tuple[Batch, ...]
-    schemas: Mapping[int, TableSchema]  # those under which runs and staged batches were written
-
-    @cached_property
-    def columns(self) -> Sequence[str]:
-        """The columns that are answered where a request names none."""
-        return tuple(self.table.schema.by_name)
-
-    @cached_property
-    def readable(self) -> Mapping[int, TableSchema | None]:
-        """``schemas``; None where state means something else than the plan's, so that no image answers."""
-        return {n: schema if same_fold(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
-
-
 StoredState = tuple[TableSchema, Mapping[str, Any]]
 
 
@@ -92,18 +62,41 @@ def get_row(
     columns: Sequence[str] | None = None,
     version: str | None = None,
 ) -> FoundRow:
-    """The row whose key values are ``texts`` in primary-key order; ``table`` was read in the same transaction.
+    """As ``row_of``, of what the transaction sees in which ``table`` was read.
 
-    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then. Raises ``Invalid``
-    for a key or columns that the schema does not have, and ``NotFound``: SNAPSHOT_NOT_FOUND, or ROW_NOT_FOUND, which
-    tells a deleted row from one never written.
+    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raises ``NotFound``
+    for one that does not exist.
     """
-    view = view_of(repository, table, consistency, version)
-    found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
+    return row_of(_view(repository, table, consistency, version), images, texts, columns, version)
+
+
+def row_of(
+    view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
+) -> FoundRow:
+    """The row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
+
+    Raises ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
+    a deleted row from one never written.
+    """
+    return _there(find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns)), version)
+
+
+def imaged_row(
+    view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
+) -> FoundRow | None:
+    """As ``row_of``, where mapped images alone answer; None where state rows or staged records must be read."""
+    wanted = wanted_columns(view, columns)
+    key = key_from_text(view.table.schema, texts)
+    answer = _imaged(view, images, key)
+    return None if answer is None else _there(_found(view, key, answer, wanted), version)
+
+
+def _there(found: FoundRow, version: str | None) -> FoundRow:
     if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
-        where = table.full_name if version is None else f"snapshot {found.snapshot_id} of {table.full_name}"
+        name = found.table.full_name
+        where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
         message = f"no row {shown} in {where}: it {why}"
         raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=shown)
     return found
@@ -118,7 +111,7 @@ def get_rows(
     columns: Sequence[str] | None = None,
 ) -> list[FoundRow]:
     """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
-    view = view_of(repository, table, consistency)
+    view = _view(repository, table, consistency)
     wanted = wanted_columns(view, columns)
     return [find(view, images, key, wanted) for key in keys]
 
@@ -139,29 +132,22 @@ def wanted_columns(view: View, columns: Sequence[str] | None) -> Sequence[str]:
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
     """A function from a key to its state row, staged records included, all of one moment."""
-    view = view_of(repository, table, Consistency.LATEST)
+    view = view_of(repository, table)
     return lambda key: _state(view, images, key)
 
 
-def view_of(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> View:
-    """What a request sees now, or saw in an earlier ``version``."""
-    snapshot = _snapshot(repository, table, consistency, version)
-    shown = table if version is None or snapshot is None else _as_of(repository, table, snapshot)
-    staged = repository.batches.staged(table.id) if consistency is Consistency.LATEST else []
-    written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
-    schemas = {number: repository.tables.schema_at(table.id, number) for number in written - {shown.schema_id}}
-    schemas[shown.schema_id] = shown.schema
-    return View(shown, compile_plan(shown.schema), snapshot, tuple(staged), schemas)
+def _view(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> View:
+    if version is not None:
+        return view_at(repository, table, version)
+    seen = view_of(repository, table)
+    return seen if consistency is Consistency.LATEST else seen.merged
 
 
-def _snapshot(repository: Repository, table: Table, consistency: Consistency, version: str | None) -> Snapshot | None:
-    if version is None:
-        return repository.snapshots.of(table)
-    if consistency is Consistency.LATEST:
-        message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
-        fault = Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or consistency")
-        raise Invalid(message, violations=[fault])
-    return find_snapshot(repository, table, version)
+def view_at(repository: Repository, table: Table, version: str) -> View:
+    """The table at the snapshot that ``version`` means, with the schema of then. Raises ``NotFound``."""
+    snapshot = find_snapshot(repository, table, version)
+    shown = _as_of(repository, table, snapshot)
+    return View(shown, compile_plan(shown.schema), snapshot, schemas_of(repository, shown, snapshot))
 
 
 def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
@@ -186,7 +172,7 @@ def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> Foun
         row = json.loads(body)
         body = to_json({name: row[name] for name in columns})
         tag = tag_of(body)
-    return FoundRow(key, body, tag, answer.written, view.snapshot.id if view.snapshot else None, view.table)
+    return FoundRow(key, body, tag, answer.written, view.snapshot_id, view.table)
 
 
 def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
@@ -202,10 +188,11 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     """What the images answer for a key: finished bytes where one run alone has it. None where state rows must be
     combined, or read because an image is not there yet.
     """
-    if view.staged:
-        return None
     schema = view.table.schema
-    token, text = token_of(schema, key), key_json(schema, key)
+    token = token_of(schema, key)
+    if view.may_be_staged(token):
+        return None
+    text = key_json(schema, key)
     partition = partition_of(schema, key)
     found = ABSENT
     for run in view.snapshot.runs if view.snapshot else ():
@@ -237,7 +224,7 @@ def states_of(view: View, images: Images, keys: Sequence[Key]) -> list[Mapping[s
 def _combined(view: View, images: Images, key: Key, found: Sequence[StoredState]) -> Mapping[str, Any] | None:
     """A key's state in every run, oldest first, then its staged records."""
     merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
-    staged = [lift(view.plan, record) for record in _staged_records(view, images, key)]
+    staged = [lift(view.plan, record) for record in view.staged_records(images.warehouse, key)]
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 
@@ -265,10 +252,3 @@ def runs_of(view: View, keys: Sequence[Key]) -> Iterator[tuple[Run, Sequence[int
     for place, key in enumerate(keys):
         places[partition_of(schema, key)].append(place)
     yield from ((run, places[run.partition]) for run in runs if run.partition in places)
-
-
-def _staged_records(view: View, images: Images, key: Key) -> Iterator[Record]:
-    for batch in view.staged:
-        schema = view.schemas[batch.schema_id]
-        for record in read_key_records(images.warehouse, view.table.id, batch.file, batch.number, schema, key):
-            yield Record(record.kind, renamed(record.values, schema, view.table.schema), record.arrival)

@@ -7,48 +7,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.catalog.repository import Repository
 from app.core.plan.answers import joined_key, key_texts, to_json
 from app.core.plan.fold import finish
-from app.core.table.history import Table
 from app.core.table.keys import Key, keys_from_json, tokens_of
-from app.services.lookups import Consistency, View, folded, runs_of, states_of, view_of, wanted_columns
+from app.services.lookups import folded, runs_of, states_of, wanted_columns
+from app.services.views import View
 from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedKeys:
     """What one request asks of a table: its view, the keys in their order, the columns to answer."""
 
     view: View
     keys: Sequence[Key]
     columns: Sequence[str]
 
-    @property
-    def snapshot_id(self) -> int | None:
-        """The number of the snapshot that all answers are of."""
-        return self.view.snapshot.id if self.view.snapshot else None
 
+def read_keys(view: View, keys: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> AskedKeys:
+    """The JSON objects ``keys`` of a request.
 
-def read_keys(
-    repository: Repository,
-    table: Table,
-    keys: Sequence[Mapping[str, Any]],
-    consistency: Consistency = Consistency.MERGED,
-    columns: Sequence[str] | None = None,
-    version: str | None = None,
-) -> Asked:
-    """The JSON objects ``keys`` of a request, of the current snapshot or an earlier ``version``.
-
-    Raises ``Invalid`` for all keys and columns that the schema does not have, ``NotFound`` for the version.
+    Raises ``Invalid`` for all keys and columns that the schema does not have.
     """
-    view = view_of(repository, table, consistency, version)
     wanted = wanted_columns(view, columns)
-    return Asked(view, keys_from_json(view.table.schema, keys, "/keys"), wanted)
+    return AskedKeys(view, keys_from_json(view.table.schema, keys, "/keys"), wanted)
 
 
-def found_as_json(images: Images, asked: Asked) -> bytes:
+def found_as_json(images: Images, asked: AskedKeys) -> bytes:
     """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row."""
     schema = asked.view.table.schema
     texts = [key_texts(schema, key) for key in asked.keys]
@@ -64,10 +50,10 @@ def found_as_json(images: Images, asked: Asked) -> bytes:
             for text, body in zip(texts, shown, strict=True)
         ]
     )
-    return b'{"rows":[%b],"snapshotId":%b}' % (rows, to_json(asked.snapshot_id))
+    return b'{"rows":[%b],"snapshotId":%b}' % (rows, to_json(asked.view.snapshot_id))
 
 
-def _shown(asked: Asked, body: bytes | None) -> bytes | None:
+def _shown(asked: AskedKeys, body: bytes | None) -> bytes | None:
     """A row with the columns that are asked for."""
     if body is None or asked.columns is asked.view.columns:
         return body
@@ -75,7 +61,7 @@ def _shown(asked: Asked, body: bytes | None) -> bytes | None:
     return to_json({name: row[name] for name in asked.columns})
 
 
-def found_as_arrow(images: Images, asked: Asked) -> bytes:
+def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     """The answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and those
     that are asked for. Where there is no row they are null, but for the key.
     """
@@ -91,9 +77,9 @@ def found_as_arrow(images: Images, asked: Asked) -> bytes:
 
 def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Answer]:
     """The answer for each key: finished bytes where one run alone has it, else made of its state rows."""
-    found, again = [ABSENT] * len(keys), set(range(len(keys)) if view.staged else ())
     tokens = tokens_of(view.table.schema, keys)
-    for run, places in runs_of(view, keys) if not view.staged else ():
+    found, again = [ABSENT] * len(keys), {place for place, token in enumerate(tokens) if view.may_be_staged(token)}
+    for run, places in runs_of(view, keys):
         written = view.readable[run.schema_id]
         if written is None:
             again.update(places)

@@ -111,13 +111,17 @@ def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:
     return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
 
 
+def read_batch(warehouse: Warehouse, table_id: str, name: str, schema: TableSchema) -> pa.Table:
+    """The records of a staging file, with their kinds and positions. Raises ``FileNotFoundError``."""
+    path = warehouse.path(*staging_file(table_id, name))
+    return pq.read_table(path, filesystem=warehouse.filesystem, schema=staging_schema(schema))
+
+
 def read_key_records(
     warehouse: Warehouse, table_id: str, name: str, batch_number: int, schema: TableSchema, key: tuple[object, ...]
 ) -> Iterator[Record]:
     """The records of one key in a staging file, in the order they were posted."""
-    path = warehouse.path(*staging_file(table_id, name))
-    table = pq.read_table(path, filesystem=warehouse.filesystem, schema=staging_schema(schema))
-    for values in table.to_pylist():
+    for values in read_batch(warehouse, table_id, name, schema).to_pylist():
         kind, position = RowKind(values.pop(KIND_COLUMN)), values.pop(POSITION_COLUMN)
         if same_key(tuple(values[column.name] for column in schema.key_columns), key):
             yield Record(kind, values, arrival(batch_number, position))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -214,12 +217,14 @@ def test_latest_sees_what_is_staged_and_merged_does_not(table: MakeTable) -> Non
     rows.merge({"id": 1, "n": 1})
     rows.stage({"id": 1, "n": 10}, {"id": 2, "n": 5})
     rows.stage({"id": 1, "n": 100})
-    assert rows.get(1).json() == {"id": 1, "n": 1}
-    assert rows.get(1, consistency="latest").json() == {"id": 1, "n": 111}
-    assert rows.get(2).status_code == 404
-    assert rows.client.get(f"{ROWS}/2?consistency=latest").json() == {"id": 2, "n": 5}
-    both = rows.batch_get({"id": 1}, {"id": 2}, consistency="latest").json()["rows"]
+    assert rows.get(1, consistency="merged").json() == {"id": 1, "n": 1}
+    assert rows.get(1).json() == rows.get(1, consistency="latest").json() == {"id": 1, "n": 111}
+    assert rows.get(2, consistency="merged").status_code == 404
+    assert rows.client.get(f"{ROWS}/2").json() == {"id": 2, "n": 5}
+    both = rows.batch_get({"id": 1}, {"id": 2}).json()["rows"]
     assert [one["row"]["n"] for one in both] == [111, 5]
+    one = rows.batch_get({"id": 1}, {"id": 2}, consistency="merged").json()["rows"]
+    assert [found["row"] for found in one] == [{"id": 1, "n": 1}, None]
     assert rows.get(1, consistency="eventual").status_code == 400
 
 
@@ -227,8 +232,60 @@ def test_latest_sees_a_staged_delete(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
     rows.merge({"id": 1, "n": 1})
     rows.stage({"id": 1, "_kind": "-D"})
-    assert rows.get(1).status_code == 200
-    assert "was deleted" in rows.get(1, consistency="latest").json()["detail"]
+    assert rows.get(1, consistency="merged").status_code == 200
+    assert "was deleted" in rows.get(1).json()["detail"]
+
+
+def test_headers_say_the_snapshot_and_the_last_batch_that_are_in_the_answer(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+
+    def seen(answer: Any) -> tuple[int, str, str | None]:
+        return answer.status_code, answer.headers["Keyfold-Snapshot"], answer.headers.get("Keyfold-Batch")
+
+    assert seen(rows.get(1)) == (404, "0", "0")
+    rows.merge({"id": 1, "n": 1})
+    rows.stage({"id": 2, "n": 1})
+    assert seen(rows.get(1)) == seen(rows.client.get(f"{ROWS}/1")) == seen(rows.batch_get({"id": 1})) == (200, "1", "2")
+    assert seen(rows.get(1, consistency="merged")) == (200, "1", "1")
+    assert seen(rows.get(3)) == (404, "1", "2")
+    assert seen(rows.get(1, headers={"If-None-Match": rows.get(1).headers["ETag"]})) == (304, "1", "2")
+    assert seen(rows.get(1, snapshot="1")) == (200, "1", None)
+
+
+def test_after_waits_for_exactly_that_batch(table: MakeTable, app: FastAPI) -> None:
+    rows = table(("id", "INT"), ("n", "INT"), **{"merge.max-staleness": "1 d"})
+    rows.merge({"id": 1, "n": 1})
+    posted = rows.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1, "n": 2}]}).json()["id"]
+    assert rows.get(1, after=posted).json()["n"] == 2
+    parts: Parts = app.state.parts
+    impatient = replace(parts, awaited=replace(parts.awaited, seconds=0.1))
+    app.state.parts = impatient
+    late = rows.get(1, after=posted, consistency="merged")
+    app.state.parts = parts
+    assert (late.status_code, "POST …/merges" in late.json()["detail"]) == (503, True)
+    with ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(rows.get, 1, after=posted, consistency="merged")
+        time.sleep(0.1)
+        merge_staged(parts.database, parts.warehouse, rows.id)
+        assert answer.result().json()["n"] == 2
+    withdrawn = rows.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1, "n": 3}]}).json()["id"]
+    rows.client.delete(f"{TABLES}/wide/batches/{withdrawn}")
+    assert (rows.get(1, after=withdrawn).status_code, rows.get(1, after="none").status_code) == (404, 404)
+    assert rows.get(1, after=posted, snapshot="1").json()["errors"][0]["code"] == "contradicting_parameters"
+
+
+ODD_LOOKUPS = ["key=1&key=2", "", "key=x", "key=1&columns=id,nope", "key=1&consistancy=merged", "key=1&consistency=x"]
+
+
+@pytest.mark.parametrize("query", ["key=1", "key=%31&columns=n", "key=1&columns=n&columns=id", "key=5", *ODD_LOOKUPS])
+def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table: MakeTable, query: str) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.merge({"id": 1, "n": 1})
+    direct = rows.client.get(f"{ROWS}?{query}")
+    documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
+    assert (direct.status_code, direct.content) == (documented.status_code, documented.content)
+    assert dict(direct.headers) == dict(documented.headers)
+    assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
 
 
 def test_batch_get_answers_in_request_order_without_gaps(table: MakeTable) -> None:

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.cli import StoppingServer
+from app.serving import StoppingServer
 from tests.api.conftest import TABLES
 
 BATCHES = f"{TABLES}/wide/batches"

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.services.group_commit import GroupCommit
 from tests.api.conftest import TABLES, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
 from tests.services.builders import merge_staged
@@ -24,6 +25,9 @@ NONE: Mapping[str, str] = {
     "getHealth": "it must answer while the catalog does not",
     "getReadiness": "it asks the database itself, no repository",
     "simulateMerge": "its table is in the request",
+    **dict.fromkeys(
+        ("getRow", "getRowByPath", "batchGetRows"), "views ask, once after each commit (tests/services/test_views.py)"
+    ),
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")
 SEVERAL: Mapping[str, tuple[int, str]] = {
@@ -69,7 +73,7 @@ def counted(tmp_path: Path) -> Iterator[tuple[TestClient, Fill, CountingCatalog]
         client.post(f"{TABLES}/days/batches", json={"records": [{"id": 1, "day": "2026-01-01"}]})
         merge_staged(parts.database, parts.warehouse, days)
         catalog = CountingCatalog(parts.settings.catalog_url)
-        app.state.parts = replace(parts, database=catalog)
+        app.state.parts = replace(parts, database=catalog, commits=GroupCommit(catalog, parts.warehouse))
         yield client, fill, catalog
         app.state.parts = parts
         catalog.close()
@@ -102,7 +106,7 @@ def _place(operation: str) -> int:
 
 def test_a_missing_table_costs_one_transaction(counted: tuple[TestClient, Fill, CountingCatalog]) -> None:
     client, _, catalog = counted
-    for name in ("batches", "merges", "snapshots", "changelog", "rules", "stats", "rows?key=1"):
+    for name in ("batches", "merges", "snapshots", "changelog", "rules", "stats"):
         catalog.count = 0
         assert client.get(f"{TABLE}x/{name}").status_code == 404
         assert catalog.count == 1, name

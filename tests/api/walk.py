@@ -10,6 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.core.table.option_entries import Consistency
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
@@ -45,7 +46,8 @@ Fill = Callable[[str], str]
 @contextmanager
 def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
     """A client, and what puts a table with two merged batches and a tag behind the paths of the OpenAPI document."""
-    app = create_app(Settings(KEYFOLD_DATA=folder, workers=0))
+    # Merged, so that what one operation of the walk stages does not change what the next one answers.
+    app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, lookup_consistency=Consistency.MERGED))
     with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
         client.post(DATABASES, json={"name": "shop"})
         created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()

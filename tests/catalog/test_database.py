@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,4 +226,17 @@ def test_who_waits_for_commits_hears_of_those_that_bring_something(database: Cat
     assert database.commits == seen
     with database.transaction() as repository:
         assert repository.databases.get("quiet").name == "quiet"
-    assert database.commits == seen + 1
+    assert database.commits != seen
+
+
+def test_who_waits_for_commits_hears_of_those_of_other_processes(catalog_url: str, tmp_path: Path) -> None:
+    mine, other = (CatalogDatabase(catalog_url, folder=tmp_path) for _ in range(2))
+    seen = mine.commits
+    with other.transaction() as repository:
+        repository.databases.create("heard", {})
+    began = time.monotonic()
+    mine.wait_for_commit(seen, 30)
+    assert mine.commits != seen
+    assert time.monotonic() - began < 20
+    for database in (mine, other):
+        database.close()

@@ -17,8 +17,6 @@ from app.core.plan.evolution import combined_row
 from app.core.plan.fold import compacted, fold, visible_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, Job, MergeJob, OverflowJob, Progress, Result, StoredRun
 from app.core.plan.merge_plan import MergePlan
-from app.core.rules.accumulators import Union
-from app.core.rules.replay import Replay
 from app.core.table.keys import token_of
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
@@ -46,20 +44,6 @@ def run_schema(plan: MergePlan) -> pa.Schema:
     return pa.schema([pa.field(TOKEN_COLUMN, pa.int64()), *visible, *hidden])
 
 
-def stored(plan: MergePlan, state: StateRow) -> StateRow:
-    """A state row as Spark's jobs store it: what its logs come to stands in its columns, or is carried beside them."""
-    carried = {name: total for rule in plan.rules for name, total in rule.carried(state).items()}
-    if any(total is not None for total in carried.values()) or not plan.row.is_live(state):
-        return {**state, **carried}
-    visible: dict[str, Any] = {}
-    for rule in plan.rules:
-        inner = rule.inner_state(state) if isinstance(rule, Replay) else state
-        for one in rule.rules if isinstance(rule, Replay) else (rule,):
-            # What a union shows is made of its state when it is read.
-            visible.update({one.column.name: inner[one.column.name]} if isinstance(one, Union) else one.finish(inner))
-    return {**state, **visible, **carried}
-
-
 def write_run(
     folder: Path,
     plan: MergePlan,
@@ -71,10 +55,7 @@ def write_run(
 ) -> None:
     """Writes a run's files, sorted by token, of disjoint token ranges; ``token`` replaces the real token of a key."""
     of_key = token or (lambda key: token_of(plan.schema, key))
-    rows = [
-        {**stored(plan, state), TOKEN_COLUMN: of_key(tuple(state[name] for name in plan.schema.primary_key))}
-        for state in states
-    ]
+    rows = [{**state, TOKEN_COLUMN: of_key(tuple(state[name] for name in plan.schema.primary_key))} for state in states]
     rows.sort(key=lambda row: row[TOKEN_COLUMN])
     folder.mkdir(parents=True, exist_ok=True)
     size = max(1, -(-len(rows) // files))

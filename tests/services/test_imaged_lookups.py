@@ -19,6 +19,7 @@ from app.services.executor import MergeSite
 from app.services.lookups import Consistency, FoundRow, Images, get_rows
 from app.services.many_lookups import found_as_json, read_keys
 from app.services.tables import alter_table
+from app.services.views import view_of
 from app.storage.images.builder import Builder
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, compact, create_table, merge_staged, post
@@ -73,7 +74,7 @@ def told(row: FoundRow) -> tuple[Any, ...]:
 def many(database: CatalogDatabase, images: Images, table: Table) -> bytes:
     with database.reading() as repository:
         current = repository.tables.find(table.id) or table
-        return found_as_json(images, read_keys(repository, current, [{"id": key} for key in KEYS]))
+        return found_as_json(images, read_keys(view_of(repository, current).merged, [{"id": key} for key in KEYS]))
 
 
 def drawn(draw: random.Random, engine: str) -> Sequence[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ from app.storage.images.answers import TAG_LENGTH, entries
 from app.storage.images.json_texts import JSON_TEXTS, json_texts
 from tests.core.strategies import TYPES, values
 from tests.services.builders import schema
-from tests.services.executor import run_schema, stored
+from tests.services.executor import run_schema
 
 
 def row_by_row(data_type: DataType, column: pa.Array) -> list[str]:
@@ -86,7 +86,7 @@ def test_texts_that_need_care(text: str, given_values: list[Any]) -> None:
 
 
 def entries_of(plan: MergePlan, states: list[Any], shown: MergePlan | None = None) -> list[bytes]:
-    table = pa.Table.from_pylist([stored(plan, state) for state in states], schema=run_schema(plan))
+    table = pa.Table.from_pylist(list(states), schema=run_schema(plan))
     [batch] = table.to_batches()
     return [one.encode() for one in entries(batch, plan, shown or plan).to_pylist()]
 

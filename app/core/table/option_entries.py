@@ -58,6 +58,13 @@ class ChangelogProducer(StrEnum):
     LOOKUP = "lookup"
 
 
+class Consistency(StrEnum):
+    """Values of ``lookup.consistency``: what a lookup sees."""
+
+    MERGED = "merged"  # the current snapshot
+    LATEST = "latest"  # the snapshot and the batches staged on top of it: read your writes
+
+
 class Change(Enum):
     """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
 
@@ -172,6 +179,12 @@ _TABLE_OPTIONS = (
     Option("primary-key.nullable", boolean, False, "key columns may be null", change=Change.NEVER),
     Option(
         "merge.max-staleness", duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
+    ),
+    Option(
+        "lookup.consistency",
+        one_of(Consistency),
+        None,
+        "what a lookup sees that does not say: latest, or merged for the snapshot alone",
     ),
     Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
     Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),

@@ -1,0 +1,150 @@
+"""The processes of one service: a parent that only watches, the children that work (docs/decisions/0018)."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+logger = logging.getLogger(__name__)
+STOP_SECONDS: Final = 20.0  # that a stage of processes has to end before it is killed
+SHORT_LIFE_SECONDS: Final = 5.0
+MOST_SHORT_LIVES: Final = 3  # of one process in a row, after which the service gives up
+_PAUSE_SECONDS: Final = 0.3
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one process does: ``run`` returns when the process is told to stop by SIGTERM. Those of a lower ``stage``
+    are stopped first.
+    """
+
+    name: str
+    run: Callable[[], None]
+    stage: int = 0
+
+
+@dataclass
+class _Life:
+    """A process that carries out a role, begun at ``began`` (seconds of the monotonic clock)."""
+
+    role: Role
+    began: float
+    short_lives: int = 0
+
+
+class Supervisor:
+    """Starts one process per role by forking, starts those anew that die, and ends all of them when it is told to stop.
+
+    The children end with their parent, however it ends: each waits for the end of a pipe that only the parent keeps
+    open. Nothing may have started a thread before ``run``.
+    """
+
+    def __init__(self, roles: Sequence[Role]) -> None:
+        self._roles = roles
+        self._lives: dict[int, _Life] = {}
+        self._pipe = os.pipe()
+
+    def run(self) -> NoReturn:
+        """Returns never: the process ends by the signal that stopped it, or with status 1 when a role cannot live."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored cannot be waited for
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        gc.freeze()  # so that the collector of a child does not copy what it shares with its parent
+        for role in self._roles:
+            self._start(_Life(role, time.monotonic()))
+        number = self._watch()
+        for stage in sorted({role.stage for role in self._roles}):
+            self._end(stage)
+        if number is not None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+            raise SystemExit(0)  # the first process of a container outlives the signal
+        raise SystemExit(1)
+
+    def _start(self, life: _Life) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._live(life.role)
+        self._lives[pid] = life
+        logger.info("process %d is %s", pid, life.role.name)
+
+    def _live(self, role: Role) -> NoReturn:
+        """In the child."""
+        status = 1
+        try:
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            os.close(self._pipe[1])
+            threading.Thread(target=_end_with_parent, args=(self._pipe[0],), name="parent", daemon=True).start()
+            role.run()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            logger.exception("%s ends by an error", role.name)
+        finally:
+            logging.shutdown()
+            os._exit(status)
+
+    def _watch(self) -> int | None:
+        """Start anew what dies, until a signal says to stop, which it returns; None when a role cannot live."""
+        while (number := signal.sigwait(_SIGNALS)) == signal.SIGCHLD:
+            for dead in self._reap():
+                if not self._again(dead):
+                    return None
+        return number
+
+    def _again(self, dead: _Life) -> bool:
+        """Start the role anew; false when it died young too often."""
+        lived = time.monotonic() - dead.began
+        short = dead.short_lives + 1 if lived < SHORT_LIFE_SECONDS else 0
+        logger.error("%s ended after %.0f s", dead.role.name, lived)
+        if short >= MOST_SHORT_LIVES:
+            logger.error("%s cannot be kept alive; the service ends", dead.role.name)
+            return False
+        time.sleep(_PAUSE_SECONDS * short)
+        self._start(_Life(dead.role, time.monotonic(), short))
+        return True
+
+    def _end(self, stage: int) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        self._tell(stage, signal.SIGTERM)
+        while self._of(stage) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.02)
+        self._tell(stage, signal.SIGKILL)
+        while self._of(stage):
+            self._reap()
+            time.sleep(0.02)
+
+    def _reap(self) -> list[_Life]:
+        """The lives of those that have ended."""
+        ended = []
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                ended.append(self._lives.pop(pid))
+        return ended
+
+    def _of(self, stage: int) -> list[int]:
+        return [pid for pid, life in self._lives.items() if life.role.stage == stage]
+
+    def _tell(self, stage: int, number: int) -> None:
+        for pid in self._of(stage):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _end_with_parent(pipe: int) -> None:
+    with contextlib.suppress(OSError):
+        os.read(pipe, 1)
+    os.kill(os.getpid(), signal.SIGKILL)

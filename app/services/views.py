@@ -1,0 +1,321 @@
+"""Views: what lookups see of a table, kept by the process until another commit changes it (docs/decisions/0018)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.notifications import EVERYTHING
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, NotFound, Unavailable
+from app.core.plan.evolution import renamed, same_fold
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.history import Batch, Snapshot, Table
+from app.core.table.keys import Key, token_of
+from app.core.table.option_entries import Consistency
+from app.core.table.records import Record
+from app.core.table.schema import TableSchema
+from app.storage.layout import Warehouse
+from app.storage.staged_index import StagedIndex, load_batch
+from app.storage.staging import read_key_records
+
+logger = logging.getLogger(__name__)
+MOST_TABLES = 10_000
+MOST_BYTES = 256 * 2**20
+LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
+_TRIES = 3  # a batch may be merged and swept, or withdrawn, between the catalog and its file
+Name = tuple[str, str]  # of the database and of the table
+
+
+@dataclass(frozen=True)
+class View:
+    """What lookups see of a table: all of one moment.
+
+    ``schemas`` are those under which runs and staged batches were written. The records of ``staged`` batches are in
+    ``index``, those of ``unread`` ones only in their files. ``last_batch`` is the number of the last accepted batch.
+    """
+
+    table: Table
+    plan: MergePlan
+    snapshot: Snapshot | None
+    schemas: Mapping[int, TableSchema]
+    staged: tuple[Batch, ...] = ()
+    unread: tuple[Batch, ...] = ()
+    index: StagedIndex = field(default_factory=StagedIndex)
+    last_batch: int = 0
+
+    @property
+    def merged(self) -> View:
+        """The same without what is staged."""
+        first = self.staged[0].number - 1 if self.staged else self.last_batch
+        return replace(self, staged=(), unread=(), index=StagedIndex(), last_batch=first)
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The number of the snapshot."""
+        return self.snapshot.id if self.snapshot else None
+
+    @cached_property
+    def columns(self) -> Sequence[str]:
+        """The columns that are answered where a request names none."""
+        return tuple(self.table.schema.by_name)
+
+    @cached_property
+    def readable(self) -> Mapping[int, TableSchema | None]:
+        """``schemas``; None where state means something else than the plan's, so that no image answers."""
+        return {n: schema if same_fold(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
+
+    def may_be_staged(self, token: int) -> bool:
+        """Whether a key with this token may have staged records."""
+        return bool(self.unread) or self.index.holds(token)
+
+    def staged_records(self, warehouse: Warehouse, key: Key) -> Iterator[Record]:
+        """The key's staged records in arrival order, by the column names of the table."""
+        found = [*self._indexed(key), *self._in_files(warehouse, key)]
+        for schema, record in sorted(found, key=lambda one: one[1].arrival):
+            yield Record(record.kind, renamed(record.values, schema, self.table.schema), record.arrival)
+
+    def _indexed(self, key: Key) -> Iterator[tuple[TableSchema, Record]]:
+        if self.index.segments:
+            yield from self.index.records(token_of(self.table.schema, key), key)
+
+    def _in_files(self, warehouse: Warehouse, key: Key) -> Iterator[tuple[TableSchema, Record]]:
+        for batch in self.unread:
+            schema = self.schemas[batch.schema_id]
+            for record in read_key_records(warehouse, self.table.id, batch.file, batch.number, schema, key):
+                yield schema, record
+
+
+def view_of(repository: Repository, table: Table, before: View | None = None) -> View:
+    """What the transaction sees of ``table``, which was read in it, staged batches unread. What ``before`` has of the
+    batches is not read again.
+    """
+    snapshot = repository.snapshots.of(table)
+    known = {batch.number: batch for batch in before.staged} if before else {}
+    numbers = repository.batches.staged_numbers(table.id)
+    fresh = (
+        repository.batches.staged(table.id, after=before.last_batch if before else 0)
+        if set(numbers) - known.keys()
+        else []
+    )
+    known |= {batch.number: batch for batch in fresh}
+    staged = tuple(known[number] for number in numbers)
+    schemas = schemas_of(repository, table, snapshot, staged)
+    last = repository.batches.last_number(table.id)
+    return View(table, compile_plan(table.schema), snapshot, schemas, staged, staged, last_batch=last)
+
+
+def schemas_of(
+    repository: Repository, table: Table, snapshot: Snapshot | None, staged: tuple[Batch, ...] = ()
+) -> Mapping[int, TableSchema]:
+    """The schemas under which the runs of the snapshot and the staged batches were written, and the table's own."""
+    written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
+    older = written - {table.schema_id}
+    return {number: repository.tables.schema_at(table.id, number) for number in older} | {table.schema_id: table.schema}
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A view and the mark of its table from before it was read; ``fed``: its staged batches are in the index."""
+
+    view: View
+    merged: View
+    mark: int
+    fed: bool
+    default: Consistency
+
+    def seen(self, wanted: Consistency | None) -> View:
+        """What a lookup sees that wants ``wanted``."""
+        return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
+
+    def serves(self, wanted: Consistency | None) -> bool:
+        """Whether it was read for such lookups."""
+        return self.fed or (wanted or self.default) is Consistency.MERGED
+
+
+class Views:
+    """The views of this process. One is current as long as its table's mark is the one from before it was read; else it
+    is read again, at most once at a time for a table.
+
+    ``most_bytes`` bounds the staged records that all views hold; beyond it lookups read the files of the batches.
+    ``shared``: every process that writes to the catalog sets the marks that this one reads. Where that is not so a
+    lookup that must see the latest batch asks the catalog for its number.
+    """
+
+    def __init__(
+        self,
+        database: CatalogDatabase,
+        warehouse: Warehouse,
+        most_bytes: int = MOST_BYTES,
+        default: Consistency = Consistency.LATEST,
+        *,
+        shared: bool = True,
+    ) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._most_bytes = most_bytes
+        self._default = default
+        self._shared = shared
+        self._kept: OrderedDict[Name, _Kept] = OrderedDict()
+        self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
+        self._closed = threading.Event()
+        self._threads = [threading.Thread(target=self._watch, name="views-poll", daemon=True)]
+        if not database.embedded:
+            self._threads.append(threading.Thread(target=self._listen, name="views-listen", daemon=True))
+
+    def start(self) -> None:
+        """Begin to watch for commits that no mark tells of."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End what ``start`` began."""
+        self._closed.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(2 * LISTEN_SECONDS)
+
+    def recall(self, name: Name, wanted: Consistency | None) -> View | None:
+        """The table's view if it is known to be current; it takes no query, no file and no lock. None in ``wanted``
+        means what the table says, or else the service.
+        """
+        kept = self._kept.get(name)
+        if kept is None or kept.mark != self._database.marks.of(kept.view.table.id) or not kept.serves(wanted):
+            return None
+        seen = kept.seen(wanted)
+        return None if seen is kept.view and not self._shared else seen
+
+    def current(self, name: Name, wanted: Consistency | None) -> View:
+        """The table's view now. Raises ``NotFound``, and ``Unavailable`` when the catalog does not answer."""
+        known = self.recall(name, wanted) or self._unchanged(name, wanted)
+        if known is not None:
+            return known
+        with self._turns[name]:
+            return self.recall(name, wanted) or self._read(name, wanted).seen(wanted)
+
+    def _unchanged(self, name: Name, wanted: Consistency | None) -> View | None:
+        """The kept view if the catalog has no later batch."""
+        kept = self._kept.get(name)
+        if kept is None or kept.mark != self._database.marks.of(kept.view.table.id) or not kept.serves(wanted):
+            return None
+        with self._database.reading() as repository:
+            last = repository.batches.last_number_of(*name)
+        return kept.view if last == (kept.view.table.id, kept.view.last_batch) else None
+
+    def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
+        before = self._kept.get(name)
+        try:
+            kept = self._fed(name, before, wanted)
+        except NotFound:
+            self._forget(name)
+            raise
+        self._kept[name] = kept
+        self._kept.move_to_end(name)
+        while len(self._kept) > MOST_TABLES:
+            self._forget(next(iter(self._kept)))
+        return kept
+
+    def _forget(self, name: Name) -> None:
+        self._kept.pop(name, None)
+        self._turns.pop(name, None)
+
+    def _fed(self, name: Name, before: _Kept | None, wanted: Consistency | None) -> _Kept:
+        for _ in range(_TRIES):
+            view, mark = self._seen(name, before)
+            if before is not None and before.view.table.id == view.table.id:
+                view = replace(view, index=before.view.index)
+            default = view.table.schema.parsed["lookup.consistency"] or self._default
+            kept = _Kept(view, view.merged, mark, fed=False, default=default)
+            if kept.serves(wanted):
+                return kept
+            try:
+                return replace(kept, view=self._indexed(view), fed=True)
+            except FileNotFoundError:
+                continue
+        raise Unavailable(f"the files of {'.'.join(name)} changed while they were read; ask again")
+
+    def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
+        """The table as the catalog has it, and its mark from before."""
+        marks = self._database.marks
+        mark = marks.of(before.view.table.id) if before else 0
+        with self._database.reading() as repository:
+            table = repository.tables.get(*name)
+            if before is not None and table.id == before.view.table.id:
+                return view_of(repository, table, before.view), mark
+        mark = marks.of(table.id)
+        with self._database.reading() as repository:
+            table = repository.tables.get(*name)
+            return view_of(repository, table), mark
+
+    def _indexed(self, view: View) -> View:
+        """The view with its batches in the index, as far as the memory reaches."""
+        index = view.index.without(set(view.index.batches) - {batch.number for batch in view.staged})
+        free = self._most_bytes - self._others_bytes(view.table.id) - index.size_bytes
+        unread: list[Batch] = []
+        for batch in view.staged:
+            if batch.number in index.batches:
+                continue
+            if unread or free <= 0 or not batch.records:
+                unread.append(batch)
+                continue
+            loaded = load_batch(self._warehouse, batch, view.schemas[batch.schema_id])
+            index = index.extended(loaded)
+            free -= loaded.size_bytes
+        return replace(view, unread=tuple(batch for batch in unread if batch.records), index=index)
+
+    def _others_bytes(self, table_id: str) -> int:
+        kept = list(self._kept.values())
+        return sum(one.view.index.size_bytes for one in kept if one.view.table.id != table_id)
+
+    def _watch(self) -> None:
+        """What a process that was killed between its commit and its mark did not tell."""
+        while not self._closed.wait(LISTEN_SECONDS):
+            try:
+                self.compare()
+            except KeyfoldError:
+                logger.warning("the catalog could not be asked for commits; tried again", exc_info=True)
+
+    def compare(self) -> None:
+        """Mark the tables that the catalog has otherwise than the views do."""
+        kept = {one.view.table.id: one for one in list(self._kept.values())}
+        if not kept:
+            return
+        with self._database.reading() as repository:
+            heads = repository.commits.states(kept)
+        self._database.marks.change(
+            [table_id for table_id, one in kept.items() if heads.get(table_id) != _state(one.view)]
+        )
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._hear()
+            except KeyfoldError:
+                logger.warning("no notifications of commits; the connection is made again", exc_info=True)
+                self._closed.wait(LISTEN_SECONDS)
+
+    def _hear(self) -> None:
+        notifications = self._database.notifications()
+        if notifications is None:
+            return
+        try:
+            self._database.marks.change_all()  # nobody told what came before
+            while not self._closed.is_set():
+                for table_id in notifications.within(LISTEN_SECONDS):
+                    if table_id == EVERYTHING:
+                        self._database.marks.change_all()
+                    else:
+                        self._database.marks.change([table_id])
+        finally:
+            notifications.close()
+
+
+def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
+    """What ``Commits.states`` tells of the table."""
+    table = view.table
+    return table.database, table.name, table.schema_id, table.snapshot_id, view.last_batch, len(view.staged)

@@ -1,0 +1,63 @@
+"""Tokens of many keys at once: what ``token_of`` says of each, whole numbers by the column."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from app.core.table.keys import SEED, token_of
+from app.core.table.schema import TableSchema
+
+Tokens = npt.NDArray[np.int64]
+_Words = npt.NDArray[np.uint64]
+# https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md, XXH64
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+
+
+def tokens_of(schema: TableSchema, rows: pa.Table) -> Tokens:
+    """The token of each row's key."""
+    columns = [rows.column(name) for name in schema.primary_key]
+    bits = [column.type.entry.bits for column in schema.key_columns]
+    if all(bits) and not any(column.null_count for column in columns):
+        return _of_whole_numbers([(column.to_numpy(), size) for column, size in zip(columns, bits, strict=True)])
+    keys = zip(*(column.to_pylist() for column in columns), strict=True)
+    return np.fromiter((token_of(schema, key) for key in keys), np.int64, rows.num_rows)
+
+
+def _of_whole_numbers(columns: list[tuple[npt.NDArray[np.integer], int]]) -> Tokens:
+    tokens = np.full(len(columns[0][0]), SEED, np.uint64)
+    for values, bits in columns:
+        tokens = _long_hash(values, tokens) if bits > 32 else _int_hash(values, tokens)
+    return tokens.view(np.int64)
+
+
+def _long_hash(values: npt.NDArray[np.integer], seeds: _Words) -> _Words:
+    mixed = seeds + _P5 + np.uint64(8)
+    mixed ^= _rotated(values.astype(np.int64).view(np.uint64) * _P2, 31) * _P1
+    return _avalanched(_rotated(mixed, 27) * _P1 + _P4)
+
+
+def _int_hash(values: npt.NDArray[np.integer], seeds: _Words) -> _Words:
+    mixed = seeds + _P5 + np.uint64(4)
+    mixed ^= values.astype(np.int32).view(np.uint32).astype(np.uint64) * _P1
+    return _avalanched(_rotated(mixed, 23) * _P2 + _P3)
+
+
+def _rotated(words: _Words, bits: int) -> _Words:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def _avalanched(words: _Words) -> _Words:
+    words = (words ^ (words >> np.uint64(33))) * _P2
+    words = (words ^ (words >> np.uint64(29))) * _P3
+    return words ^ (words >> np.uint64(32))

@@ -1,0 +1,229 @@
+"""Several processes of one service, and of several: what one was told every other one sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.services.tokens import create_token
+from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
+from tests.service import Client, Service, TableClient
+
+__all__ = ["catalog_kind", "catalog_url", "empty_catalog_url"]
+
+SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "merge.max-staleness": "1 d"}
+FIELDS = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "n", "type": "BIGINT"}]
+SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"], "partitionKeys": [], "options": SUMS}
+PATIENCE_SECONDS = 30
+CLIENTS, ROUNDS = 40, 3
+
+
+class Several:
+    """A service of some processes. Clients have one connection each, which the kernel gives to some process; they are
+    closed with ``stack``.
+    """
+
+    def __init__(self, service: Service, stack: ExitStack) -> None:
+        self.service = service
+        self.stack = stack
+
+    def client(self) -> Client:
+        return self.stack.enter_context(Client(base_url=self.service.url, timeout=PATIENCE_SECONDS, trust_env=False))
+
+    def table(self, name: str = "wide") -> TableClient:
+        return TableClient(self.client(), "shop", name)
+
+    def make_table(self, name: str = "wide") -> TableClient:
+        client = self.client()
+        if client.get("/v1/catalog/databases/shop").status_code == 404:
+            client.create_database("shop")
+        client.create_table("shop", name, SCHEMA).raise_for_status()
+        return TableClient(client, "shop", name)
+
+    def children(self) -> list[int]:
+        pid = self.service.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def several(data: Path, count: int = 3, **environment: str) -> Iterator[Several]:
+    """A service of ``count`` processes that answer."""
+    named = {f"KEYFOLD_{name.upper()}": value for name, value in environment.items()}
+    service = Service(data, {"KEYFOLD_PROCESSES": str(count), "KEYFOLD_WORKERS": "0", **named})
+    try:
+        with ExitStack() as stack:
+            yield Several(service, stack)
+    finally:
+        service.stop()
+
+
+def check_own_writes(posting: TableClient, looking: TableClient, number: int) -> int:
+    """How often a client, on another connection than it posted on, did not see at once what it had been told."""
+    wrong = 0
+    for total in range(1, ROUNDS + 1):
+        batch = posting.post_batch([{"id": number, "n": 1}, {"id": -1, "n": 1}])
+        assert batch.status_code == 202, batch.text
+        answer = looking.get_row(str(number))
+        seen = answer.json().get("n") if answer.status_code == 200 else None
+        wrong += seen != total or int(answer.headers["Keyfold-Batch"]) < batch.json()["number"]
+    return wrong
+
+
+def test_every_client_sees_its_own_writes_at_once_whichever_process_it_asks(tmp_path: Path, catalog_url: str) -> None:
+    with several(tmp_path / "data", database_url=catalog_url) as service, ThreadPoolExecutor(CLIENTS) as pool:
+        table = service.make_table()
+        clients = [(service.table(), service.table(), number) for number in range(CLIENTS)]
+        assert sum(pool.map(lambda one: check_own_writes(*one), clients)) == 0
+        assert table.get_row("-1").json()["n"] == CLIENTS * ROUNDS
+
+
+@pytest.mark.parametrize("catalog_kind", ["postgresql"], indirect=True)
+def test_two_services_with_folders_of_their_own_see_each_others_writes(tmp_path: Path, catalog_url: str) -> None:
+    shared = {"database_url": catalog_url, "warehouse": str(tmp_path / "warehouse")}
+    with several(tmp_path / "a", 1, **shared) as here, several(tmp_path / "b", 1, **shared) as there:
+        posting = here.make_table()
+        looking = there.table()
+        for total in range(1, 30):
+            posting.post_batch([{"id": 1, "n": 1}]).raise_for_status()
+            assert looking.get_row("1").json()["n"] == total
+        merged = looking.get_row("1", consistency="merged")
+        assert (merged.status_code, merged.headers["Keyfold-Batch"]) == (404, "0")
+        looking.client.delete(looking.path).raise_for_status()
+        wait_until_gone(posting)
+
+
+def wait_until_gone(table: TableClient) -> None:
+    """Returns once the table is not answered any more."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while table.get_row("1", consistency="merged").json()["errorCode"] != "table_not_found":
+        assert time.monotonic() < deadline
+
+
+def test_a_dropped_altered_or_replaced_table_is_seen_by_every_process_at_once(tmp_path: Path) -> None:
+    with several(tmp_path / "data") as service:
+        tables = [service.table() for _ in range(8)]
+        for turn in range(5):
+            made = service.make_table()
+            made.post_batch([{"id": 1, "n": turn}]).raise_for_status()
+            assert {table.get_row("1").json()["n"] for table in tables} == {turn}
+            added = {"changes": [{"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}]}
+            made.client.post(made.path, json=added).raise_for_status()
+            assert {tuple(table.get_row("1").json()) for table in tables} == {("id", "n", "more")}
+            made.client.delete(made.path).raise_for_status()
+            assert {table.get_row("1").json()["errorCode"] for table in tables} == {"table_not_found"}
+
+
+def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(tmp_path: Path) -> None:
+    with several(tmp_path / "data", 2) as service:
+        service.make_table().post_batch([{"id": 1, "n": 1}]).raise_for_status()
+        before = service.children()
+        os.kill(before[0], signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while before[0] in (now := service.children()) or len(now) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert before[1] in now
+        assert {service.table().get_row("1").text for _ in range(8)} == {'{"id":1,"n":1}'}
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_all_processes_end_with_the_first(tmp_path: Path, end: signal.Signals) -> None:
+    with several(tmp_path / "data", 2) as service:
+        service.make_table()
+        pids = service.children()
+        assert len(pids) == 2
+        service.service.process.send_signal(end)
+        assert service.service.process.wait(PATIENCE_SECONDS) == -end
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(lives(pid) for pid in pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(httpx.ConnectError):
+            service.client().get("/healthz")
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs: one that ended without being waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_second_service_does_not_share_the_port_of_the_first(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app.cli", "serve", "--processes", "2", "--data", str(tmp_path / "other")]
+    with several(tmp_path / "data", 2) as service:
+        port = str(urlsplit(service.service.url).port)
+        ended = subprocess.run(
+            [*command, "--port", port], check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
+        assert (ended.returncode, "cannot listen" in ended.stderr) == (1, True)
+
+
+def test_a_retry_on_another_process_is_one_batch(tmp_path: Path) -> None:
+    with several(tmp_path / "data") as service, ThreadPoolExecutor(8) as pool:
+        table = service.make_table()
+        posted = pool.map(
+            lambda one: one.post_batch([{"id": 1, "n": 1}], **{"Idempotency-Key": "k"}).json()["id"],
+            [service.table() for _ in range(16)],
+        )
+        assert len(set(posted)) == 1
+        assert table.get_row("1").json()["n"] == 1
+
+
+def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_remote: str) -> None:
+    ended = threading.Event()
+    told = [0]
+
+    def look(mine: TableClient) -> list[str]:
+        wrong = []
+        while not ended.is_set():
+            least = told[0]
+            answer = mine.get_row("1")
+            if least and (answer.status_code != 200 or not least <= answer.json()["n"] <= told[0] + 1):
+                wrong.append(f"{least}: {answer.text}")
+        return wrong
+
+    with (
+        several(tmp_path / "data", 2, workers="1", spark_remote=spark_remote) as service,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        service.client().wait_ready()
+        assert len(service.children()) == 3
+        table = service.make_table()
+        looking = [pool.submit(look, service.table()) for _ in range(3)]
+        try:
+            for total in range(1, 13):
+                table.post_batch([{"id": 1, "n": 1}]).raise_for_status()
+                told[0] = total
+                if total % 4 == 0:
+                    assert table.merge()["state"] == "succeeded"
+        finally:
+            ended.set()
+        assert service.table().get_row("1", consistency="merged").json()["n"] == 12
+        assert [one.result() for one in looking] == [[], [], []]
+
+
+def test_a_token_that_is_made_beside_a_running_service_holds_in_all_processes(tmp_path: Path) -> None:
+    with several(tmp_path / "data", 2) as service:
+        clients = [service.client() for _ in range(8)]
+        assert {client.get("/v1/config").status_code for client in clients} == {200}
+        database = CatalogDatabase(f"sqlite:///{tmp_path}/data/catalog.sqlite")
+        create_token(database, "till")
+        database.close()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while {client.get("/v1/config").status_code for client in clients} != {401}:
+            assert time.monotonic() < deadline
