@@ -6,14 +6,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote_plus, unquote, urlparse
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.services.executor import MergeExecutor
 from tests.api.conftest import DATABASES, TABLES, new_table
 
 CreateTable = Callable[..., dict[str, Any]]
@@ -292,19 +291,9 @@ def test_a_table_whose_files_cannot_be_removed_is_dropped_all_the_same(create: C
     assert shop.get(f"{TABLES}/wide").status_code == 404
 
 
-class Spark:
-    """The part of a merge executor that readiness asks."""
-
-    def __init__(self, ready: bool) -> None:
-        self._ready = ready
-
-    def ready(self) -> bool:
-        return self._ready
-
-
 @pytest.mark.parametrize(("spark", "status", "word"), [(True, 200, "ok"), (False, 503, "unavailable")])
 def test_readiness_follows_spark(app: FastAPI, client: TestClient, spark: bool, status: int, word: str) -> None:
-    app.state.parts = replace(app.state.parts, executor=cast("MergeExecutor", Spark(spark)))
+    app.state.parts = replace(app.state.parts, spark_ready=lambda: spark)
     response = client.get("/readyz")
     assert response.status_code == status
     assert response.json() == {"status": word, "catalog": True, "spark": spark}
