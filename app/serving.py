@@ -13,8 +13,11 @@ from functools import partial
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.requests import Request
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from app.api.problems import refusal
+from app.core.errors import Invalid
 from app.main import Running, create_app
 from app.processes import Role
 from app.settings import Settings
@@ -43,7 +46,15 @@ class StrictHttp(HttpToolsProtocol):
         if self._in_head and goes_on:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(f"The request line and headers are larger than {MOST_HEAD_BYTES} bytes.")
+                self.send_400_response(f"its line and headers are larger than {MOST_HEAD_BYTES} bytes")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused as all else is."""
+        what = f"the request cannot be read: {msg.removesuffix('.')}; send HTTP/1.1 as RFC 9112 has it"
+        answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), Invalid(what))
+        lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
+        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
