@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.abc import MetaPathFinder
 
 import uvicorn
 from fastapi import FastAPI
@@ -70,6 +71,17 @@ class StrictHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Finds no pandas. PyArrow loads it wherever it is installed, to know its types: half a second of the first
+    upload's time, and memory. Only PySpark needs it, in the process that merges.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """None leaves the module to the other finders."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("a process that serves does without pandas", name=fullname)
+
+
 class StoppingServer(uvicorn.Server):
     """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request."""
 
@@ -128,6 +140,7 @@ def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
     app = create_app(settings, lambda: not settings.workers or spark[0] == 1)
 
     def serve(mine: socket.socket) -> None:
+        sys.meta_path.insert(0, _WithoutPandas())
         for other in listeners:
             if other is not mine:
                 other.close()

@@ -48,7 +48,8 @@ def _partition(warehouse: Warehouse, table_id: str, run: Run, schema: TableSchem
 def _partitions_of(warehouse: Warehouse, table_id: str, run: Run, file: DataFile, schema: TableSchema) -> Iterator[str]:
     names = list(schema.partition_keys)
     path = warehouse.path(*data_file(table_id, run.id, file.name))
-    distinct = pq.read_table(path, columns=names, filesystem=warehouse.filesystem, partitioning=None)
+    with warehouse.filesystem.open_input_file(path) as source:
+        distinct = pq.ParquetFile(source).read(columns=names)
     for row in distinct.group_by(names).aggregate([]).to_pylist():
         yield partition_text(schema, row)
 

@@ -184,6 +184,16 @@ def test_a_retry_on_another_process_is_one_batch(tmp_path: Path) -> None:
         assert table.get_row("1").json()["n"] == 1
 
 
+def test_a_process_that_serves_loads_no_pandas(tmp_path: Path) -> None:
+    with several(tmp_path / "data", 2) as service:
+        service.make_table()
+        for _ in range(16):  # connections, so that each process has some
+            assert service.table().post_batch([{"id": 1, "n": 1}]).status_code == 202
+        loaded = [Path(f"/proc/{pid}/maps").read_text() for pid in service.children()]
+        assert ["/pyarrow/" in maps for maps in loaded] == [True, True]
+        assert ["/pandas/" in maps for maps in loaded] == [False, False]
+
+
 def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_remote: str) -> None:
     ended = threading.Event()
     told = [0]
