@@ -21,6 +21,7 @@ from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
 from app.services.views import View, schemas_of, view_of
 from app.storage.images import ABSENT, DELETED, Answer, Images
+from app.storage.layout import Warehouse
 
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "view_at"]
 
@@ -215,16 +216,18 @@ def states_of(view: View, images: Images, keys: Sequence[Key]) -> list[Mapping[s
     """As ``_state``, of each key."""
     try:
         stored = _stored_states(view, images, keys)
-        return [_combined(view, images, key, found) for key, found in zip(keys, stored, strict=True)]
+        return [combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True)]
     except FileNotFoundError as error:
         # The table was dropped, or a batch withdrawn, after the catalog was read.
         raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
 
 
-def _combined(view: View, images: Images, key: Key, found: Sequence[StoredState]) -> Mapping[str, Any] | None:
-    """A key's state in every run, oldest first, then its staged records."""
+def combined_state(
+    view: View, warehouse: Warehouse, key: Key, found: Sequence[StoredState]
+) -> Mapping[str, Any] | None:
+    """A key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
     merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
-    staged = [lift(view.plan, record) for record in view.staged_records(images.warehouse, key)]
+    staged = [lift(view.plan, record) for record in view.staged_records(warehouse, key)]
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 

@@ -26,7 +26,8 @@ NONE: Mapping[str, str] = {
     "getReadiness": "it asks the database itself, no repository",
     "simulateMerge": "its table is in the request",
     **dict.fromkeys(
-        ("getRow", "getRowByPath", "batchGetRows"), "views ask, once after each commit (tests/services/test_views.py)"
+        ("getRow", "getRowByPath", "batchGetRows", "scanRows"),
+        "views ask, once after each commit (tests/services/test_views.py)",
     ),
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")

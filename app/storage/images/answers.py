@@ -40,7 +40,7 @@ class Known(Enum):
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
     """The entries of state rows that were written under one plan, as another one shows them, which means the same."""
     keys = _keys(batch, written, shown)
-    live, unsettled = _live(batch, shown), _unsettled(batch, written)
+    live, unsettled = live_rows(batch, shown), unsettled_rows(batch, written)
     answered = pc.and_(live, pc.invert(unsettled))
     bodies = _bodies(batch, written, shown)
     rows = join(keys, Known.ROW.value, _tags(bodies), bodies)
@@ -50,7 +50,7 @@ def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
     return pc.if_else(answered, rows, join(keys, rest))
 
 
-def _live(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
+def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
     """Which state rows are visible rows, as ``RowRule.is_live`` says it."""
     if shown.row.liveness is Liveness.ALWAYS:
         return pa.array(np.ones(len(batch), dtype=bool))
@@ -59,7 +59,7 @@ def _live(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
     return pc.fill_null(batch.column(LIVE_COLUMN), False)
 
 
-def _unsettled(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
+def unsettled_rows(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
     """Which state rows hold a total outside its column's type."""
     found = pa.array(np.zeros(len(batch), dtype=bool))
     for bounds in written.totals:
@@ -72,7 +72,7 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Arr
     before = {column.id: column for column in written.schema.columns}
     parts: list[pa.Array | str] = ["["]
     for column in shown.schema.key_columns:
-        values = _values(batch, before[column.id])
+        values = stored_values(batch, before[column.id])
         if column.type.family is Family.FLOATING:
             values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0: one key
         parts += [json_texts(values, column.type), ","]
@@ -99,7 +99,7 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
     missing = to_json(column.type.encoder(shown.read_defaults.get(column.name))).decode()
     if before is None:
         return missing
-    values = _values(batch, before)
+    values = stored_values(batch, before)
     unions = {rule.column.id: rule.shown for rule in shown.unions}
     if column.id not in unions and same_type(before.type, column.type):
         return json_pieces(values, column.type, missing)
@@ -112,7 +112,8 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+def stored_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+    """A column of state rows, in the type that Arrow has for it."""
     values = batch.column(column.name)
     return (
         values

@@ -1,0 +1,139 @@
+"""``T/rows:scan``: all rows of a table, as a stream or in pages (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.deps import Parts, PartsDep
+from app.api.lookups import Asked, names_in, seen_headers, view_now
+from app.api.paths import TABLE_PATH, FullName, sent_path
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.rows import Columns, Version, Wanted
+from app.core.errors import FaultCode, Invalid, Unavailable, Violation
+from app.services.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
+from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
+from app.services.views import View
+
+router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+NEXT_PAGE_HEADER = "Keyfold-Next-Page"
+_TRIES = 3  # a staged batch may be merged and swept between the catalog and its file
+
+Filters = Annotated[
+    list[str],
+    Query(
+        alias="filter",
+        description="column.operator.value, where operator is eq, ne, lt, lte, gt, gte, in.(a,b), like or"
+        " is.null/is.not_null; several must all be met. A null meets none but is.null",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    Query(
+        description=f"the most rows of a page, up to {MOST_ROWS}; {NEXT_PAGE_HEADER} asks for the next one. Without"
+        " it all rows are streamed"
+    ),
+]
+PageToken = Annotated[
+    str | None,
+    Query(alias="pageToken", description=f"the {NEXT_PAGE_HEADER} of the page before: the scan goes on as it began"),
+]
+
+
+@router.get(
+    "/rows:scan",
+    operation_id="scanRows",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "rows, by token; in a table with partitions by partition and token",
+            "content": {name: {"schema": dict(writer.schema)} for name, writer in WRITERS.items()},
+        }
+    },
+)
+def scan_rows(
+    name: FullName,
+    parts_open: PartsDep,
+    request: Request,
+    columns: Columns = None,
+    filters: Filters = [],  # noqa: B006  # FastAPI copies it
+    limit: Limit = None,
+    page_token: PageToken = None,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV or an Arrow stream."""
+    _check(limit, page_token, consistency is not None or snapshot is not None)
+    asked = Asked(name, (), names_in(columns), consistency, snapshot)
+    view, start = scanned(parts_open, asked, page_token)
+    scan = read_scan(view, asked.columns, filters)
+    kind = media_type(accept)
+    headers = seen_headers(view, asked)
+    if limit is None and page_token is None:
+        stream = _begun(written(parts_open.warehouse, scan, kind))
+        return StreamingResponse(stream, media_type=kind, headers=headers)
+    if page_token is not None:
+        check_filters(page_token, filters)
+    page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
+    return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
+
+
+def _begun(stream: Iterator[bytes]) -> Iterable[bytes]:
+    """The stream after its first part was made: what is wrong from the start is an error with a status."""
+    first = next(stream, None)
+    return () if first is None else chain([first], stream)
+
+
+def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
+    """Raises ``Invalid`` for parameters that cannot be or cannot stand together."""
+    faults: list[Violation] = []
+    if limit is not None and not 1 <= limit <= MOST_ROWS:
+        message = f"limit {limit} is not from 1 to {MOST_ROWS}"
+        fix = "leave it out for a stream of all rows, or read pages"
+        faults.append(Violation("/limit", FaultCode.OUT_OF_RANGE, message, fix))
+    if page_token is not None and versioned:
+        message = "pageToken goes on with the snapshot that its scan began with"
+        fix = "leave out snapshot and consistency"
+        faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
+    if faults:
+        raise Invalid(faults[0].message, violations=faults)
+
+
+def scanned(parts_open: Parts, asked: Asked, page_token: str | None = None) -> tuple[View, Place]:
+    """What the scan sees, its staged records in memory, and where it begins."""
+    for _ in range(_TRIES):
+        view, start = _seen(parts_open, asked, page_token)
+        try:
+            return loaded(parts_open.warehouse, view), start
+        except FileNotFoundError:
+            continue
+    message = "the staged batches changed while they were read; ask again, from the first page"
+    raise Unavailable(message)
+
+
+def _seen(parts_open: Parts, asked: Asked, page_token: str | None) -> tuple[View, Place]:
+    if page_token is None:
+        return view_now(parts_open, asked), BEGINNING
+    with parts_open.database.reading() as repository:
+        return pinned_view(repository, repository.tables.get(*asked.name), page_token)
+
+
+def media_type(accept: str | None) -> str:
+    """The first of ours that the header names, else NDJSON."""
+    named: Sequence[str] = [part.split(";")[0].strip().lower() for part in (accept or "").split(",")]
+    return next((name for name in named if name in WRITERS), NDJSON)
+
+
+def _next(request: Request, token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    left_out = ("pageToken", "snapshot", "consistency")
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in left_out]
+    query = urlencode([*kept, ("pageToken", token)])
+    return {NEXT_PAGE_HEADER: token, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}

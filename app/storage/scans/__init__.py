@@ -1,0 +1,1 @@
+"""Scans: all rows of a table out of its data files, by token (docs/decisions/0021)."""

@@ -1,0 +1,227 @@
+"""Rows of a partition merged across its runs, a window of tokens at a time (docs/decisions/0021).
+
+Rows whose key one run alone has pass through as whole columns; the others are left to ``row_of``, which combines them
+as a lookup does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.row_filters import Condition
+from app.core.table.history import Run
+from app.core.table.keys import Key, normalised
+from app.core.table.records import TOKEN_COLUMN
+from app.core.table.schema import Column, TableSchema
+from app.storage.layout import Warehouse
+from app.storage.scans.conditions import group_filter, matching
+from app.storage.scans.reading import Rows, RunRows, TokenRange, batches_of, windows
+from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
+from app.storage.scans.staged import StagedKeys
+from app.storage.tokens import Tokens
+
+_NAN = float("nan")
+StoredStates = Sequence[tuple[TableSchema, Mapping[str, Any]]]
+_Found = dict[Key, list[tuple[TableSchema, Mapping[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is scanned and how it is shown: under the plan ``shown``, ``columns`` of the rows that meet all
+    ``conditions``. ``schemas`` are those of the runs by number; state under one of ``readable`` means what it means to
+    the plan. ``row_of`` is the row of a key, of its states in the runs that have it, oldest first; None for no row.
+    """
+
+    warehouse: Warehouse
+    table_id: str
+    shown: MergePlan
+    schemas: Mapping[int, TableSchema]
+    readable: frozenset[int]
+    columns: tuple[Column, ...]
+    conditions: tuple[Condition, ...]
+    row_of: Callable[[Key, StoredStates], Mapping[str, Any] | None]
+
+    @cached_property
+    def read(self) -> tuple[Column, ...]:
+        """The columns that are answered or asked about."""
+        asked = (condition.column for condition in self.conditions)
+        return tuple({column.name: column for column in (*self.columns, *asked)}.values())
+
+
+@dataclass(frozen=True)
+class Part:
+    """Neighbouring rows by token: the token of each, and the columns that are answered."""
+
+    tokens: Tokens
+    batch: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the rows take."""
+        return int(self.batch.nbytes)
+
+    @property
+    def last_token(self) -> int:
+        """The token of the last row."""
+        return int(self.tokens[-1])
+
+    def of_token(self, token: int) -> int:
+        """How many rows have the token."""
+        return int(np.count_nonzero(self.tokens == token))
+
+    def first(self, count: int) -> Part:
+        """The first ``count`` rows."""
+        return Part(self.tokens[:count], self.batch.slice(0, count))
+
+
+def rows_of_partition(
+    source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
+) -> Iterator[Part]:
+    """The rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last`` without the
+    first ``skip`` of the token ``first``. No part is empty. Raises ``FileNotFoundError``.
+    """
+    walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
+    for tokens, batch in _behind(_met(source, walked), first, skip):
+        yield Part(tokens, batch)
+
+
+_Walked = Iterator[tuple[Tokens, pa.RecordBatch]]
+
+
+def _met(source: Source, walked: _Walked) -> _Walked:
+    """The rows that meet the conditions, with the columns that are answered."""
+    names = [column.name for column in source.columns]
+    for tokens, batch in walked:
+        if not source.conditions:
+            yield tokens, batch
+            continue
+        met = pc.fill_null(matching(batch, source.conditions), False)
+        if met.true_count:
+            yield tokens[np.asarray(met)], batch.select(names).filter(met)
+
+
+def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
+    """Without the first rows of the token at which the source goes on."""
+    for tokens, batch in walked:
+        passed = min(skip, int(np.searchsorted(tokens, np.int64(first), side="right"))) if skip else 0
+        skip -= passed
+        if passed < len(tokens):
+            yield tokens[passed:], batch.slice(passed)
+        if len(tokens) and tokens[-1] > first:
+            skip = 0
+
+
+def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: TokenRange) -> _Walked:
+    alone = _alone(source, runs, staged)
+    read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone)) for run in runs]
+    for bound, rows in windows(read):
+        now, staged = staged.split(bound)
+        found = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]
+        yield from _window(source, found, now)
+
+
+def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any, Any]:
+    """The columns and row groups to read: all, unless one run alone says what is shown."""
+    if len(runs) != 1 or len(staged.tokens) or runs[0].schema_id not in source.readable:
+        return None, None
+    written, shown = compile_plan(source.schemas[runs[0].schema_id]), source.shown
+    columns = needed_columns(written, source.read)
+    return columns, group_filter(source.conditions, written, shown)
+
+
+def _window(source: Source, found: Sequence[tuple[int, Rows]], staged: StagedKeys) -> _Walked:
+    """All rows of a window, by token; those of one token in the order of their runs, the combined ones last."""
+    shared = _shared([rows.tokens for _, rows in found], staged.tokens)
+    pieces: list[tuple[Tokens, pa.RecordBatch]] = []
+    states: _Found = defaultdict(list)
+    places: dict[Key, int] = {}
+    for number, rows in found:
+        schema = source.schemas[number]
+        readable = number in source.readable
+        apart = _apart(schema, rows, shared) if readable else np.ones(len(rows.tokens), dtype=bool)
+        if not apart.all():
+            pieces.append(_passed(source, schema, rows, ~apart))
+        if apart.any():
+            taken = rows.batch.filter(pa.array(apart))
+            for state in taken.to_pylist():
+                key = _key(schema, state)
+                states[key].append((schema, state))
+                places[key] = state[TOKEN_COLUMN]
+    for token, key in staged.keys(source.shown.schema):
+        states[_one_nan(key)]
+        places[_one_nan(key)] = token
+    if states:
+        pieces.append(_combined(source, states, places))
+    yield from _in_order([piece for piece in pieces if len(piece[0])])
+
+
+def _shared(tokens: Sequence[Tokens], staged: Tokens) -> Tokens:
+    """The tokens that several runs have, and those that are staged."""
+    if len(tokens) < 2:
+        return staged
+    everything = np.concatenate([np.unique(one) for one in tokens])
+    everything.sort()
+    several = everything[1:][everything[1:] == everything[:-1]]
+    return np.union1d(several, staged)
+
+
+def _apart(schema: TableSchema, rows: Rows, shared: Tokens) -> Any:
+    """Which rows do not pass through."""
+    settled = np.asarray(passing(rows.batch, compile_plan(schema)))
+    if not len(shared):
+        return ~settled
+    at = np.minimum(np.searchsorted(shared, rows.tokens), len(shared) - 1)
+    return (shared[at] == rows.tokens) | ~settled
+
+
+def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tuple[Tokens, pa.RecordBatch]:
+    tokens, batch = rows.tokens, rows.batch
+    if not passes.all():
+        tokens, batch = tokens[passes], batch.filter(pa.array(passes))
+    live, shown = shown_batch(batch, compile_plan(schema), source.shown, source.read)
+    return tokens[np.asarray(live)], shown
+
+
+def _key(schema: TableSchema, state: Mapping[str, Any]) -> Key:
+    values = (normalised(column, state[column.name]) for column in schema.key_columns)
+    return _one_nan(tuple(values))
+
+
+def _one_nan(key: Key) -> Key:
+    """The key with one and the same NaN, as which a dictionary finds it."""
+    return tuple(_NAN if value != value else value for value in key)
+
+
+def _combined(source: Source, states: _Found, places: Mapping[Key, int]) -> tuple[Tokens, pa.RecordBatch]:
+    rows: list[Mapping[str, Any]] = []
+    tokens: list[int] = []
+    for key, found in states.items():
+        row = source.row_of(key, found)
+        if row is not None:
+            rows.append(row)
+            tokens.append(places[key])
+    order = np.argsort(np.array(tokens, dtype=np.int64), kind="stable")
+    ordered = [rows[place] for place in order.tolist()]
+    return np.array(tokens, dtype=np.int64)[order], rows_batch(ordered, source.read)
+
+
+def _in_order(pieces: Sequence[tuple[Tokens, pa.RecordBatch]]) -> _Walked:
+    if len(pieces) < 2:
+        yield from pieces
+        return
+    tokens = np.concatenate([tokens for tokens, _ in pieces])
+    order = np.argsort(tokens, kind="stable")
+    whole = pa.concat_batches([batch for _, batch in pieces])
+    yield tokens[order], whole.take(pa.array(order))

@@ -1,0 +1,81 @@
+"""State rows as the rows that are shown, whole columns at a time: what ``finish`` says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.rules.row import LIVE_COLUMN
+from app.core.rules.widening import same_type, widened
+from app.core.table.schema import Column
+from app.storage.arrow import arrow_type
+from app.storage.images.answers import live_rows, stored_values, unsettled_rows
+
+
+def passing(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
+    """Which state rows say by themselves what is shown: those with no total outside its column's type."""
+    return pc.invert(unsettled_rows(batch, written))
+
+
+def shown_batch(
+    batch: pa.RecordBatch, written: MergePlan, shown: MergePlan, columns: Sequence[Column]
+) -> tuple[pa.Array, pa.RecordBatch]:
+    """Which state rows are live, and ``columns`` of ``shown`` of those; they were written under a plan that means the
+    same.
+    """
+    live = live_rows(batch, shown)
+    kept = batch if live.true_count == len(batch) else batch.filter(live)
+    before = {column.id: column for column in written.schema.columns}
+    arrays = [_shown(kept, before.get(column.id), column, shown) for column in columns]
+    return live, _batch(arrays, columns, kept.num_rows)
+
+
+def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pa.RecordBatch:
+    """``columns`` of finished rows."""
+    arrays = [pa.array([row[one.name] for row in rows], arrow_type(one.type)) for one in columns]
+    return _batch(arrays, columns, len(rows))
+
+
+def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[str] | None:
+    """What of a state row is read to show ``columns``; None for all of it."""
+    if written.totals:
+        return None  # those outside their type are finished by the whole state row
+    before = {column.id: column.name for column in written.schema.columns}
+    hidden = {column.name for column in written.hidden} & {LIVE_COLUMN}
+    return [*(before[column.id] for column in columns if column.id in before), *sorted(hidden)]
+
+
+def shown_schema(columns: Sequence[Column]) -> pa.Schema:
+    """What ``shown_batch`` gives."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+
+
+def _batch(arrays: Sequence[pa.Array], columns: Sequence[Column], rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.record_batch([pa.nulls(rows)], names=[""])
+    return pa.record_batch(list(arrays), schema=shown_schema(columns))
+
+
+def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> pa.Array:
+    to_type = arrow_type(column.type)
+    default = shown.read_defaults.get(column.name)
+    if before is None:
+        return pa.array([default] * len(batch), to_type)
+    unions = {rule.column.id: rule.shown for rule in shown.unions}
+    values = stored_values(batch, before)
+    if column.id in unions or not same_type(before.type, column.type):
+        finish = unions.get(column.id, lambda value: value)
+        found = [finish(widened(value, before.type, column.type)) for value in values.to_pylist()]
+        return pa.array([default if value is None else value for value in found], to_type)
+    values = values if values.type == to_type else values.cast(to_type)
+    return values if default is None or not values.null_count else _filled(values, default, to_type)
+
+
+def _filled(values: pa.Array, default: Any, to_type: pa.DataType) -> pa.Array:
+    if not pa.types.is_nested(to_type):
+        return pc.fill_null(values, pa.scalar(default, to_type))
+    return pa.array([default if value is None else value for value in values.to_pylist()], to_type)

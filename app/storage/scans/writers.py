@@ -1,0 +1,101 @@
+"""Rows that are shown as the bodies of answers: one entry of ``WRITERS`` says how, by media type."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.answers import to_json
+from app.core.table.schema import Column
+from app.core.types.kinds import Family
+from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts
+from app.storage.scans.shown import shown_schema
+
+NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
+Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch]], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """``write`` makes a body of batches of the columns, a part at a time; ``schema`` is its OpenAPI."""
+
+    write: Write
+    schema: Mapping[str, Any]
+
+
+def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    for batch in batches:
+        yield _content(_objects(columns, batch))
+
+
+def _objects(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.Array:
+    """A line for each row: its JSON object, as a lookup answers it."""
+    parts: list[pa.Array | str] = []
+    literal = "{"
+    for column, values in zip(columns, batch.columns, strict=True):
+        texts = json_pieces(values, column.type)
+        parts += [f"{literal}{to_json(column.name).decode()}:{texts.before}", texts.inner]
+        literal = f"{texts.after},"
+    return join(*parts, literal[:-1] + "}\n")
+
+
+def _content(lines: pa.Array) -> bytes:
+    """All texts, one behind the other."""
+    _, places, content = lines.buffers()
+    edges = memoryview(places).cast("q")
+    return bytes(memoryview(content)[edges[lines.offset] : edges[lines.offset + len(lines)]])
+
+
+def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    header = ",".join(_quoted_name(column.name) for column in columns)
+    yield f"{header}\r\n".encode()
+    for batch in batches:
+        cells = [_cells(values, column) for column, values in zip(columns, batch.columns, strict=True)]
+        parts: list[pa.Array | str] = []
+        for cell in cells:
+            parts += [cell, ","]
+        yield _content(join(*parts[:-1], "\r\n"))
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if any(one in name for one in '",\r\n') or not name.strip() else name
+
+
+def _cells(values: pa.Array, column: Column) -> pa.Array:
+    """The fields of RFC 4180: null is an empty one, text is quoted, what is nested is its JSON.
+
+    The JSON of any other value is a field as it stands: what quotes it there quotes it here.
+    """
+    family = column.type.family
+    if family is Family.TEXT:
+        texts = pc.cast(values, TEXT)
+    elif column.type.nested:
+        texts = json_texts(values, column.type, "")
+        texts = pc.if_else(pc.is_valid(values), texts, pa.scalar(None, TEXT))
+    else:
+        return json_texts(values, column.type, "")
+    return pc.fill_null(join('"', pc.replace_substring(texts, '"', '""'), '"'), pa.scalar("", TEXT))
+
+
+def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, shown_schema(columns)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
+
+
+_TEXT = {"type": "string"}
+WRITERS: Mapping[str, Writer] = {
+    NDJSON: Writer(_ndjson, _TEXT),
+    CSV: Writer(_csv, _TEXT),
+    ARROW: Writer(_arrow, {"type": "string", "format": "binary"}),
+}
