@@ -15,6 +15,7 @@ from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
+from bench.scans import measure_scans
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.smallest_merge import measure_smallest_merge
@@ -27,7 +28,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "flatness": measure_flatness,
     "logs": measure_logs,
 }
-SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images}
+SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images, "scan": measure_scans}
 
 
 def _startup(_: Sizes, __: list[str]) -> Iterator[Sequence[str]]:

@@ -22,7 +22,7 @@ from app.core.table.keys import Key, keys_from_json, tokens_of
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.services.lookups import View, find
-from app.services.many_lookups import Asked, found_as_arrow, found_as_json
+from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json
 from app.storage.arrow import arrow_field
 from app.storage.images import Images
 from app.storage.images.builder import Builder
@@ -81,7 +81,7 @@ class _Site:
     def _run(self, name: str, seed: int) -> Run:
         folder = Path(self.warehouse.path(*run_folder("t", name)))
         folder.mkdir(parents=True)
-        pq.write_table(_state_rows(self.plan, self.rows, seed), folder / "part-0.parquet", row_group_size=100_000)
+        pq.write_table(state_rows(self.plan, self.rows, seed), folder / "part-0.parquet", row_group_size=100_000)
         return read_run(self.warehouse, "t", name, 0)
 
     def making(self) -> Iterator[Sequence[str]]:
@@ -117,7 +117,7 @@ class _Site:
         yield self._at_once("Arrow", view, bodies[:2], found_as_arrow, rounds)
 
     def _at_once(
-        self, name: str, view: View, bodies: Sequence[str], answer: Callable[[Images, Asked], bytes], rounds: int
+        self, name: str, view: View, bodies: Sequence[str], answer: Callable[[Images, AskedKeys], bytes], rounds: int
     ) -> Sequence[str]:
         count = sum(len(json.loads(body)["keys"]) for body in bodies)
         return _row(f"1,000 keys at once, {name}, a row", rounds, count, lambda: self._get(view, bodies, answer))
@@ -126,16 +126,16 @@ class _Site:
         now: Any = None
         shown = Table("t", "d", "t", 0, self.schema, 1, now, now)
         snapshot = Snapshot(1, "t", tuple(self.runs[:runs]), None, now)
-        return View(shown, self.plan, snapshot, (), {0: self.schema})
+        return View(shown, self.plan, snapshot, {0: self.schema})
 
     def _look_up(self, view: View, keys: Sequence[Key]) -> None:
         for key in keys:
             find(view, self.images, key, view.columns)
 
-    def _get(self, view: View, bodies: Sequence[str], answer: Callable[[Images, Asked], bytes]) -> None:
+    def _get(self, view: View, bodies: Sequence[str], answer: Callable[[Images, AskedKeys], bytes]) -> None:
         for body in bodies:
             keys = keys_from_json(self.schema, json.loads(body)["keys"], "/keys")
-            answer(self.images, Asked(view, keys, view.columns))
+            answer(self.images, AskedKeys(view, keys, view.columns))
 
 
 def _row(name: str, rounds: int, count: int, act: Callable[[], None]) -> Sequence[str]:
@@ -152,7 +152,7 @@ def _bytes_below(folder: Path) -> int:
     return sum(os.path.getsize(path) for path in folder.rglob("*.image"))
 
 
-def _state_rows(plan: MergePlan, rows: int, seed: int) -> pa.Table:
+def state_rows(plan: MergePlan, rows: int, seed: int) -> pa.Table:
     """State rows of deduplicate, sorted by token."""
     draw = np.random.default_rng(seed)
     ids = np.arange(rows)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
+from app.api.answers import Answer, Told
 from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, names_in, seen_headers, view_now
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import Columns, Version, Wanted
 from app.core.errors import FaultCode, Invalid, Unavailable, Violation
+from app.services.scan_counts import count_rows
 from app.services.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
 from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
 from app.services.views import View
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
+_WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
 _TRIES = 3  # a staged batch may be merged and swept between the catalog and its file
 
 Filters = Annotated[
@@ -76,18 +80,21 @@ def scan_rows(
     kind = media_type(accept)
     headers = seen_headers(view, asked)
     if limit is None and page_token is None:
-        stream = _begun(written(parts_open.warehouse, scan, kind))
-        return StreamingResponse(stream, media_type=kind, headers=headers)
+        return _answer(written(parts_open.warehouse, scan, kind), kind, headers)
     if page_token is not None:
         check_filters(page_token, filters)
     page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
     return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
 
 
-def _begun(stream: Iterator[bytes]) -> Iterable[bytes]:
-    """The stream after its first part was made: what is wrong from the start is an error with a status."""
-    first = next(stream, None)
-    return () if first is None else chain([first], stream)
+def _answer(stream: Iterator[bytes], media_type: str, headers: dict[str, str]) -> Response:
+    """The body, streamed if it is long. What is wrong before ``_WHOLE_BYTES`` are made is an error with a status."""
+    begun: list[bytes] = []
+    while (piece := next(stream, None)) is not None:
+        begun.append(piece)
+        if sum(map(len, begun)) > _WHOLE_BYTES:
+            return StreamingResponse(chain(begun, stream), media_type=media_type, headers=headers)
+    return Response(b"".join(begun), media_type=media_type, headers=headers)
 
 
 def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
@@ -137,3 +144,26 @@ def _next(request: Request, token: str | None) -> dict[str, str]:
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in left_out]
     query = urlencode([*kept, ("pageToken", token)])
     return {NEXT_PAGE_HEADER: token, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
+
+
+class CountAnswer(Answer):
+    """How many rows there are."""
+
+    count: Annotated[int, Told("rows")]
+    exact: bool = Field(description="whether they were counted; else they are estimated from a share of the keys")
+    snapshot_id: int | None
+
+
+@router.get("/rows:count", operation_id="countRows", response_model=CountAnswer)
+def count(
+    name: FullName,
+    parts_open: PartsDep,
+    filters: Filters = [],  # noqa: B006  # FastAPI copies it
+    exact: Annotated[bool, Query(description="count all rows, however long that takes")] = False,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+) -> CountAnswer:
+    """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
+    view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot))
+    scan = read_scan(view, view.table.schema.primary_key, filters)
+    return CountAnswer.of(count_rows(parts_open.warehouse, scan, exact=exact))

@@ -113,3 +113,33 @@ def test_what_a_scan_cannot_have_is_refused(filled: TestClient) -> None:
     assert "did you mean note?" in filled.get(SCAN, params={"filter": "nte.eq.1"}).text
     assert filled.get(SCAN, params={"snapshot": "9"}).status_code == 404
     assert filled.get(f"{TABLE}x/rows:scan").status_code == 404
+
+
+def test_rows_are_counted(filled: TestClient) -> None:
+    assert filled.get(f"{TABLE}/rows:count").json() == {"count": 11, "exact": True, "snapshotId": 1}
+    asked = {"filter": ["note.eq.new", "id.lt.50"], "exact": "true"}
+    assert filled.get(f"{TABLE}/rows:count", params=asked).json()["count"] == 2
+    merged = {"filter": "note.eq.new", "consistency": "merged"}
+    assert filled.get(f"{TABLE}/rows:count", params=merged).json()["count"] == 0
+    assert filled.get(f"{TABLE}/rows:count", params={"exact": "perhaps"}).status_code == 400
+    assert filled.get(f"{TABLE}/rows:count", params={"filter": "x"}).status_code == 400
+
+
+def test_files_are_named(filled: TestClient) -> None:
+    answer = filled.get(f"{TABLE}/files").json()
+    assert (answer["snapshotId"], answer["complete"], answer["nextPageToken"]) == (1, True, None)
+    assert [(file["rows"], file["liveRows"]) for file in answer["files"]] == [(10, 10)]
+    assert answer["files"][0]["uri"].endswith(".parquet")
+    assert filled.get(f"{TABLE}/files", params={"snapshot": "9"}).status_code == 404
+    assert filled.get(f"{TABLE}/files", params={"pageToken": "x"}).status_code == 400
+
+
+def test_a_long_scan_is_streamed_whole(app: FastAPI, shop: TestClient) -> None:
+    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
+    parts: Parts = app.state.parts
+    note = "x" * 200
+    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": note} for n in range(9_000)]})
+    merge_staged(parts.database, parts.warehouse, table["id"])
+    answer = shop.get(SCAN)
+    assert "content-length" not in answer.headers
+    assert sorted(row["id"] for row in rows(answer)) == list(range(9_000))

@@ -26,7 +26,7 @@ NONE: Mapping[str, str] = {
     "getReadiness": "it asks the database itself, no repository",
     "simulateMerge": "its table is in the request",
     **dict.fromkeys(
-        ("getRow", "getRowByPath", "batchGetRows", "scanRows"),
+        ("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows"),
         "views ask, once after each commit (tests/services/test_views.py)",
     ),
 }

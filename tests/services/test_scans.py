@@ -19,6 +19,7 @@ from app.core.plan.row_filters import parse_filters
 from app.core.table.history import Table
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, get_rows
+from app.services.scan_counts import RowCount, count_rows
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
 from app.services.scans import BEGINNING, parts, read_scan
 from app.services.tables import alter_table
@@ -340,3 +341,19 @@ def test_a_page_of_an_expired_snapshot_says_so(database: CatalogDatabase, site: 
     assert page.next_token is not None
     with pytest.raises(NotFound), database.reading() as repository:
         pinned_view(repository, table, page.next_token)
+
+
+def test_a_count_is_exact_or_says_that_it_is_not(database: CatalogDatabase, site: MergeSite) -> None:
+    table = create_table(database, QUIET)
+    post(database, site.warehouse, *({"id": key, "n": key % 2} for key in range(1000)))
+    merge_staged(database, site.warehouse, table.id)
+    post(database, site.warehouse, {"_kind": "-D", "id": 3}, {"id": 4, "n": 1}, {"id": 2000, "n": 1})
+    for latest, whole, odd in ((False, 1000, 500), (True, 1000, 501)):
+        view = seen(database, site.warehouse, table, latest=latest)
+        for filters, expected in (((), whole), (("n.eq.1",), odd)):
+            scan = read_scan(view, ["id"], filters)
+            assert count_rows(site.warehouse, scan, exact=True, sample_rows=10).rows == expected
+            assert count_rows(site.warehouse, scan, exact=False) == RowCount(expected, True, 1)
+            estimate = count_rows(site.warehouse, scan, exact=False, sample_rows=400)
+            assert estimate.exact is (not latest and not filters)
+            assert 0.7 * expected < estimate.rows < 1.3 * expected

@@ -31,13 +31,13 @@ def shown_batch(
     kept = batch if live.true_count == len(batch) else batch.filter(live)
     before = {column.id: column for column in written.schema.columns}
     arrays = [_shown(kept, before.get(column.id), column, shown) for column in columns]
-    return live, _batch(arrays, columns, kept.num_rows)
+    return live, _batch(arrays, columns)
 
 
 def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pa.RecordBatch:
     """``columns`` of finished rows."""
     arrays = [pa.array([row[one.name] for row in rows], arrow_type(one.type)) for one in columns]
-    return _batch(arrays, columns, len(rows))
+    return _batch(arrays, columns)
 
 
 def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[str] | None:
@@ -54,9 +54,7 @@ def shown_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
-def _batch(arrays: Sequence[pa.Array], columns: Sequence[Column], rows: int) -> pa.RecordBatch:
-    if not columns:
-        return pa.record_batch([pa.nulls(rows)], names=[""])
+def _batch(arrays: Sequence[pa.Array], columns: Sequence[Column]) -> pa.RecordBatch:
     return pa.record_batch(list(arrays), schema=shown_schema(columns))
 
 

@@ -1,0 +1,55 @@
+"""``T/files``: the data files of a snapshot, for engines that read them without the service (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from app.api.answers import Answer, NextPageToken, Told
+from app.api.deps import Reading, WarehouseDep
+from app.api.paging import WantedPage
+from app.api.paths import TABLE_PATH, ReadTable
+from app.api.problems import PROBLEM_RESPONSES
+from app.api.rows import Version
+from app.services.files import list_files
+
+router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+
+
+class FileBody(Answer):
+    """One Parquet file, sorted by token; its Parquet field ids are the ids of the columns."""
+
+    uri: str
+    run_id: Annotated[str, Told("run.id")]
+    partition: Annotated[str | None, Told("run.partition")] = Field(
+        description="the partition columns' values as JSON; null in a table without partitions"
+    )
+    schema_id: Annotated[int, Told("run.schema_id")] = Field(description="the schema that the file was written under")
+    rows: Annotated[int, Told("file.rows")] = Field(description="state rows, deleted keys included")
+    live_rows: int | None = Field(description="those that no delete hides; null where that was not counted")
+    size_bytes: Annotated[int, Told("file.size_bytes")]
+    min_token: Annotated[int, Told("file.min_token")]
+    max_token: Annotated[int, Told("file.max_token")]
+
+
+class FilesAnswer(Answer):
+    """The files of a snapshot, by run, oldest first, and what a reader of them must know."""
+
+    snapshot_id: int | None
+    complete: bool = Field(description="whether the visible columns of the live rows are the table")
+    incomplete: list[str] = Field(description="why they are not, and what to do")
+    token_column: str = Field(description="Spark's xxhash64 of the primary key")
+    live_column: str | None = Field(description="rows where it is not true are deleted; null where no row is hidden")
+    hidden_columns: Annotated[list[str], Told("hidden")] = Field(description="columns that are not the table's")
+    files: list[FileBody]
+    next_page_token: NextPageToken
+
+
+@router.get("/files", operation_id="listFiles", response_model=FilesAnswer)
+def get_files(
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: WantedPage, snapshot: Version = None
+) -> FilesAnswer:
+    """The data files of the current snapshot, or of another one."""
+    return FilesAnswer.of(list_files(repository, warehouse, table, snapshot, request))

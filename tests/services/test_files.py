@@ -1,0 +1,56 @@
+"""The files of a snapshot are named, with what their readers must know."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+
+from app.catalog.database import CatalogDatabase
+from app.core.table.history import Table
+from app.services.executor import MergeSite
+from app.services.files import TableFiles, list_files
+from app.services.pages import PageRequest
+from app.services.tables import alter_table
+from tests.services.builders import compact, merge_staged, post
+from tests.services.executor import path_of
+from tests.services.test_scans import partitioned, scanned, seen
+
+
+def test_files_say_whether_they_are_the_table(database: CatalogDatabase, site: MergeSite) -> None:
+    table = partitioned(database)
+    assert listed(database, site, table).complete
+    for n in range(2):
+        post(database, site.warehouse, *({"id": key, "day": day, "n": n} for key in range(3) for day in "ab"))
+        post(database, site.warehouse, {"_kind": "-D", "id": 0, "day": "a"})
+        merge_staged(database, site.warehouse, table.id)
+    several = listed(database, site, table)
+    assert not several.complete
+    assert "compact" in several.incomplete[0]
+    assert len(several.files) == 4
+    compact(site, table)
+    found = listed(database, site, table)
+    assert found.complete
+    assert found.live_column == "_kf_live"
+    rows = [row for file in found.files for row in pq.ParquetFile(path_of(file.uri)).read().to_pylist()]
+    assert len(rows) == sum(file.file.rows for file in found.files)
+    shown = [
+        {name: value for name, value in row.items() if name not in found.hidden} for row in rows if row["_kf_live"]
+    ]
+    view = seen(database, site.warehouse, table)
+    assert sorted(shown, key=str) == sorted(scanned(site.warehouse, view), key=str)
+    alter_table(database, ("shop", "wide"), [{"action": "setOption", "key": "merge.max-staleness", "value": "3 d"}])
+    assert listed(database, site, table).complete
+    page = listed(database, site, table, PageRequest(1))
+    assert page.next_token is not None
+    rest = listed(database, site, table, PageRequest(5, page.next_token))
+    assert [*page.files, *rest.files] == list(found.files)
+
+
+def listed(
+    database: CatalogDatabase,
+    site: MergeSite,
+    table: Table,
+    request: PageRequest = PageRequest(100),  # noqa: B008
+) -> TableFiles:
+    with database.reading() as repository:
+        now = repository.tables.find(table.id) or table
+        return list_files(repository, site.warehouse, now, None, request)
