@@ -22,6 +22,7 @@ from app.core.table.history import Run
 from app.core.table.keys import Key, normalised
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import Family
 from app.storage.layout import Warehouse
 from app.storage.scans.conditions import group_filter, matching
 from app.storage.scans.reading import Rows, RunRows, TokenRange, batches_of, windows
@@ -155,8 +156,8 @@ def _window(source: Source, found: Sequence[tuple[int, Rows]], staged: StagedKey
             pieces.append(_passed(source, schema, rows, ~apart))
         if apart.any():
             taken = rows.batch.filter(pa.array(apart))
-            for state in taken.to_pylist():
-                key = _key(schema, state)
+            read = taken.to_pylist()
+            for key, state in zip(_keys(schema, read), read, strict=True):
                 states[key].append((schema, state))
                 places[key] = state[TOKEN_COLUMN]
     for token, key in staged.keys(source.shown.schema):
@@ -171,10 +172,17 @@ def _shared(tokens: Sequence[Tokens], staged: Tokens) -> Tokens:
     """The tokens that several runs have, and those that are staged."""
     if len(tokens) < 2:
         return staged
-    everything = np.concatenate([np.unique(one) for one in tokens])
+    everything = np.concatenate([_once(one) for one in tokens])
     everything.sort()
     several = everything[1:][everything[1:] == everything[:-1]]
     return np.union1d(several, staged)
+
+
+def _once(tokens: Tokens) -> Tokens:
+    """Each of some tokens in ascending order, once."""
+    first = np.ones(len(tokens), dtype=bool)
+    first[1:] = tokens[1:] != tokens[:-1]
+    return tokens[first]
 
 
 def _apart(schema: TableSchema, rows: Rows, shared: Tokens) -> Any:
@@ -194,9 +202,13 @@ def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tup
     return tokens[np.asarray(live)], shown
 
 
-def _key(schema: TableSchema, state: Mapping[str, Any]) -> Key:
-    values = (normalised(column, state[column.name]) for column in schema.key_columns)
-    return _one_nan(tuple(values))
+def _keys(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
+    """The key of each state."""
+    columns = schema.key_columns
+    floating = any(column.type.family is Family.FLOATING for column in columns)
+    for state in states:
+        key = tuple([state[name] for name in schema.primary_key])
+        yield _one_nan(tuple(map(normalised, columns, key))) if floating else key
 
 
 def _one_nan(key: Key) -> Key:
