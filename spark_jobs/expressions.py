@@ -10,12 +10,13 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
-from app.core.plan.evolution import converted_sql, removing
+from app.core.plan.evolution import converted_sql, may_be_unsaid, removing
 from app.core.plan.evolution import key_names as key_names_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.replay import LOG, Replay
 from app.core.rules.spark_sql import quote, ref
 from app.core.rules.widening import widened_sql
+from app.core.table.named_columns import named_words, naming_sql
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column as TableColumn
 from app.core.table.schema import TableSchema
@@ -39,11 +40,13 @@ def _field(column: TableColumn) -> StructField:
 
 
 def record_schema(schema: TableSchema) -> StructType:
-    """What a staging file holds: the table's columns (found by field id), the row kind and the position in the
-    batch.
+    """What a staging file holds: the table's columns (found by field id), the row kind, the position in the batch, and
+    what records name.
     """
     kind = StructField(KIND_COLUMN, spark_types.ByteType(), True, LITERAL_NAMES)
-    return StructType([kind, *map(_field, schema.columns), StructField(POSITION_COLUMN, spark_types.IntegerType())])
+    words = [StructField(word, spark_types.LongType()) for word in named_words(schema)]
+    position = StructField(POSITION_COLUMN, spark_types.IntegerType())
+    return StructType([kind, *map(_field, schema.columns), position, *words])
 
 
 def state_schema(plan: MergePlan) -> StructType:
@@ -66,6 +69,7 @@ def records(plan: MergePlan, staged: DataFrame, batch_numbers: dict[str, int]) -
         F.expr(f"xxhash64({keys})").alias(TOKEN_COLUMN),
         *(F.col(quote(column.name)) for column in plan.schema.columns),
         F.col(KIND_COLUMN),
+        *(F.col(word) for word in named_words(plan.schema)),
         F.shiftleft(_batch_number(staged, batch_numbers), POSITION_BITS)
         .bitwiseOR(F.col(POSITION_COLUMN))
         .alias(ARRIVAL_COLUMN),
@@ -196,9 +200,20 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
         for column, sql in zip(new.schema.columns, values, strict=True)
     ]
     kind, arrived = F.lit(0).cast("tinyint").alias(KIND_COLUMN), F.lit(0).cast("bigint").alias(ARRIVAL_COLUMN)
-    shown = folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, arrived))
+    words = [F.expr(sql).alias(word) for word, sql in _said_sql(old, new).items()]
+    shown = folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, *words, arrived))
     replays = removing(old, new)
     return shown if replays is None else shown.unionAll(_removals(old, new, *replays, rows))
+
+
+def _said_sql(old: MergePlan, new: MergePlan) -> dict[str, str]:
+    """The words that say what the shown rows name as first records of ``new``."""
+    if not new.schema.tells_named:
+        return {}
+    before, unsaid = {column.id: column for column in old.schema.columns}, may_be_unsaid(old)
+    said = [(column, before[column.id].name) for column in new.schema.columns if column.id in before]
+    named = ((column, f"{quote(name)} IS NOT NULL" if name in unsaid else "TRUE") for column, name in said)
+    return dict.fromkeys(named_words(new.schema), "0L") | naming_sql(named)
 
 
 def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, rows: DataFrame) -> DataFrame:
@@ -208,7 +223,7 @@ def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, row
     log, new_log = (DataType(Kind.ARRAY, element=replay.entry_type) for replay in (before, after))
     outputs: dict[str, str] = dict.fromkeys((name for name, _ in new.state_columns), "NULL")
     outputs |= {name: quote(source) for name, source in key_names_of(old, new)} | {
-        LOG: widened_sql(_REMOVAL, log, new_log)
+        LOG: after.removed_sql(widened_sql(_REMOVAL, log, new_log))
     }
     return _state_rows(new, dead.where(F.expr(f"size({_REMOVAL}) > 0")), outputs, oldest=False)
 

@@ -131,6 +131,11 @@ class TableMaker:
             paddings = ["row-kind-flag", "second-to-micro", "millis-to-micro", "second-to-micro,row-kind-flag"]
             self.options["sequence.auto-padding"] = self.random.choice(paddings)
 
+    def absent_columns(self) -> None:
+        """Perhaps records that tell which columns they name."""
+        if self.maybe(0.4):
+            self.options["record.absent-columns"] = "unchanged"
+
     def function(self, name: str) -> None:
         """A column with an aggregate function that takes the history's retracts."""
         function = self.random.choice(list(FUNCTION_TYPES))
@@ -175,6 +180,7 @@ def _first_row(maker: TableMaker) -> None:
 
 def _partial_update(maker: TableMaker) -> None:
     maker.options["merge-engine"] = "partial-update"
+    maker.absent_columns()
     groups = maker.random.choice((0, 1, 2))
     removes = groups == 0 and maker.retracts and maker.maybe()
     maker.retracts = maker.retracts and (groups > 0 or removes)
@@ -199,6 +205,7 @@ def _partial_update(maker: TableMaker) -> None:
 
 def _aggregation(maker: TableMaker) -> None:
     maker.options["merge-engine"] = "aggregation"
+    maker.absent_columns()
     removes = maker.retracts and maker.maybe(0.3)
     maker.sequence_fields(0.5)
     for i in range(maker.random.randint(1, 4)):
@@ -230,7 +237,16 @@ def random_table(random: Random, engine: str) -> tuple[TableCase, bool]:
 def random_history(random: Random, table: TableCase, retracts: bool, size: int) -> list[Change]:
     """``size`` changes of at most ``KEYS`` keys."""
     kinds = ["+I", "+U", "+I", "-U", "-D"] if retracts else ["+I", "+U"]
-    return [Change(random.choice(kinds), _values(random, table)) for _ in range(size)]
+    return [_change(random, table, random.choice(kinds)) for _ in range(size)]
+
+
+def _change(random: Random, table: TableCase, kind: str) -> Change:
+    values = _values(random, table)
+    if table.options.get("record.absent-columns") != "unchanged":
+        return Change(kind, values)
+    padded = table.options.get("sequence.field") if "sequence.auto-padding" in table.options else None
+    named = frozenset(n for n in values if n in table.primary_key or n == padded or random.random() < 0.6)
+    return Change(kind, {name: value if name in named else None for name, value in values.items()}, named)
 
 
 def _values(random: Random, table: TableCase) -> dict[str, Any]:
@@ -287,4 +303,4 @@ def widened_table(random: Random, table: TableCase) -> tuple[TableCase, Mapping[
 def rewritten(change: Change, written: Mapping[str, Callable[[Any], Any]]) -> Change:
     """A change with the values of wider types."""
     values = {n: v if v is None or n not in written else written[n](v) for n, v in change.values.items()}
-    return Change(change.kind, values)
+    return Change(change.kind, values, change.named)

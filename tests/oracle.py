@@ -35,15 +35,24 @@ class TableCase:
 
 @dataclass(frozen=True)
 class Change:
-    """One record: kind, values by column; its place in the history is its arrival."""
+    """One record: kind, values by column; its place in the history is its arrival.
+
+    ``named``: the columns that it names, None for all; the others are null.
+    """
 
     kind: str
     values: Mapping[str, Any]
+    named: frozenset[str] | None = None
 
     @property
     def add(self) -> bool:
         """Whether it adds."""
         return self.kind in ADDS
+
+
+def says(change: Change, column: str) -> bool:
+    """Whether the record names the column (A.12)."""
+    return change.named is None or column in change.named
 
 
 def names(text: str) -> list[str]:
@@ -202,6 +211,10 @@ def _dropped(options: Mapping[str, str], change: Change) -> bool:
     return ignore_delete or (change.kind == "-U" and options.get("ignore-update-before") == "true")
 
 
+def _tells(table: TableCase) -> bool:
+    return table.options.get("record.absent-columns") == "unchanged"
+
+
 def _function(table: TableCase, column: str) -> str | None:
     default = table.options.get("fields.default-aggregate-function")
     return table.options.get(f"fields.{column}.aggregate-function", default)
@@ -236,10 +249,14 @@ def _as_type(data_type: str, value: Any) -> Any:
 def _aggregation(table: TableCase, kept: Sequence[Change], order: Sequence[int]) -> Values:
     changes = [kept[position] for position in order]
     sequence = names(table.options.get("sequence.field", ""))
-    row = {name: changes[-1].values[name] for name in sequence}
+    row = {}
+    for name in sequence:
+        naming = [change for change in changes if says(change, name)]
+        row[name] = naming[-1].values[name] if naming else None
     for column in table.values:
         if column not in sequence:
-            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", changes)
+            heard = [change for change in changes if says(change, column)]
+            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", heard)
     return row
 
 
@@ -250,7 +267,8 @@ def _partial_update(table: TableCase, kept: Sequence[Change], order: Sequence[in
             row |= _group(table, names(key.split(".")[1]), names(text), kept, order)
     for column in table.values:
         if column not in row:
-            row[column] = _run(table, column, "last_non_null_value", [kept[p] for p in order if kept[p].add])
+            adds = [kept[p] for p in order if kept[p].add and says(kept[p], column)]
+            row[column] = _run(table, column, "last_value" if _tells(table) else "last_non_null_value", adds)
     return row
 
 
@@ -258,12 +276,15 @@ def _group(
     table: TableCase, ordering: list[str], protected: list[str], kept: Sequence[Change], order: Sequence[int]
 ) -> Values:
     """Records with the group's sequence, in (group, merge) order (§4, §9.3, §9.4)."""
-    inside = [kept[p] for p in order if any(kept[p].values[g] is not None for g in ordering)]
+    inside = [kept[p] for p in order if _has(ordering, kept[p])]
     inside.sort(key=lambda change: [sortable(change.values[g]) for g in ordering])
     row: Values = {g: inside[-1].values[g] if inside else None for g in ordering}
     for column in protected:
         if column not in ordering:
-            row[column] = _run(table, column, _function(table, column) or "last_value", inside)
+            function = _function(table, column)
+            # A retract takes a plain column away without naming it, as it does where nothing tells.
+            heard = [c for c in inside if says(c, column) or not (function or c.add)]
+            row[column] = _run(table, column, function or "last_value", heard)
     return row
 
 
@@ -300,7 +321,7 @@ def _removing_groups(table: TableCase, kept: Sequence[Change], order: Sequence[i
 
 
 def _has(group: list[str], change: Change) -> bool:
-    return any(change.values[g] is not None for g in group)
+    return any(change.values[g] is not None for g in group) and all(says(change, g) for g in group)
 
 
 def _place(group: list[str], change: Change) -> list[Any]:

@@ -64,6 +64,10 @@ class FaultCode(StrEnum):
         member.meaning = meaning
         return member
 
+    ABSENT_IS_NULL = (
+        "absent_is_null",
+        "warning: record.absent-columns is not set, so a column that a record leaves out is null to it",
+    )
     BAD_DATE = "bad_date", "text that is no date of the calendar, YYYY-MM-DD"
     BAD_HEADER = "bad_header", "a header of the request is too long or empty"
     BAD_ROW_KIND = "bad_row_kind", "a record's row kind is none of +I, -U, +U and -D"

@@ -15,7 +15,9 @@ from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.rules.rule import State
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json, key_to_json
+from app.core.table.named_columns import names_in
 from app.core.table.records import Record, RowKind, arrival
+from app.core.table.schema import TableSchema
 from app.services.json_bodies import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table
@@ -90,7 +92,7 @@ def _records(parsed: object) -> list[Any]:
 
 def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> list[SimulatedRow]:
     decoded = RecordDecoder(plan).decode(records)
-    staged = _decoded_records(decoded)
+    staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
     for position, raw in enumerate(records):
         record = staged.get(position)
@@ -108,12 +110,15 @@ def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:
     return key_from_json(plan.schema, {name: values.get(name) for name in plan.schema.primary_key}, "/records")
 
 
-def _decoded_records(decoded: DecodedRecords) -> dict[int, Record]:
+def _decoded_records(schema: TableSchema, decoded: DecodedRecords) -> dict[int, Record]:
     """The records that a batch would stage, by position in the request."""
     rows = zip(decoded.kinds, decoded.positions, strict=True)
     return {
         position: Record(
-            RowKind(kind), {name: column[i] for name, column in decoded.columns.items()}, arrival(_AFTER_ALL, position)
+            RowKind(kind),
+            {name: column[i] for name, column in decoded.columns.items()},
+            arrival(_AFTER_ALL, position),
+            names_in(schema, {word: bits[i] for word, bits in decoded.words.items()}),
         )
         for i, (kind, position) in enumerate(rows)
     }

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.notifications import EVERYTHING
 from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound, Unavailable
-from app.core.plan.evolution import renamed, same_fold
+from app.core.plan.evolution import renamed_record, same_fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Batch, Snapshot, Table
 from app.core.table.keys import Key, token_of
@@ -78,7 +78,7 @@ class View:
         """The key's staged records in arrival order, by the column names of the table."""
         found = [*self._indexed(key), *self._in_files(warehouse, key)]
         for schema, record in sorted(found, key=lambda one: one[1].arrival):
-            yield Record(record.kind, renamed(record.values, schema, self.table.schema), record.arrival)
+            yield renamed_record(record, schema, self.table.schema)
 
     def _indexed(self, key: Key) -> Iterator[tuple[TableSchema, Record]]:
         if self.index.segments:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.core.table.named_columns import named_words
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
@@ -49,8 +50,11 @@ def arrow_field(column: Column) -> pa.Field:
 
 
 def staging_schema(schema: TableSchema) -> pa.Schema:
-    """What a staging file holds: the columns, the row kind, the position in the batch."""
+    """What a staging file holds: the columns, the row kind, the position in the batch; which columns a record names,
+    where the table's records tell.
+    """
     own = [pa.field(KIND_COLUMN, pa.int8()), pa.field(POSITION_COLUMN, pa.int32())]
+    own += [pa.field(word, pa.int64()) for word in named_words(schema)]
     return pa.schema([*map(arrow_field, schema.columns), *own])
 
 

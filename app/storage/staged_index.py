@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from app.core.table.history import Batch
 from app.core.table.keys import Key, same_key
-from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
+from app.core.table.records import Record
 from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse
-from app.storage.staging import read_batch
+from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import Tokens, tokens_of
 
 _PLACE_BYTES = 24
@@ -31,8 +31,7 @@ class StagedBatch:
     def record(self, row: int) -> tuple[TableSchema, Record]:
         """The record in a row."""
         values = {name: self.rows.column(name)[row].as_py() for name in self.rows.column_names}
-        kind, position = RowKind(values.pop(KIND_COLUMN)), values.pop(POSITION_COLUMN)
-        return self.schema, Record(kind, values, arrival(self.number, position))
+        return self.schema, staged_record(self.schema, self.number, values)
 
     def is_of(self, key: Key, row: int) -> bool:
         """Whether the record in a row is of the key."""

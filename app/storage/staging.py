@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pyarrow import fs
 
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.keys import same_key
+from app.core.table.named_columns import names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
@@ -27,7 +29,7 @@ def write_batch(
     A local file is written aside and renamed. Once ``sync_staging`` returns, a power cut cannot lose it; without
     ``sync`` it must be told the file's name.
     """
-    columns = {**records.columns, KIND_COLUMN: records.kinds, POSITION_COLUMN: records.positions}
+    columns = {**records.columns, KIND_COLUMN: records.kinds, POSITION_COLUMN: records.positions, **records.words}
     table = pa.table(columns, schema=staging_schema(schema))
     name = f"{batch_id}.parquet"
     path = warehouse.path(*staging_file(table_id, name))
@@ -124,6 +126,12 @@ def read_key_records(
 ) -> Iterator[Record]:
     """The records of one key in a staging file, in the order they were posted."""
     for values in read_batch(warehouse, table_id, name, schema).to_pylist():
-        kind, position = RowKind(values.pop(KIND_COLUMN)), values.pop(POSITION_COLUMN)
         if same_key(tuple(values[column.name] for column in schema.key_columns), key):
-            yield Record(kind, values, arrival(batch_number, position))
+            yield staged_record(schema, batch_number, values)
+
+
+def staged_record(schema: TableSchema, batch_number: int, row: Mapping[str, Any]) -> Record:
+    """The record in a row of a staging file that was written under ``schema``."""
+    values = {column.name: row[column.name] for column in schema.columns}
+    placed = arrival(batch_number, row[POSITION_COLUMN])
+    return Record(RowKind(row[KIND_COLUMN]), values, placed, names_in(schema, row))

@@ -243,6 +243,7 @@ SCHEMAS: Mapping[FaultCode, Case] = {
     FaultCode.UNSUPPORTED_TYPE: created({"a": "TIMESTAMP(9)"}),
 }
 WARNINGS: Mapping[FaultCode, Case] = {
+    FaultCode.ABSENT_IS_NULL: options(PARTIAL),
     FaultCode.CHANGELOG_NOT_REPAIRED: options({"changelog-producer": "input"}),
     FaultCode.CHANGES_COME_LATE: options({"changelog-producer": "full-compaction"}),
     FaultCode.COLUMN_IN_NO_GROUP: options(GROUP, THREE),

@@ -16,6 +16,7 @@ from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, MergeJob, O
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Run
+from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.storage.changelogs import read_changelog
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
@@ -53,10 +54,16 @@ class Site:
             {column.name: [c.values[column.name] for _, c in kept] for column in self.plan.schema.columns},
             [int(KINDS_BY_TEXT[c.kind]) for _, c in kept],
             [i for i, _ in kept],
+            words=self._words([c for _, c in kept]),
         )
         self.batches += 1
         name, _ = write_batch(self.warehouse, self.table_id, uuid.uuid4().hex, self.plan.schema, decoded)
         return self.warehouse.uri(*staging_file(self.table_id, name)), self.batches, len(kept)
+
+    def _words(self, changes: Sequence[oracle.Change]) -> dict[str, list[int]]:
+        schema = self.plan.schema
+        told = [words_naming(schema.columns, change.named) for change in changes]
+        return {word: [words[word] for words in told] for word in named_words(schema)}
 
     def merge(self, batches: Sequence[Sequence[oracle.Change]], *, keeps_input: bool = False) -> str:
         return self.merge_staged([self.stage(changes) for changes in batches], keeps_input=keeps_input)

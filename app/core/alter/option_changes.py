@@ -43,10 +43,12 @@ def _meaning(schema: TableSchema, option: Option) -> object:
 
 
 def _turned_off(option: Option, before: TableSchema, after: TableSchema) -> Iterator[Violation]:
-    if before.parsed[option.key] and not after.parsed[option.key]:
+    if after.parsed[option.key] == option.default != before.parsed[option.key]:
         spelled = next(key for key in (option.key, *option.aliases) if key in before.options)
-        message = f"option {option.key} cannot be turned off or removed: the records that it dropped are gone"
-        yield option_violation(spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = true")
+        message = f"option {option.key} cannot be turned off or removed: what it left out of rows is gone"
+        yield option_violation(
+            spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = {before.options[spelled]}"
+        )
 
 
 _REFUSALS: Mapping[Change, Callable[[Option, TableSchema, TableSchema], Iterator[Violation]]] = {

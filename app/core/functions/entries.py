@@ -15,7 +15,7 @@ from app.core.functions.roaring import rbm32_union, rbm64_fault, rbm64_union
 from app.core.functions.texts import listagg
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order, OrderField
-from app.core.rules.participation import Participation, accumulated_records, kept_records
+from app.core.rules.participation import UNCHANGED, Group, Names, Participation, accumulated_records, kept_records
 from app.core.rules.register import Pick, Register
 from app.core.rules.rule import Rule
 from app.core.rules.step_function import StepFunction
@@ -29,21 +29,24 @@ from app.core.types.kinds import Kind
 class FunctionUse:
     """One use of a function: its column, the order of the records it sees, the group that lets them in.
 
-    ``group``: the ordering fields of its sequence group. ``options`` are the function's own options of the column,
-    parsed, by suffix (``list-agg-delimiter``). ``retracts``: the table takes -U or -D records that reach the function;
-    ``table_retracts``: it takes any at all.
+    ``group``: its sequence group; ``names``: records tell which columns they name. ``options`` are the function's own
+    options of the column, parsed, by suffix (``list-agg-delimiter``). ``retracts``: the table takes -U or -D records
+    that reach the function; ``table_retracts``: it takes any at all.
     """
 
     column: Column
     order: Order
-    group: tuple[Column, ...] = ()
+    group: Group | None = None
     retracts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     table_retracts: bool = True
+    names: bool = False
 
     def kept(self, *, adds_only: bool, skip_null: bool) -> Participation:
-        """The records that take part in a function that keeps one value."""
-        return kept_records(adds_only=adds_only, not_null=self.column if skip_null else None, group=self.group)
+        """The records that take part in a function that keeps one value; what is not named is no null."""
+        named = Names((self.column,), UNCHANGED) if self.names and not skip_null else None
+        valued = self.column if skip_null else None
+        return kept_records(adds_only=adds_only, not_null=valued, group=self.group, named=named)
 
     def accumulated(self, *, adds_only: bool = True) -> Participation:
         """The records that take part in a function that accumulates values."""

@@ -135,6 +135,15 @@ def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> St
     }
 
 
+def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record:
+    """A record of ``old`` under the names and types of ``new``; of the columns that ``old`` lacks it names none."""
+    named = None
+    if new.tells_named:
+        told = {column.id for column in old.columns if record.names(column.name)}
+        named = frozenset(column.name for column in new.columns if column.id in told)
+    return Record(record.kind, renamed(record.values, old, new), record.arrival, named)
+
+
 class RunSteps(ABC, Generic[Stored, Rows]):
     """What ``combined_runs`` is made of: in Python over the state row of one key, on Spark over all of them."""
 
@@ -249,7 +258,7 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     """
     row = visible_row(old, state)
     if row is not None:
-        return lift(new, Record(RowKind.INSERT, renamed(row, old.schema, new.schema), 0))
+        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _said(old, row)), old.schema, new.schema))
     replays = removing(old, new)
     removal = None if replays is None else replays[0].removal(state)
     if replays is None or removal is None:
@@ -257,6 +266,20 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     key = {name: state[source] for name, source in key_names(old, new)}
     entry = widened(removal, *(replay.entry_type for replay in replays))
     return {**key, **replays[1].removed(entry), **new.row.touched(None)}
+
+
+def may_be_unsaid(plan: MergePlan) -> frozenset[str]:
+    """The columns in which null may mean that no record said anything: a row that enters another plan as its first
+    record does not name them where they are null (merge-semantics A.10, A.12).
+    """
+    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
+    unsaid = [rule for rule in rules if rule.part.skips_null or rule.part.tells_named]
+    return frozenset(column.name for rule in unsaid for column in rule.columns)
+
+
+def _said(plan: MergePlan, row: Mapping[str, Any]) -> frozenset[str]:
+    unsaid = may_be_unsaid(plan)
+    return frozenset(name for name, value in row.items() if value is not None or name not in unsaid)
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:

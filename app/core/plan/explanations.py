@@ -72,6 +72,8 @@ def _register_words(rule: Register, column: Column) -> str:
     which = "latest" if rule.pick is Pick.LATEST else "first"
     if rule.part.skips_null:
         text = f"the {which} value that is not null, by {order_words(rule.order)}"
+    elif rule.part.tells_named and column.name not in rule.part.group:
+        text = f"the value of the {which} record that names it, be it null, by {order_words(rule.order)}"
     else:
         text = f"the value of the {which} record, null included, by {order_words(rule.order)}"
     return text + _group_words(rule.part.group) + _retract_words(rule, column)
@@ -117,7 +119,9 @@ def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) 
     if not accepted:
         return "ignored"
     cleared = not record.kind.add and rule.clears
-    return "set to null by the retract" if cleared and column.name not in rule.kept_on_clear else "taken"
+    if cleared and column.name not in rule.kept_on_clear:
+        return "set to null by the retract"
+    return "named null: cleared" if rule.part.tells_named and record.values[column.name] is None else "taken"
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:

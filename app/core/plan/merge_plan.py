@@ -4,45 +4,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any
 
 from app.core.errors import ErrorCode, Invalid
-from app.core.functions.entries import AggregateFunction, FunctionUse
 from app.core.plan.column_defaults import defaults_of, row_kind_default
-from app.core.plan.column_functions import ColumnFunction, function_of
+from app.core.plan.engines import ENGINES, RETRACTS, EnginePlan, Refusal, dropped_kinds
 from app.core.plan.option_checks import check_options
 from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
-from app.core.rules.participation import kept_records
-from app.core.rules.register import Pick, Register
+from app.core.rules.register import Register
 from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness, RowRule
 from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
-from app.core.rules.stepwise import Stepwise
 from app.core.rules.widening import stored_type
 from app.core.table.option_entries import MergeEngine, SortOrder
-from app.core.table.options import FoldingOptions, SequenceGroup, TableOptions
+from app.core.table.options import FoldingOptions, TableOptions
 from app.core.table.records import Record, RowKind
-from app.core.table.schema import Column, TableSchema
+from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
 
 _ANSWERS = 1  # the version of how answers are spelled
-RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Records that the table can never fold (merge-semantics A.7): those of ``kind``, within ``group`` if it is set."""
-
-    kind: RowKind
-    reason: str
-    fix: str
-    group: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,16 +68,15 @@ class MergePlan:
         """The accumulating columns whose total can leave the column's type."""
         return tuple(bounds for rule in self.rules for bounds in rule.bounds)
 
-    def refusal_of(self, kind: RowKind, values: Mapping[str, Any]) -> Refusal | None:
+    def refusal_of(self, record: Record) -> Refusal | None:
         """Why a record can never be folded, None if it can."""
         for refusal in self.refusals:
-            if refusal.kind is kind and (not refusal.group or any(values[name] is not None for name in refusal.group)):
+            if refusal.refuses(record):
                 return refusal
-        record = Record(kind, values)
         for rule in self.faulting:
             fault = rule.fault(record)
             if fault is not None:
-                return Refusal(kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
+                return Refusal(record.kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
         return None
 
     @cached_property
@@ -162,12 +147,12 @@ def _compile(schema: TableSchema) -> MergePlan:
 def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
     """All of the plan that says what stored state means: of the options it can read only those that fold."""
     order = _row_order(schema, options)
-    dropped = _dropped(options)
+    dropped = dropped_kinds(options)
     accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
     holds_removals = schema.remembers_removals and options.engine is MergeEngine.DEDUPLICATE and not order.by_arrival
     may_hide = accepts_retracts or holds_removals
-    plan = _ENGINES[options.engine](schema, options, order, may_hide)
-    refused = {refusal.kind for refusal in plan.refusals if not refusal.group}
+    plan = ENGINES[options.engine](schema, options, order, may_hide)
+    refused = {refusal.kind for refusal in plan.refusals if refusal.of_every_record}
     never_retracts = not may_hide or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     return MergePlan(
         schema,
@@ -198,27 +183,13 @@ def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
     )
 
 
-@dataclass(frozen=True)
-class _EnginePlan:
-    rules: tuple[Rule, ...]
-    liveness: Liveness
-    refusals: tuple[Refusal, ...] = ()
-    removes_on_delete: bool = False
-
-
-def _row_rule(plan: _EnginePlan, order: Order, never_retracts: bool) -> RowRule:
+def _row_rule(plan: EnginePlan, order: Order, never_retracts: bool) -> RowRule:
     """The rule of the row."""
     # A log may hold removals of before ignore-delete was set (A.10).
     removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     liveness = Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness
     by_latest = order.by_arrival and all(isinstance(rule, Register) for rule in plan.rules)
     return RowRule(liveness, plan.removes_on_delete, forgets_hidden=liveness is Liveness.KIND and by_latest)
-
-
-def _dropped(options: FoldingOptions) -> frozenset[RowKind]:
-    if options["ignore-delete"]:
-        return RETRACTS
-    return frozenset({RowKind.UPDATE_BEFORE}) if options["ignore-update-before"] else frozenset()
 
 
 def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
@@ -239,144 +210,3 @@ def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
 def _required(options: FoldingOptions) -> tuple[str, ...]:
     """Columns that no record may leave null although they are nullable (§3.4: padding cannot pad a null)."""
     return tuple(options["sequence.field"]) if options["sequence.auto-padding"] else ()
-
-
-def _deduplicate(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
-    row = Register(schema.value_columns, order, keeps_kind=may_hide)
-    return _EnginePlan((row,), Liveness.KIND)
-
-
-def _first_row(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
-    row = Register(schema.value_columns, Order(), Pick.FIRST)
-    refusals = _refuse_retracts("first-row keeps the first record and cannot take it back", "set ignore-delete = true")
-    return _EnginePlan((row,), Liveness.ALWAYS, refusals)
-
-
-def _refuse_retracts(reason: str, fix: str, group: tuple[str, ...] = ()) -> tuple[Refusal, ...]:
-    return tuple(Refusal(kind, f"{kind.text} record: {reason}", fix, group) for kind in sorted(RETRACTS))
-
-
-def _function_rule(
-    column: Column, used: ColumnFunction, options: FoldingOptions, order: Order, group: tuple[Column, ...]
-) -> tuple[Rule, bool]:
-    """The rule of a function used on a column, and whether it takes retracts."""
-    function = used.entry
-    assert function is not None, "check_options refuses unknown functions"
-    ignore_retract = options.of_field(column.name, "ignore-retract")
-    reached = function.retracts and not ignore_retract and _dropped(options) != RETRACTS
-    comes = _dropped(options) != RETRACTS
-    use = FunctionUse(column, order, group, reached, options.of_function(column.name), comes)
-    rule = function.rule(use)
-    if isinstance(rule, (Stepwise, Union)):
-        rule = replace(rule, meaning=function.meaning, called=_called(function, column, options))
-    return rule, function.retracts or ignore_retract
-
-
-def _called(function: AggregateFunction, column: Column, options: FoldingOptions) -> tuple[Any, ...]:
-    """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
-    ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
-    parsed = options.of_function(column.name)
-    if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
-        parsed["ts-field"] = next(reversed(ids))  # of other functions the last field means nothing
-    own = [
-        (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))
-        for suffix, value in parsed.items()
-        if suffix != "given"
-    ]
-    return (function.name, *own, *function.rounds(column.type))
-
-
-def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
-    rules: list[Rule] = []
-    refusals: list[Refusal] = []
-    for group in options.groups:
-        group_rules, group_refusals = _group_rules(schema, options, group, order)
-        rules += group_rules
-        refusals += group_refusals
-    free = [column for column in schema.value_columns if options.group_of(column.name) is None]
-    rules += [Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in free]
-    removes = options["partial-update.remove-record-on-delete"]
-    listed = _removal_groups(options, rules)
-    if listed:
-        replay = Replay(schema.value_columns, tuple(rules), order, listed)
-        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
-    if not options.groups and not removes:
-        fix = (
-            "set ignore-delete = true, partial-update.remove-record-on-delete = true, or protect columns by "
-            "fields.<g>.sequence-group"
-        )
-        refusals += _refuse_retracts("partial-update cannot take deletes", fix)
-    return _removing(schema, rules, refusals, order, removes)
-
-
-def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Register, ...]:
-    """The registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering fields
-    (§4.4).
-    """
-    names = set(options["partial-update.remove-record-on-sequence-group"])
-    groups = [
-        rule for rule in rules if isinstance(rule, Register) and set(rule.part.group) <= {c.name for c in rule.columns}
-    ]
-    return tuple(register for register in groups if names & set(register.part.group))
-
-
-def _removing(
-    schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool
-) -> _EnginePlan:
-    """The plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in the
-    log.
-    """
-    if removes and not order.by_arrival:
-        replay = Replay(schema.value_columns, tuple(rules), order)
-        return _EnginePlan((replay,), Liveness.KIND, tuple(refusals))
-    return _EnginePlan(tuple(rules), Liveness.ADD, tuple(refusals), removes)
-
-
-def _group_rules(
-    schema: TableSchema, options: FoldingOptions, group: SequenceGroup, order: Order
-) -> tuple[list[Rule], list[Refusal]]:
-    """A sequence group: one register for its ordering fields and plain columns, one rule per aggregated column (§4)."""
-    group_order = Order(tuple(OrderField(schema.by_name[name]) for name in group.ordering)).then(order)
-    followers = [schema.by_name[name] for name in group.followers]
-    functions = {column.name: function_of(schema, options, column.name) for column in followers}
-    ordering = tuple(schema.by_name[name] for name in group.ordering)
-    plain = [column for column in followers if functions[column.name] is None]
-    register = Register((*ordering, *plain), group_order, part=kept_records(group=ordering), clears=True)
-    rules: list[Rule] = [register]
-    refusals: list[Refusal] = []
-    for column in followers:
-        used = functions[column.name]
-        if used is not None:
-            rule, retracts = _function_rule(column, used, options, group_order, ordering)
-            rules.append(rule)
-            refusals += () if retracts else _no_retraction(column, used.called, group.ordering)
-    return rules, refusals
-
-
-def _no_retraction(column: Column, function: str, group: tuple[str, ...] = ()) -> tuple[Refusal, ...]:
-    reason = f"function {function} of column {column.name!r} does not support retraction"
-    return _refuse_retracts(reason, f"set fields.{column.name}.ignore-retract = true", group)
-
-
-def _aggregation(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> _EnginePlan:
-    sequence = tuple(field.column for field in order.fields)
-    rules: list[Rule] = [Register(sequence, order)] if sequence else []
-    refusals: list[Refusal] = []
-    for column in schema.value_columns:
-        used = function_of(schema, options, column.name)
-        if used is not None:
-            rule, retracts = _function_rule(column, used, options, order, ())
-            rules.append(rule)
-            refusals += () if retracts else _no_retraction(column, used.called)
-    removes = options["aggregation.remove-record-on-delete"]
-    if removes:
-        refusals = [refusal for refusal in refusals if refusal.kind is not RowKind.DELETE]
-    return _removing(schema, rules, refusals, order, removes)
-
-
-_ENGINES: Mapping[MergeEngine, Callable[[TableSchema, FoldingOptions, Order, bool], _EnginePlan]] = {
-    MergeEngine.DEDUPLICATE: _deduplicate,
-    MergeEngine.PARTIAL_UPDATE: _partial_update,
-    MergeEngine.AGGREGATION: _aggregation,
-    MergeEngine.FIRST_ROW: _first_row,
-}

@@ -98,4 +98,13 @@ def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Vi
             yield option_violation("partition.timestamp-pattern", FaultCode.UNKNOWN_COLUMN, message, fix)
 
 
-MODE_CHECKS = (_partition_expiry, _producers, _modes, _buckets)
+def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Where a record is the whole row, a column that it does not name has no other value to keep (A.12)."""
+    key = "record.absent-columns"
+    if schema.tells_named and options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
+        message = f"{options.engine} keeps whole records: a column that a record does not name is null in its row"
+        fix = "set merge-engine = partial-update, or remove record.absent-columns"
+        yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, fix)
+
+
+MODE_CHECKS = (_absent_columns, _partition_expiry, _producers, _modes, _buckets)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import normalised
-from app.core.table.records import KINDS_BY_TEXT, KINDS_BY_WORD, RowKind
+from app.core.table.named_columns import named_words, words_naming
+from app.core.table.records import KINDS_BY_TEXT, KINDS_BY_WORD, Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
@@ -22,13 +23,15 @@ REPORTED_VIOLATIONS = 100
 @dataclass
 class DecodedRecords:
     """The records of one request that are to be staged, column by column; ``positions`` are their indexes in the
-    request. The columns are lists, or arrays of what reads whole columns.
+    request. The columns are lists, or arrays of what reads whole columns. ``words`` say which columns each record
+    names, where the table's records tell (``app.core.table.named_columns``).
     """
 
     columns: Mapping[str, Any]
     kinds: Sequence[int] = ()
     positions: Sequence[int] = ()
     ignored: int = 0
+    words: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -39,6 +42,7 @@ class _Kept:
     """What is to be staged of the records read so far."""
 
     columns: dict[str, list[Any]]
+    words: dict[str, list[int]]
     kinds: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     ignored: int = 0
@@ -77,7 +81,8 @@ class RecordDecoder:
 
     def decode_at(self, records: Iterable[tuple[int, object]]) -> DecodedRecords:
         """The same for some records of a request, each with its index in it."""
-        kept = _Kept({column.name: [] for column in self.plan.schema.columns})
+        schema = self.plan.schema
+        kept = _Kept({column.name: [] for column in schema.columns}, {word: [] for word in named_words(schema)})
         faults = _Faults()
         for row, raw in records:
             if not isinstance(raw, dict):
@@ -87,12 +92,16 @@ class RecordDecoder:
             values = self._values(row, raw, faults)
             kind = self._kind(row, raw, values, faults)
             if faults.total == before and kind is not None:
-                self._keep(row, kind, values, kept, faults)
+                self._keep(row, Record(kind, values, named=self.named(raw)), kept, faults)
         if faults.total:
             message = f"{faults.total} fault(s) in the records; nothing was stored"
             code = ErrorCode.INVALID_RECORDS
             raise Invalid(message, code=code, violations=faults.kept, total_violations=faults.total)
-        return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored)
+        return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored, kept.words)
+
+    def named(self, raw: Collection[str]) -> frozenset[str] | None:
+        """The columns that a record with these members names; None where records do not tell."""
+        return frozenset(raw) & self.names if self.plan.schema.tells_named else None
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -139,18 +148,21 @@ class RecordDecoder:
             return KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
         return KINDS_BY_TEXT.get(text, KINDS_BY_WORD.get(text.lower())) if isinstance(text, str) else None
 
-    def _keep(self, row: int, kind: RowKind, values: dict[str, Any], kept: _Kept, faults: _Faults) -> None:
-        if kind in self.plan.dropped:
+    def _keep(self, row: int, record: Record, kept: _Kept, faults: _Faults) -> None:
+        if record.kind in self.plan.dropped:
             kept.ignored += 1
             return
-        refusal = self.plan.refusal_of(kind, values)
+        refusal = self.plan.refusal_of(record)
         if refusal is not None:
             where = self.plan.row_kind_column or KIND_MEMBER
             faults.add(row, where, FaultCode.REFUSED_ROW_KIND, refusal.reason, refusal.fix)
             return
         for name, column in kept.columns.items():
-            column.append(values[name])
-        kept.kinds.append(int(kind))
+            column.append(record.values[name])
+        if kept.words:
+            for word, bits in words_naming(self.plan.schema.columns, record.named).items():
+                kept.words[word].append(bits)
+        kept.kinds.append(int(record.kind))
         kept.positions.append(row)
 
 

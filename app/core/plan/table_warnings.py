@@ -45,18 +45,28 @@ def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation
 
 def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Outside groups a null never overwrites: once set, a column cannot be emptied."""
-    if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups:
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups or schema.tells_named:
         return
     names = ", ".join(column.name for column in schema.value_columns)
     if names:
         message = f"null never overwrites: once set, {names} cannot be emptied"
-        fix = "put columns that must be emptied into a sequence group"
+        fix = "set record.absent-columns = unchanged, or put columns that must be emptied into a sequence group"
         yield option_violation("merge-engine", FaultCode.NULL_NEVER_WRITTEN, message, fix)
+
+
+def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Who makes a table by JSON expects that what a record leaves out stays; Paimon's own tables mean null (A.12)."""
+    key = "record.absent-columns"
+    paimons = any((option := find_option(other)) is None or not option.effect for other in options.values)
+    if options.engine is MergeEngine.PARTIAL_UPDATE and not options.given(key) and not paimons:
+        message = "a column that a record leaves out is null to it, and in a sequence group that null overwrites"
+        fix = "set record.absent-columns = unchanged to leave it alone, or = null if this is meant"
+        yield option_violation(key, FaultCode.ABSENT_IS_NULL, message, fix)
 
 
 def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """A record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
-    if options.engine is not MergeEngine.PARTIAL_UPDATE:
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or schema.tells_named:
         return
     for group in options.groups:
         plain = [name for name in group.followers if function_of(schema, options, name) is None]
@@ -64,7 +74,9 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
             message = (
                 f"a record with {', '.join(group.ordering)} replaces all of {', '.join(plain)}, missing ones by null"
             )
-            fix = "send all columns of the group, or give columns of other producers a group of their own"
+            fix = (
+                "set record.absent-columns = unchanged, send all columns, or give other producers a group of their own"
+            )
             yield option_violation(group.key, FaultCode.GROUP_REPLACED_WHOLE, message, fix)
 
 
@@ -120,6 +132,7 @@ CHECKS: tuple[Check, ...] = (
     _counting_groups,
     _ungrouped,
     _never_null,
+    _absent_columns,
     _whole_groups,
     _without_effect,
     _changelog,

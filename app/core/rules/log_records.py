@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.core.rules.order import Order
+from app.core.table.named_columns import bit_of, word_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
 
@@ -22,12 +23,14 @@ def member_of(column: Column) -> str:
 class LogRecords:
     """Log entries in merge order, which is ``order``; ``members`` gives what a column is called in an entry.
 
-    An entry that is older than a column is null there.
+    An entry that is older than a column is null there. ``told``: the columns of which entries tell whether they name
+    them; none where every entry names all.
     """
 
     entries: Sequence[Entry]
     order: Order
     members: Mapping[str, str]
+    told: tuple[Column, ...] = ()
     _columns: dict[str, list[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -49,21 +52,27 @@ class LogRecords:
             kinds = self._columns[KIND_COLUMN] = [entry[KIND_COLUMN] for entry in self.entries]
         return kinds
 
+    def named(self, column: Column) -> list[bool]:
+        """Of each record whether it names the column."""
+        word, bit = word_of(column), bit_of(column)
+        return [bool((entry.get(word) or 0) & bit) for entry in self.entries]
+
     def record(self, place: int) -> Record:
         """One record."""
         entry = self.entries[place]
         values = {name: entry.get(member) for name, member in self.members.items()}
-        return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN])
+        named = frozenset(c.name for c in self.told if (entry.get(word_of(c)) or 0) & bit_of(c)) if self.told else None
+        return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN], named)
 
     def since(self, place: int) -> LogRecords:
         """Those from ``place`` on."""
-        return LogRecords(self.entries[place:], self.order, self.members) if place else self
+        return replace(self, entries=self.entries[place:], _columns={}) if place else self
 
     def at(self, places: Sequence[int]) -> LogRecords:
         """Those at ``places``, which ascend."""
         if len(places) == len(self.entries):
             return self
-        return LogRecords([self.entries[place] for place in places], self.order, self.members)
+        return replace(self, entries=[self.entries[place] for place in places], _columns={})
 
     def ranks(self, order: Order, places: Sequence[int]) -> list[Any] | None:
         """What sorts the records at ``places`` by ``order`` where their own order, which decides ties, does not; None

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.spark_sql import any_not_null, ref
+from app.core.table.named_columns import is_named_sql
 from app.core.table.records import KIND_COLUMN, Record
 from app.core.table.schema import Column
+
+UNCHANGED, UNTOUCHED = "unchanged", "the group is not touched"
+
+
+def not_named(record: Record, columns: Sequence[Column], otherwise: str) -> str:
+    """What a record does that does not name all of ``columns``, in words."""
+    unnamed = [column.name for column in columns if not record.names(column.name)]
+    return f"{' and '.join(unnamed)} not named: {otherwise}"
 
 
 class Condition(ABC):
@@ -73,7 +82,7 @@ class NotNull(Condition):
         return f"{ref(record, self.column.name)} IS NOT NULL"
 
     def reason(self, record: Record) -> str:
-        return self.otherwise
+        return self.otherwise if record.names(self.column.name) else not_named(record, (self.column,), UNCHANGED)
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,51 @@ class InGroup(Condition):
         return any_not_null(record, self.names)
 
     def reason(self, record: Record) -> str:
-        return f"{' and '.join(self.names)} null: the group is not touched"
+        told = all(record.names(name) for name in self.names)
+        return f"{' and '.join(self.names)} null: {UNTOUCHED}" if told else not_named(record, self.ordering, UNTOUCHED)
+
+
+@dataclass(frozen=True)
+class Names(Condition):
+    """Records that name every one of ``columns`` (merge-semantics A.12); with ``or_retract``, and all that retract:
+    what a delete takes away it need not name.
+    """
+
+    columns: tuple[Column, ...]
+    otherwise: str
+    or_retract: bool = False
+
+    def met(self, record: Record) -> bool:
+        if self.or_retract and not record.kind.add:
+            return True
+        return all(record.names(column.name) for column in self.columns)
+
+    def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
+        kinds, told = records.kinds, [records.named(column) for column in self.columns]
+        return [
+            place for place in places if (self.or_retract and kinds[place] & 1) or all(named[place] for named in told)
+        ]
+
+    def sql(self, record: str) -> str:
+        named = " AND ".join(is_named_sql(record, column) for column in self.columns)
+        return f"({record}.{KIND_COLUMN} NOT IN (0, 2) OR {named})" if self.or_retract else f"({named})"
+
+    def reason(self, record: Record) -> str:
+        return not_named(record, self.columns, self.otherwise)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A sequence group by its ordering fields; ``named``: only records that name all of them touch it (A.12)."""
+
+    ordering: tuple[Column, ...]
+    named: bool = False
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What a record must have to touch the group. One field that is not null is named."""
+        told: tuple[Condition, ...] = (Names(self.ordering, UNTOUCHED),)
+        return (*(told if self.named and len(self.ordering) > 1 else ()), InGroup(self.ordering))
 
 
 @dataclass(frozen=True)
@@ -141,6 +194,11 @@ class Participation:
         return any(isinstance(condition, NotNull) for condition in self.conditions)
 
     @property
+    def tells_named(self) -> bool:
+        """Whether a record that does not name the column is skipped."""
+        return any(isinstance(condition, Names) for condition in self.conditions)
+
+    @property
     def in_group(self) -> InGroup | None:
         """The condition of the sequence group that the rule is in; None outside groups."""
         return next((condition for condition in self.conditions if isinstance(condition, InGroup)), None)
@@ -155,17 +213,18 @@ EVERY_RECORD = Participation()
 
 
 def kept_records(
-    *, adds_only: bool = False, not_null: Column | None = None, group: tuple[Column, ...] = ()
+    *, adds_only: bool = False, not_null: Column | None = None, group: Group | None = None, named: Names | None = None
 ) -> Participation:
     """The records that a register may keep."""
     adds: list[Condition] = [Adds()] if adds_only else []
-    grouped: list[Condition] = [InGroup(group)] if group else []
+    grouped = group.conditions if group else ()
+    naming: list[Condition] = [named] if named else []
     valued: list[Condition] = [NotNull(not_null, "null never overwrites")] if not_null else []
-    return Participation((*adds, *grouped, *valued))
+    return Participation((*adds, *grouped, *naming, *valued))
 
 
-def accumulated_records(column: Column, *, adds_only: bool = False, group: tuple[Column, ...] = ()) -> Participation:
-    """The records whose value of ``column`` is accumulated."""
-    grouped: list[Condition] = [InGroup(group)] if group else []
+def accumulated_records(column: Column, *, adds_only: bool = False, group: Group | None = None) -> Participation:
+    """The records whose value of ``column`` is accumulated; a column that is not named is null, and skipped as such."""
+    grouped = group.conditions if group else ()
     adds: list[Condition] = [Adds(" (ignore-retract)")] if adds_only else []
     return Participation((*grouped, NotNull(column, "null is skipped"), *adds))

@@ -20,6 +20,7 @@ from app.core.rules.replayed_row import TOMBSTONE, ReplayedRow
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
 from app.core.rules.spark_sql import bound_sql, literal, ref
+from app.core.table.named_columns import words_naming, words_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
@@ -27,19 +28,27 @@ from app.core.types.kinds import Kind
 
 LOG = "_kf_log"
 BASE = "_kf_base"
+_ALL_NAMED = -1  # every bit of a word
 
 
 @dataclass(frozen=True)
 class Replay(Rule):
     """All columns of a row whose records are replayed in merge order with ``rules``.
 
-    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does.
+    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``told``: the
+    log tells which columns a record names (merge-semantics A.12).
     """
 
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...]
     order: Order
     listed: tuple[Register, ...] = ()
+    told: bool = False
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """What a log entry has to tell which columns it names."""
+        return words_of(self.columns) if self.told else ()
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
@@ -81,9 +90,10 @@ class Replay(Rule):
 
     @cached_property
     def entry_type(self) -> DataType:
-        """The type of a log entry: arrival, kind, the columns by id."""
+        """The type of a log entry: arrival, kind, what it names, the columns by id."""
         own = (Field(-2, ARRIVAL_COLUMN, DataType(Kind.BIGINT)), Field(-1, KIND_COLUMN, DataType(Kind.TINYINT)))
-        fields = (*own, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
+        told = (Field(_id_of(word), word, DataType(Kind.BIGINT)) for word in self.words)
+        fields = (*own, *told, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
         return DataType(Kind.ROW, fields=fields)
 
     @cached_property
@@ -96,7 +106,8 @@ class Replay(Rule):
 
     def lift(self, record: Record) -> State:
         values = {member: record.values[name] for name, member in self.members.items()}
-        return self._replayed(None, [{ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **values}])
+        told = words_naming(self.columns, record.named) if self.told else {}
+        return self._replayed(None, [{ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **told, **values}])
 
     @cached_property
     def members(self) -> Mapping[str, str]:
@@ -163,7 +174,16 @@ class Replay(Rule):
 
     def removed(self, removal: Mapping[str, Any]) -> State:
         """The state of a row of which nothing is known but the log entry of its last removal."""
-        return self._replayed(None, [removal])
+        return self._replayed(None, [{**removal, **dict.fromkeys(self.words, _ALL_NAMED)}])
+
+    def removed_sql(self, removals: str) -> str:
+        """As ``removed``, the log of a row of which ``removals`` is all that is known."""
+        if not self.words:
+            return removals
+        values = {field.name: f"e.{field.name}" for field in self.entry_type.fields}
+        values |= dict.fromkeys(self.words, f"{_ALL_NAMED}L")
+        members = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())
+        return f"transform({removals}, e -> named_struct({members}))"
 
     def removal_sql(self, state: str) -> tuple[tuple[Sql, ...], str]:
         """As ``removal``, an array that is empty if there is none; and before it the columns that it is made of."""
@@ -186,7 +206,7 @@ class Replay(Rule):
         return {name: value for rule in self.rules for name, value in rule.finish(state).items()}
 
     def _entry_sql(self) -> str:
-        own = [f"{literal(name)}, r.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN)]
+        own = [f"{literal(name)}, r.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN, *self.words)]
         members = [f"{literal(member_of(column))}, {ref('r', column.name)}" for column in self.columns]
         return f"named_struct({', '.join([*own, *members])})"
 

@@ -112,7 +112,8 @@ class ReplaySql:
             group = enumerate(register.part.group)
             values |= {self.rule.members[name]: f"{held}.{TOMBSTONE}{i}.g{place}" for place, name in group}
         members = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())
-        entry = f"named_struct('{ARRIVAL_COLUMN}', {held}.{REMOVED_AT}, '{KIND_COLUMN}', 3Y, {members})"
+        told = "".join(f"'{word}', 0L, " for word in self.rule.words)  # ``Replay.removed`` says what it names
+        entry = f"named_struct('{ARRIVAL_COLUMN}', {held}.{REMOVED_AT}, '{KIND_COLUMN}', 3Y, {told}{members})"
         typed = f"CAST(array({bound_sql(found, 'f', entry)}) AS {self.rule.log_type})"
         return f"IF({held}.{REMOVED_AT} IS NULL, CAST(array() AS {self.rule.log_type}), {typed})"
 
@@ -133,7 +134,7 @@ class ReplaySql:
 
     def _record(self, entry: str) -> str:
         """A struct of the columns by name."""
-        own = [f"{literal(name)}, {entry}.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN)]
+        own = [f"{literal(name)}, {entry}.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN, *self.rule.words)]
         members = [f"{literal(name)}, {entry}.{member}" for name, member in self.rule.members.items()]
         return f"named_struct({', '.join([*own, *members])})"
 

@@ -29,7 +29,8 @@ class ReplayedRow:
 
     def __init__(self, rule: Replay, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
         self.rule = rule
-        self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members)
+        told = rule.columns if rule.told else ()
+        self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members, told)
         self._kept = base or {}
         self._removal: int | None = None  # its place among the records
         self.removed_at: int | None = self._kept.get(REMOVED_AT)
@@ -71,10 +72,14 @@ class ReplayedRow:
     @cached_property
     def _group_ranks(self) -> list[list[Any]]:
         """Per listed group what sorts each record by its sequence; None for one that does not touch the group."""
-        return [[_rank(register, values) for values in self._sequences(register)] for register in self.rule.listed]
+        return [self._ranks(register) for register in self.rule.listed]
 
-    def _sequences(self, register: Register) -> Sequence[tuple[Any, ...]]:
-        return list(zip(*(self._records.column(name) for name in register.part.group), strict=True))
+    def _ranks(self, register: Register) -> list[Any]:
+        columns = [self._records.column(name) for name in register.part.group]
+        ranks: list[Any] = [None] * len(self._records)
+        for place in register.part.places(self._records):
+            ranks[place] = _rank(register, [values[place] for values in columns])
+        return ranks
 
     def _high(self, register: Register) -> Any:
         """The group's sequence in the base."""
@@ -140,7 +145,7 @@ class ReplayedRow:
         for i, tombstone in self.tombstones.items():
             register = self.rule.listed[i]
             rank = _rank(register, [record.values[name] for name in register.part.group])
-            if rank is not None and rank < _tombstone_rank(register, tombstone):
+            if register.part.takes(record) and rank < _tombstone_rank(register, tombstone):
                 closed.add(register.part.group)
         return closed
 

@@ -58,6 +58,13 @@ class ChangelogProducer(StrEnum):
     LOOKUP = "lookup"
 
 
+class AbsentColumns(StrEnum):
+    """Values of ``record.absent-columns``: what a record says of a column that it does not name (A.12)."""
+
+    NULL = "null"  # as if it were null (Paimon's meaning)
+    UNCHANGED = "unchanged"  # nothing
+
+
 class Consistency(StrEnum):
     """Values of ``lookup.consistency``: what a lookup sees."""
 
@@ -161,6 +168,14 @@ _TABLE_OPTIONS = (
         folds=True,
         change=Change.NEVER,
         names=Names.COLUMNS,
+    ),
+    Option(
+        "record.absent-columns",
+        one_of(AbsentColumns),
+        AbsentColumns.NULL,
+        "what a record says of a column that it does not name: null, or nothing (unchanged)",
+        folds=True,
+        change=Change.TURNED_ON,
     ),
     Option(
         "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER

@@ -46,11 +46,19 @@ KINDS_BY_WORD: Mapping[str, RowKind] = {
 
 @dataclass(frozen=True)
 class Record:
-    """``values`` by column name, keys included; ``arrival`` is (batch number, position) as one number."""
+    """``values`` by column name, keys included; ``arrival`` is (batch number, position) as one number.
+
+    ``named``: the columns that the record names (merge-semantics A.12), None for all; the others are null in it.
+    """
 
     kind: RowKind
     values: Mapping[str, Any]
     arrival: int = 0
+    named: frozenset[str] | None = None
+
+    def names(self, column: str) -> bool:
+        """Whether the record says something of the column, be it null."""
+        return self.named is None or column in self.named
 
 
 def arrival(batch_number: int, position: int) -> int:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.option_entries import TABLE_OPTIONS, AbsentColumns
 from app.core.table.options import TableOptions, parse_options
 from app.core.types.datatype import DataType, highest_field_id
 from app.core.types.entry import Entry
@@ -93,6 +93,11 @@ class TableSchema:
     def parsed(self) -> TableOptions:
         """The options as typed values, with what could not be read."""
         return parse_options(self.options, self.by_name)
+
+    @cached_property
+    def tells_named(self) -> bool:
+        """Whether records of the table tell which columns they name (merge-semantics A.12)."""
+        return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
 
     @cached_property
     def highest_field_id(self) -> int:

@@ -16,6 +16,7 @@ from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDeco
 from app.core.table.schema import Column
 from app.storage.ingest.arrow_columns import json_values, read_column, takes
 from app.storage.ingest.decoding import absent, decode_columns
+from app.storage.ingest.named import Words, words_of_columns
 from app.storage.ingest.refusals import column_fault, name_faults, refuse_columns
 from app.storage.ingest.vectors import NOWHERE, Places, Vector
 
@@ -74,6 +75,10 @@ class SentArrays:
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
         """The values, each as JSON would have it."""
         return json_values(self._arrays[column.name].take(pa.array(at)))
+
+    def words(self, columns: Sequence[Column]) -> Words:
+        """Every row names the columns that were sent, nulls too."""
+        return words_of_columns(columns, self._arrays.keys(), self.rows)
 
     def kind_texts(self) -> pa.Array | None:
         """The column ``_kind``; null is +I."""

@@ -18,6 +18,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
 from app.storage.ingest.decoding import absent, decode_columns
+from app.storage.ingest.named import Words, words_of_columns
 from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
 from app.storage.ingest.texts import CELL_READERS
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, nothing_known
@@ -62,6 +63,10 @@ class SentCells:
         """The fields, each as JSON would have it."""
         texts = self._texts[column.name].take(pa.array(at)).to_pylist()
         return [_json_value(column, text) for text in texts]
+
+    def words(self, columns: Sequence[Column]) -> Words:
+        """Every line names the columns of the header, empty fields too."""
+        return words_of_columns(columns, self._texts.keys(), self.rows)
 
     def kind_texts(self) -> pa.Array | None:
         """The column ``_kind``; an empty field is +I."""

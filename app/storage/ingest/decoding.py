@@ -21,6 +21,7 @@ from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
 from app.storage.arrow import arrow_type
+from app.storage.ingest.named import Words, naming
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, places, present, replaced
 
 _NO_KIND = -1
@@ -43,6 +44,9 @@ class Sent(Protocol):
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
         """What the decoder of ``column`` reads at the places ``at``, which are no nulls."""
 
+    def words(self, columns: Sequence[Column]) -> Words:
+        """Which of ``columns``, all those of the table, each record names."""
+
     def kind_texts(self) -> pa.Array | None:
         """``_kind`` of each record, null where it is no text; None where no record has any."""
 
@@ -60,19 +64,24 @@ def decode_columns(decoder: RecordDecoder, sent: Sent) -> DecodedRecords:
     kinds = _kinds(decoder, sent, arrays)
     refused.append(np.flatnonzero(kinds == _NO_KIND))
     kept = ~np.isin(kinds, [int(kind) for kind in decoder.plan.dropped])
-    refused.append(_never_folded(decoder.plan, kinds, kept, arrays))
+    schema = decoder.plan.schema
+    words = sent.words(schema.columns) if schema.tells_named else {}
+    refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):
         decoder.decode_at((int(row), sent.record(int(row))) for row in faulty)
         raise AssertionError("a column refuses what its record does not")
-    return _staged(arrays, kinds, kept)
+    return _staged(arrays, words, kinds, kept)
 
 
-def _staged(arrays: Mapping[str, pa.Array], kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any]) -> DecodedRecords:
+def _staged(
+    arrays: Mapping[str, pa.Array], words: Words, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any]
+) -> DecodedRecords:
     at = np.flatnonzero(kept)
     ignored = len(kept) - len(at)
     chosen = {name: array.take(pa.array(at)) if ignored else array for name, array in arrays.items()}
-    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(at, pa.int32()), ignored)
+    told = {word: pa.array(bits[at]) for word, bits in words.items()}
+    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(at, pa.int32()), ignored, told)
 
 
 def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent) -> tuple[pa.Array, Places]:
@@ -127,15 +136,21 @@ def _number(kind: RowKind | None) -> int:
 
 
 def _never_folded(
-    plan: MergePlan, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any], arrays: Mapping[str, pa.Array]
+    plan: MergePlan,
+    kinds: np.ndarray[Any, Any],
+    kept: np.ndarray[Any, Any],
+    arrays: Mapping[str, pa.Array],
+    words: Words,
 ) -> Places:
     """Where the plan refuses a record (merge-semantics A.7)."""
     found = np.zeros(len(kinds), bool)
     for refusal in plan.refusals:
         mask = kinds == int(refusal.kind)
         if refusal.group:
-            named = [arrays[name].is_valid().to_numpy(zero_copy_only=False) for name in refusal.group]
-            mask = mask & np.logical_or.reduce(named)
+            touching = [arrays[name].is_valid().to_numpy(zero_copy_only=False) for name in refusal.group]
+            mask = mask & np.logical_or.reduce(touching)
+        for name in refusal.naming:
+            mask = mask & naming(words, plan.schema.by_name[name])
         found |= mask
     for row, record in _looked_at(plan, kinds, arrays):
         found[row] |= any(rule.fault(record) is not None for rule in plan.faulting)

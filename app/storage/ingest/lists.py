@@ -16,6 +16,7 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
 from app.storage.arrow import arrow_type
 from app.storage.ingest.decoding import decode_columns
+from app.storage.ingest.named import Words, words_of_members
 from app.storage.ingest.texts import TEXT_READERS, finite
 from app.storage.ingest.vectors import Places, Vector
 
@@ -63,6 +64,10 @@ class SentObjects:
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
         """The members themselves."""
         return [self._objects[row].get(column.name) for row in at.tolist()]
+
+    def words(self, columns: Sequence[Column]) -> Words:
+        """A record names the columns that it has as members."""
+        return words_of_members(columns, self._objects)
 
     def kind_texts(self) -> pa.Array | None:
         """``_kind`` of each record; +I where it has none."""

@@ -79,7 +79,7 @@ TURNED_ON = ("ignore-delete", "ignore-update-before")
 
 
 def test_every_option_that_is_only_turned_on_is_tried_here_and_those_of_columns_are_free() -> None:
-    assert set(TURNED_ON) == _changing(Change.TURNED_ON)
+    assert {*TURNED_ON, "record.absent-columns"} == _changing(Change.TURNED_ON)
     assert {option.change for option in FIELD_OPTIONS.values()} == {Change.FREE}
 
 
@@ -90,6 +90,13 @@ def test_what_drops_records_is_turned_on_but_never_off(key: str) -> None:
     assert _refused({key: "true"}, {key: "false"}) == [f"/options/{key}"]
     assert _refused({key: "true"}, {}) == [f"/options/{key}"]
     assert _refused({key: "false"}, {}) == []
+
+
+def test_absent_columns_are_left_alone_from_some_moment_on_and_for_good() -> None:
+    key = "record.absent-columns"
+    assert _refused({}, {key: "unchanged"}) == _refused({key: "null"}, {key: "unchanged"}) == []
+    assert _refused({key: "null"}, {}) == []
+    assert _refused({key: "unchanged"}, {key: "null"}) == _refused({key: "unchanged"}, {}) == [f"/options/{key}"]
 
 
 def test_ignore_delete_may_move_to_its_own_key() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from app.core.plan.evolution import combined_row, same_fold
 from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.option_entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
-from app.core.table.records import KINDS_BY_TEXT
+from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
 from tests.builders import schema_of
 from tests.core.rules.test_widening import records
@@ -43,6 +44,7 @@ COLLECTED = {**SUM, "fields.l.aggregate-function": "collect"}
 LISTED = {**SUM, "fields.b.aggregate-function": "listagg", "fields.b.ignore-retract": "true"}
 TIMED = {**SUM, "fields.m.aggregate-function": "merge_map_with_keytime", "fields.m.ignore-retract": "true"}
 ON_DELETE = "partial-update.remove-record-on-delete"
+TELLING = {"record.absent-columns": "unchanged"}
 Options = Mapping[str, str]
 # Per option: tables, and what the option is changed to in each.
 CASES: Mapping[str, list[tuple[Options, Options]]] = {
@@ -57,6 +59,12 @@ CASES: Mapping[str, list[tuple[Options, Options]]] = {
     "ignore-update-before": [(BY_S, BY_S | NO_BEFORE), (REMOVING, REMOVING | NO_BEFORE)],
     ON_DELETE: [(PARTIAL | IGNORED, PARTIAL | {ON_DELETE: "true"})],
     "partial-update.remove-record-on-sequence-group": [(GROUP, REMOVING_GROUP)],
+    "record.absent-columns": [
+        (PARTIAL | IGNORED, PARTIAL | IGNORED | TELLING),
+        (GROUP, GROUP | TELLING),
+        (SUM | LAST, SUM | LAST | TELLING),
+        (REMOVING | LAST, REMOVING | LAST | TELLING),
+    ],
     "aggregation.remove-record-on-delete": [(SUM, SUM | {"aggregation.remove-record-on-delete": "true"})],
     DEFAULT_FUNCTION: [(SUM, SUM | {DEFAULT_FUNCTION: "last_value"})],
     "sequence-group": [(PARTIAL | IGNORED, GROUP), (GROUP, PARTIAL | {"fields.s.sequence-group": "a"})],
@@ -146,9 +154,17 @@ def _of_one_key(random: Random, table: oracle.TableCase, plan: MergePlan) -> lis
         change
         for change in changes
         if change.values["k"] == 1
-        and plan.refusal_of(KINDS_BY_TEXT[change.kind], change.values) is None
+        and plan.refusal_of(Record(KINDS_BY_TEXT[change.kind], change.values, named=change.named)) is None
         and all(change.values[name] is not None for name in required)
     ]
+
+
+def _said(table: oracle.TableCase, row: Mapping[str, Any]) -> frozenset[str]:
+    """What a row says as a first record: its values, and nulls where the old rules let null overwrite."""
+    groups = [(key.split(".")[1], text) for key, text in table.options.items() if key.endswith(".sequence-group")]
+    grouped = {name for ordering, text in groups for name in (*oracle.names(ordering), *oracle.names(text))}
+    kept = grouped | {name for name in row if table.options.get(f"fields.{name}.aggregate-function") == "last_value"}
+    return frozenset(name for name, value in row.items() if value is not None or name in kept)
 
 
 ORDER = ("sequence.field", "sequence.field.sort-order", "sequence.auto-padding", "merge-engine")
@@ -158,7 +174,7 @@ def _entering(old: oracle.TableCase, new: oracle.TableCase, history: list[oracle
     """What the old rows are under the new rules (merge-semantics A.10): the row that is shown, or its removal."""
     row = oracle.fold(old, history)
     if row is not None:
-        return [oracle.Change("+I", row)]
+        return [oracle.Change("+I", row, _said(old, row) if TELLING.items() <= new.options.items() else None)]
     removing = "aggregation.remove-record-on-delete"
     if any(old.options.get(key) != new.options.get(key) for key in (*ORDER, removing)) or removing not in old.options:
         return []

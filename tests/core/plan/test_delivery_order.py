@@ -69,7 +69,9 @@ def test_any_delivery_that_keeps_the_order_of_the_plan_gives_the_same_row(engine
         note(str(delivery))
         kinds = [KINDS_BY_TEXT[change.kind] for change in delivery]
         pairs = enumerate(zip(kinds, delivery, strict=True))
-        records = [Record(kind, change.values, i) for i, (kind, change) in pairs if kind not in plan.dropped]
+        records = [
+            Record(kind, change.values, i, change.named) for i, (kind, change) in pairs if kind not in plan.dropped
+        ]
         state = fold(plan, records)
         rows.append(None if state is None else oracle.meant(table, finish(plan, state)))
     assert rows[0] == rows[1]

@@ -101,7 +101,7 @@ def test_under_a_new_plan_the_old_row_counts_as_the_first_record(options: dict[s
 
 
 def _records(changes: list[oracle.Change]) -> list[Record]:
-    return [Record(KINDS_BY_TEXT[change.kind], change.values, i + 1) for i, change in enumerate(changes)]
+    return [Record(KINDS_BY_TEXT[change.kind], change.values, i + 1, change.named) for i, change in enumerate(changes)]
 
 
 SUMMED = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}

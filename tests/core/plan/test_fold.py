@@ -20,9 +20,11 @@ from tests.histories import ENGINES, cut, random_history, random_table
 
 
 def to_records(plan: MergePlan, changes: list[oracle.Change]) -> list[Record]:
-    kinds = [KINDS_BY_TEXT[change.kind] for change in changes]
-    numbered = zip(kinds, changes, strict=True)
-    return [Record(kind, change.values, i) for i, (kind, change) in enumerate(numbered) if kind not in plan.dropped]
+    return [
+        Record(KINDS_BY_TEXT[change.kind], change.values, i, change.named)
+        for i, change in enumerate(changes)
+        if KINDS_BY_TEXT[change.kind] not in plan.dropped
+    ]
 
 
 def by_key(table: oracle.TableCase, history: list[oracle.Change]) -> Mapping[tuple[Any, ...], list[oracle.Change]]:

@@ -10,6 +10,8 @@ from app.core.plan.explanations import column_rules, reasons
 from app.core.rules.participation import (
     EVERY_RECORD,
     Condition,
+    Group,
+    Names,
     Participation,
     accumulated_records,
     kept_records,
@@ -21,8 +23,13 @@ COLUMNS = {"k": "INT", "a": "INT", "g": "INT", "h": "INT"}
 A, G, H = (table({}, COLUMNS).by_name[name] for name in ("a", "g", "h"))
 
 
-def record(kind: str, a: int | None, g: int | None = 1, h: int | None = None) -> Record:
-    return Record(KINDS_BY_TEXT[kind], {"k": 1, "a": a, "g": g, "h": h})
+TOLD = kept_records(group=Group((G, H), named=True), named=Names((A,), "unchanged", or_retract=True))
+
+
+def record(kind: str, a: int | None, g: int | None = 1, h: int | None = None, named: str | None = None) -> Record:
+    return Record(
+        KINDS_BY_TEXT[kind], {"k": 1, "a": a, "g": g, "h": h}, named=None if named is None else frozenset(named)
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,13 +38,20 @@ def record(kind: str, a: int | None, g: int | None = 1, h: int | None = None) ->
         (EVERY_RECORD, record("-D", None, None), None),
         (kept_records(adds_only=True), record("-U", 1), "-U leaves this column unchanged"),
         (kept_records(not_null=A), record("+I", None), "null never overwrites"),
-        (kept_records(group=(G, H)), record("+I", 1, None, None), "g and h null: the group is not touched"),
-        (kept_records(group=(G, H)), record("-D", None, None, 1), None),
+        (kept_records(group=Group((G, H))), record("+I", 1, None, None), "g and h null: the group is not touched"),
+        (kept_records(group=Group((G, H))), record("-D", None, None, 1), None),
         (accumulated_records(A), record("+I", None), "null is skipped"),
         (accumulated_records(A), record("-D", 1), None),
         (accumulated_records(A, adds_only=True), record("-D", 1), "-D leaves this column unchanged (ignore-retract)"),
-        (accumulated_records(A, group=(G,)), record("+U", 1, None), "g null: the group is not touched"),
-        (accumulated_records(A, adds_only=True, group=(G,)), record("+U", 1), None),
+        (accumulated_records(A, group=Group((G,))), record("+U", 1, None), "g null: the group is not touched"),
+        (accumulated_records(A, adds_only=True, group=Group((G,))), record("+U", 1), None),
+        (TOLD, record("+I", 1, 1, 2, "kagh"), None),
+        (TOLD, record("+I", None, 1, 2, "kagh"), None),
+        (TOLD, record("+I", None, 1, 2, "kgh"), "a not named: unchanged"),
+        (TOLD, record("-U", None, 1, 2, "kgh"), None),
+        (TOLD, record("+I", 1, 1, None, "kag"), "h not named: the group is not touched"),
+        (TOLD, record("+I", 1, None, None, "kagh"), "g and h null: the group is not touched"),
+        (TOLD, record("+I", 1, 1), None),
     ],
 )
 def test_a_record_takes_part_unless_there_is_a_reason(part: Participation, one: Record, reason: str | None) -> None:
@@ -46,7 +60,7 @@ def test_a_record_takes_part_unless_there_is_a_reason(part: Participation, one: 
 
 
 def test_the_sql_names_every_condition_and_what_else_is_asked() -> None:
-    part = accumulated_records(A, adds_only=True, group=(G,))
+    part = accumulated_records(A, adds_only=True, group=Group((G,)))
     assert part.sql() == "(r.`g` IS NOT NULL) AND r.`a` IS NOT NULL AND (r._kf_kind IN (0, 2))"
     assert part.sql("late", "n").endswith("(n._kf_kind IN (0, 2)) AND late")
     assert (EVERY_RECORD.sql(), EVERY_RECORD.sql("late")) == ("TRUE", "late")

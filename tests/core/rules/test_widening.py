@@ -27,7 +27,7 @@ from tests.histories import ENGINES, cut, random_history, random_table, rewritte
 def records(plan: MergePlan, changes: list[oracle.Change], first: int) -> list[Record]:
     kinds = [KINDS_BY_TEXT[change.kind] for change in changes]
     numbered = enumerate(zip(kinds, changes, strict=True), first)
-    return [Record(kind, change.values, i) for i, (kind, change) in numbered if kind not in plan.dropped]
+    return [Record(kind, change.values, i, change.named) for i, (kind, change) in numbered if kind not in plan.dropped]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

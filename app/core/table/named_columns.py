@@ -1,0 +1,75 @@
+"""Which columns a record names (merge-semantics A.12): one bit a column, by its id, in words of 64 bits.
+
+A staging file has a column for each word that its table's columns need. By id, so that a rename changes nothing, and a
+column that was added later is one that no earlier record names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from app.core.table.schema import Column, TableSchema
+
+NAMED_COLUMN = "_kf_named"
+WORD_BITS = 64
+
+Words = Mapping[str, int]
+"""By word its bits, as a signed number of 64 bits."""
+
+
+def word_of(column: Column) -> str:
+    """The word that tells of the column."""
+    return f"{NAMED_COLUMN}_{column.id // WORD_BITS}"
+
+
+def words_of(columns: Iterable[Column]) -> tuple[str, ...]:
+    """The words that tell of ``columns``."""
+    return tuple(dict.fromkeys(word_of(column) for column in sorted(columns, key=lambda column: column.id)))
+
+
+def named_words(schema: TableSchema) -> tuple[str, ...]:
+    """The words in which records of the table say what they name; none where absent columns are null."""
+    return words_of(schema.columns) if schema.tells_named else ()
+
+
+def bit_of(column: Column) -> int:
+    """The number that has the column's bit in its word, signed."""
+    bit = 1 << column.id % WORD_BITS
+    return bit - (1 << WORD_BITS) if bit >> (WORD_BITS - 1) else bit
+
+
+def words_naming(columns: Iterable[Column], names: Collection[str] | None) -> Words:
+    """The words of a record that of ``columns`` names those in ``names``, all of them where that is None."""
+    words: dict[str, int] = {}
+    for column in columns:
+        named = names is None or column.name in names
+        words[word_of(column)] = words.get(word_of(column), 0) | (bit_of(column) if named else 0)
+    return words
+
+
+def names_in(schema: TableSchema, words: Mapping[str, Any]) -> frozenset[str] | None:
+    """The columns that a record with these ``words`` names; None, which is all of them, where the table's records do
+    not tell.
+    """
+    if not schema.tells_named:
+        return None
+    return frozenset(column.name for column in schema.columns if (words.get(word_of(column)) or 0) & bit_of(column))
+
+
+def is_named_sql(record: str, column: Column) -> str:
+    """Whether ``record``, a struct or relation with the words, names the column."""
+    return f"(getbit(coalesce({record}.{word_of(column)}, 0L), {column.id % WORD_BITS}) = 1)"
+
+
+def naming_sql(conditions: Iterable[tuple[Column, str]]) -> dict[str, str]:
+    """The words of a record that names each column whose SQL condition holds."""
+    bits: dict[str, list[str]] = {}
+    for column, condition in conditions:
+        bits.setdefault(word_of(column), []).append(f"IF({condition}, {column_bit_sql(column)}, 0L)")
+    return {word: " | ".join(texts) for word, texts in bits.items()}
+
+
+def column_bit_sql(column: Column) -> str:
+    """``bit_of`` as SQL; the lowest number has no literal of its own."""
+    return f"shiftleft(1L, {column.id % WORD_BITS})"

@@ -1,0 +1,44 @@
+"""Which columns uploaded records name, as the words of a staging file (merge-semantics A.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.core.table.named_columns import bit_of, word_of, words_naming
+from app.core.table.schema import Column
+
+Words = Mapping[str, np.ndarray[Any, np.dtype[np.int64]]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str]]) -> Words:
+    """Of records that each have members of their own: there are few sets of them, however many records."""
+    places: dict[tuple[str, ...], int] = {}
+    index = np.array([places.setdefault(tuple(record), len(places)) for record in records], np.int64)
+    told = [words_naming(columns, frozenset(members)) for members in places]
+    words = words_naming(columns, ())
+    return {word: np.array([one[word] for one in told], np.int64)[index] for word in words} if len(index) else {}
+
+
+def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:
+    """Of records that all name the same columns."""
+    return {word: np.full(rows, bits, np.int64) for word, bits in words_naming(columns, names).items()}
+
+
+def without_nulls(columns: Sequence[Column], words: Words, present: Mapping[str, Mask]) -> Words:
+    """``words``, of which a record names only what it has a value for: ``present`` by column."""
+    kept = dict(words)
+    for column in columns:
+        if column.name in present:
+            absent = np.where(present[column.name], np.int64(0), np.int64(bit_of(column)))
+            kept[word_of(column)] = kept[word_of(column)] & ~absent
+    return kept
+
+
+def naming(words: Words, column: Column) -> Mask:
+    """Of each record whether it names the column."""
+    named: Mask = (words[word_of(column)] & np.int64(bit_of(column))) != 0
+    return named
