@@ -1,4 +1,4 @@
-"""``PUT`` and ``DELETE T/rows/{key}``: batches of one record (design §6)."""
+"""``PUT``, ``PATCH`` and ``DELETE T/rows/{key}``: batches of one record (design §6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from app.api.deps import Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_keys
-from app.services.row_changes import RowChange
+from app.core.errors import UnsupportedMediaType
+from app.services.row_changes import RowChange, RowMethod
 
 register_keys()
 router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)
@@ -23,7 +24,7 @@ Prefer = Annotated[str | None, Header()]
 
 
 class _Asked:
-    """What all four routes are asked with, beside the key."""
+    """What all routes are asked with, beside the key."""
 
     def __init__(
         self,
@@ -39,21 +40,36 @@ class _Asked:
         self.parts: Parts = parts
         self.idempotency_key, self.prefer = idempotency_key, prefer
 
-    async def answer(self, key: tuple[str, ...], deletes: bool) -> BatchBody:
+    async def answer(self, key: tuple[str, ...], method: RowMethod) -> BatchBody:
         """The batch of one record, as ``POST T/batches`` answers it."""
-        change = RowChange(key, self.body, deletes, self.idempotency_key)
+        change = RowChange(key, self.body, method, self.idempotency_key)
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
 
 Asked = Annotated[_Asked, Depends()]
 
 
-def _described(columns: str, *, needed: bool) -> dict[str, object]:
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+
+def _described(columns: str, *media_types: str, needed: bool) -> dict[str, object]:
     schema = {"type": "object", "description": columns}
-    return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
+    content = {media_type: {"schema": schema} for media_type in media_types or (JSON,)}
+    return {"requestBody": {"required": needed, "content": content}}
 
 
-_PUT = _described("the columns of the row; key columns may be left out", needed=True)
+_PUT = _described(
+    "the columns of the row; key columns may be left out. One that is left out is null to it, or with "
+    "`record.absent-columns` = `unchanged` stays as it is",
+    needed=True,
+)
+_PATCH = _described(
+    "the columns to set, null to clear one; every column that is left out stays as it is. Only of a table with "
+    "`record.absent-columns` = `unchanged`",
+    MERGE_PATCH,
+    JSON,
+    needed=True,
+)
 _DELETE = _described("columns of the -D record beside its key, such as a sequence field", needed=False)
 _MERGED: dict[int | str, dict[str, Any]] = {200: {"model": BatchBody}}
 
@@ -61,22 +77,55 @@ _MERGED: dict[int | str, dict[str, Any]] = {200: {"model": BatchBody}}
 @router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=_MERGED)
 async def put_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
-    return await asked.answer(tuple(key), deletes=False)
+    return await asked.answer(tuple(key), RowMethod.PUT)
 
 
 @router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=_MERGED)
 async def put_row_by_path(asked: Asked, key: str) -> BatchBody:
     """Upsert one row of a table with a single key column."""
-    return await asked.answer((key,), deletes=False)
+    return await asked.answer((key,), RowMethod.PUT)
+
+
+def patching(request: Request) -> None:
+    """Raises ``UnsupportedMediaType`` for a body that is no merge patch (RFC 7396)."""
+    media_type = request.headers.get("Content-Type", JSON).split(";")[0].strip().lower()
+    if media_type not in (MERGE_PATCH, JSON):
+        raise UnsupportedMediaType(f"cannot patch a row by {media_type[:100]!r}; send {MERGE_PATCH}")
+
+
+@router.patch(
+    "",
+    status_code=202,
+    operation_id="patchRow",
+    openapi_extra=_PATCH,
+    responses=_MERGED,
+    dependencies=[Depends(patching)],
+)
+async def patch_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+    """Set the columns that the body names, null to clear one: ``?key=`` once per key column, in primary-key order."""
+    return await asked.answer(tuple(key), RowMethod.PATCH)
+
+
+@router.patch(
+    "/{key:key}",
+    status_code=202,
+    operation_id="patchRowByPath",
+    openapi_extra=_PATCH,
+    responses=_MERGED,
+    dependencies=[Depends(patching)],
+)
+async def patch_row_by_path(asked: Asked, key: str) -> BatchBody:
+    """Set the columns that the body names, in a table with a single key column."""
+    return await asked.answer((key,), RowMethod.PATCH)
 
 
 @router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=_MERGED)
 async def delete_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     """Post a -D record for one row: ``?key=`` once per key column, in primary-key order."""
-    return await asked.answer(tuple(key), deletes=True)
+    return await asked.answer(tuple(key), RowMethod.DELETE)
 
 
 @router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=_MERGED)
 async def delete_row_by_path(asked: Asked, key: str) -> BatchBody:
     """Post a -D record for one row of a table with a single key column."""
-    return await asked.answer((key,), deletes=True)
+    return await asked.answer((key,), RowMethod.DELETE)

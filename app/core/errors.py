@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     MERGE_NOT_FOUND = "merge_not_found"
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
     CHANGELOG_NOT_KEPT = "changelog_not_kept"
+    PATCH_NOT_TAKEN = "patch_not_taken"
     TAG_NOT_FOUND = "tag_not_found"
     TAG_ALREADY_EXISTS = "tag_already_exists"
     ROUTE_NOT_FOUND = "route_not_found"

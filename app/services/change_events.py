@@ -163,6 +163,8 @@ def _debezium_change(changes: _Changes, payload: Mapping[str, Any], schema: obje
 
 def _converted(plan: MergePlan, row: object, side: str, schema: object) -> Row:
     values = dict(_row(row, side, _FULL))
+    if plan.schema.tells_named:  # what did not change need not be said
+        values = {name: value for name, value in values.items() if value != UNAVAILABLE}
     if UNAVAILABLE in values.values():
         raise _Unusable(f"the event lacks a value that did not change ({UNAVAILABLE})", _FULL)
     for name, read in converters(schema, side).items():

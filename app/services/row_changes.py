@@ -1,4 +1,4 @@
-"""One row put or deleted by its key: a batch of one record (design §6)."""
+"""One row put, patched or deleted by its key: a batch of one record (design §6)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
-from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
@@ -21,35 +22,53 @@ from app.services.json_bodies import parse_json
 _PREFIX = "/records/0"
 
 
+class RowMethod(StrEnum):
+    """What is done to a row; the value is the HTTP method."""
+
+    PUT = "PUT"  # the columns of the body, as a record says them
+    PATCH = "PATCH"  # the members of the body, and no other column (RFC 7396)
+    DELETE = "DELETE"
+
+
 @dataclass(frozen=True)
 class RowChange:
-    """One PUT (``deletes`` false) or DELETE of a row: ``key`` as text in primary-key order, ``body`` the other columns
-    as a JSON object, or nothing.
+    """One change of a row: ``key`` as text in primary-key order, ``body`` the other columns as a JSON object, or
+    nothing.
     """
 
     key: tuple[str, ...]
     body: bytes
-    deletes: bool
+    method: RowMethod
     idempotency_key: str | None = None
 
     @property
     def fingerprint(self) -> str:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
-        method = "DELETE" if self.deletes else "PUT"
-        return hashlib.sha256(json.dumps([method, *self.key]).encode() + b"\0" + self.body).hexdigest()
+        return hashlib.sha256(json.dumps([self.method, *self.key]).encode() + b"\0" + self.body).hexdigest()
 
     def read(self, decoder: RecordDecoder, _bounds: Bounds) -> DecodedRecords:
-        """The record to stage. Raises ``Invalid`` with every fault; its pointers are those of the body."""
+        """The record to stage. Raises ``Invalid`` with every fault, whose pointers are those of the body, and
+        ``Conflict`` for a PATCH of a table in which a column that is left out is null.
+        """
         schema = decoder.plan.schema
+        if self.method is RowMethod.PATCH and not schema.tells_named:
+            message = (
+                "the table takes no PATCH: in its records a column that is left out is null; alter it to "
+                "record.absent-columns = unchanged (merge-engine partial-update or aggregation), or PUT the row"
+            )
+            raise Conflict(message, code=ErrorCode.PATCH_NOT_TAKEN)
         key = key_from_text(schema, self.key)
         given = self._given()
         faults = _contradictions(schema.key_columns, key, given)
-        if self.deletes and RowKind.DELETE in decoder.plan.dropped:
+        if self.method is RowMethod.PATCH:
+            faults += _nested_patches(given)
+        deletes = self.method is RowMethod.DELETE
+        if deletes and RowKind.DELETE in decoder.plan.dropped:
             message = "the table ignores deletes (ignore-delete)"
             faults.append(Violation("", FaultCode.REFUSED_ROW_KIND, message, "alter the table, or PUT the row"))
         if faults:
             raise Invalid("the row cannot be changed so", code=ErrorCode.INVALID_RECORDS, violations=faults)
-        kind = _delete_kind(decoder.plan) if self.deletes else {}
+        kind = _delete_kind(decoder.plan) if deletes else {}
         try:
             return decoder.decode([{**given, **key_to_json(schema, key), **kind}])
         except Invalid as error:
@@ -72,6 +91,16 @@ class RowChange:
 
 def _delete_kind(plan: MergePlan) -> Mapping[str, str]:
     return {plan.row_kind_column or KIND_MEMBER: RowKind.DELETE.text}
+
+
+def _nested_patches(given: Mapping[str, Any]) -> list[Violation]:
+    """The members that would patch inside a column, which is replaced as a whole."""
+    message, fix = "a PATCH sets whole columns and cannot change members inside one", "PUT the row with the whole value"
+    return [
+        Violation(f"/{escape_pointer(name)}", FaultCode.WRONG_TYPE, f"column {name!r}: {message}", fix, column=name)
+        for name, value in given.items()
+        if isinstance(value, dict)
+    ]
 
 
 def _contradictions(columns: Sequence[Column], key: Key, given: Mapping[str, Any]) -> list[Violation]:

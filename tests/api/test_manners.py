@@ -116,7 +116,7 @@ def test_allow_names_every_method_of_the_path(shop: TestClient, fill: Fill) -> N
         expected = {method.upper() for item in found for method in item}
         expected |= {"HEAD"} if "GET" in expected else set()
         for slash in ("", "/") if "{key}" not in path else ("",):
-            answer = shop.request("PATCH", fill(path) + slash)
+            answer = shop.request("PROPFIND", fill(path) + slash)
             assert (answer.status_code, answer.json()["errorCode"]) == (405, "method_not_allowed"), path
             assert set(answer.headers["allow"].split(", ")) == expected
             assert all(method in answer.json()["detail"] for method in expected)

@@ -1,7 +1,8 @@
-"""``PUT`` and ``DELETE T/rows/{key}``."""
+"""``PUT``, ``PATCH`` and ``DELETE T/rows/{key}``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,48 @@ def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: Creat
     assert faults(shop.put(f"{ROWS}/7", json=[1])) == [("", "not_an_object")]
     assert faults(shop.put(f"{ROWS}/x", json={})) == [("/key/id", "wrong_type")]
     assert shop.get(f"{TABLES}/wide/batches").json()["batches"] == []
+
+
+WIDE = [{"name": "id", "type": "BIGINT"}, {"name": "a", "type": "INT"}, {"name": "b", "type": "STRING"}]
+TELLING = {"merge-engine": "partial-update", "record.absent-columns": "unchanged"}
+
+
+def patch(client: TestClient, body: Any, media_type: str = "application/merge-patch+json") -> Any:
+    return client.patch(f"{ROWS}/7", content=json.dumps(body), headers={"Content-Type": media_type})
+
+
+def test_a_patch_sets_what_it_names_clears_what_it_names_null_and_leaves_the_rest(
+    create: CreateTable, shop: TestClient
+) -> None:
+    create(fields=WIDE, options=TELLING)
+    assert patch(shop, {"a": 1, "b": "x"}).status_code == 202
+    assert patch(shop, {"a": 2}, "application/json").status_code == 202
+    assert row(shop, id=7) == {"id": 7, "a": 2, "b": "x"}
+    patch(shop, {"b": None})
+    assert row(shop, id=7) == {"id": 7, "a": 2, "b": None}
+    patch(shop, {})
+    assert row(shop, id=7) == {"id": 7, "a": 2, "b": None}
+
+
+@pytest.mark.parametrize("options", [{}, {"merge-engine": "partial-update"}])
+def test_a_patch_of_a_table_in_which_absent_is_null_is_refused_with_the_option_to_set(
+    create: CreateTable, shop: TestClient, options: dict[str, str]
+) -> None:
+    create(fields=WIDE, options=options)
+    answer = patch(shop, {"a": 1})
+    assert (answer.status_code, answer.json()["errorCode"]) == (409, "patch_not_taken")
+    assert "record.absent-columns = unchanged" in answer.json()["detail"]
+    assert shop.get(f"{TABLES}/wide/batches").json()["batches"] == []
+
+
+def test_a_patch_of_what_is_inside_a_column_and_a_body_that_is_no_patch_are_refused(
+    create: CreateTable, shop: TestClient
+) -> None:
+    create(fields=[*WIDE, {"name": "r", "type": "ROW<x INT, y INT>"}], options=TELLING)
+    assert faults(patch(shop, {"r": {"x": 1}, "a": 1})) == [("/r", "wrong_type")]
+    assert faults(patch(shop, {"id": 8})) == [("/id", "contradicting_key")]
+    assert patch(shop, {"a": 1}, "text/plain").status_code == 415
+    assert row(shop, id=7) == 404
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ BODIES: dict[str, Any] = {
     "postBatch": {"records": [{"id": 2}]},
     "putRow": {"note": "a"},
     "putRowByPath": {"note": "a"},
+    "patchRow": {"note": "b"},
+    "patchRowByPath": {"note": "b"},
     "simulateRows": {"records": [{"id": 2}]},
     "simulateMerge": {"schema": new_table()["schema"], "records": [{"id": 2}]},
     "batchGetRows": {"keys": [{"id": 1}]},
