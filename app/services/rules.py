@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.core.errors import Violation
+from app.core.plan.engines import Refusal
 from app.core.plan.explanations import column_rules, column_words, depends_on_arrival, order_words, row_words
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.table_warnings import table_warnings
@@ -64,13 +65,20 @@ def _kind_rule(plan: MergePlan, kind: RowKind) -> KindRule:
     if kind in plan.dropped:
         return KindRule(kind.text, "ignored", "dropped before it is staged (ignore-delete or ignore-update-before)")
     refusals = [refusal for refusal in plan.refusals if refusal.kind is kind]
-    whole = next((refusal for refusal in refusals if not refusal.group), None)
+    whole = next((refusal for refusal in refusals if refusal.of_every_record), None)
     if whole is not None:
         return KindRule(kind.text, "refused", whole.reason, whole.fix)
     if refusals:
-        groups = "; ".join(sorted({f"with {', '.join(refusal.group)} set: {refusal.reason}" for refusal in refusals}))
-        return KindRule(kind.text, "accepted", f"refused {groups}", refusals[0].fix)
+        told = "; ".join(sorted({f"{_of_which(refusal)}: {refusal.reason}" for refusal in refusals}))
+        return KindRule(kind.text, "accepted", f"refused {told}", refusals[0].fix)
     return KindRule(kind.text, "accepted")
+
+
+def _of_which(refusal: Refusal) -> str:
+    """The records that are refused, in words."""
+    if not refusal.group:
+        return f"naming {', '.join(refusal.naming)}"
+    return f"with {', '.join(refusal.group)} set" + (f" and naming {refusal.naming[-1]}" if refusal.naming else "")
 
 
 def _column_rule(plan: MergePlan, column: Column) -> ColumnRule:

@@ -1,0 +1,141 @@
+"""``record.absent-columns`` over HTTP: what a record does not name stays, by whatever format it comes (A.12)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import TABLES
+
+TABLE = f"{TABLES}/wide"
+FIELDS = [
+    {"name": "id", "type": "BIGINT"},
+    {"name": "edited", "type": "STRING"},
+    {"name": "status", "type": "STRING"},
+    {"name": "city", "type": "STRING"},
+    {"name": "total", "type": "INT"},
+]
+PARTIAL = {"merge-engine": "partial-update", "fields.edited.sequence-group": "status,city"}
+TELLING = {**PARTIAL, "record.absent-columns": "unchanged"}
+CreateTable = Callable[..., dict[str, Any]]
+Records = list[dict[str, Any]]
+# Four records of one key: each batch names other columns.
+FIRST: Records = [{"id": 7, "edited": "10:00", "status": "paid", "city": "Bonn", "total": 5}]
+PACKED: Records = [{"id": 7, "edited": "10:05", "status": "packed"}]
+CLEARED: Records = [{"id": 7, "edited": "10:04", "city": None, "total": None}]
+LATE: Records = [{"id": 7, "edited": "10:03", "status": "late", "city": "Kiel"}]
+ROW = {"id": 7, "edited": "10:05", "status": "packed", "city": None, "total": None}
+
+
+def ndjson(records: Records) -> bytes:
+    return b"\n".join(json.dumps(record).encode() for record in records)
+
+
+def csv(records: Records) -> bytes:
+    lines = [",".join(records[0]), *(",".join(str(v) if v is not None else "" for v in r.values()) for r in records)]
+    return "\r\n".join(lines).encode()
+
+
+def arrow(records: Records) -> bytes:
+    table, sink = _table(records), io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(records: Records) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(_table(records), sink)
+    return sink.getvalue()
+
+
+def _table(records: Records) -> pa.Table:
+    types = {"id": pa.int64(), "total": pa.int32()}
+    return pa.table(
+        {name: pa.array([record[name] for record in records], types.get(name, pa.string())) for name in records[0]}
+    )
+
+
+FORMATS: dict[str, Callable[[Records], bytes]] = {
+    "application/json": lambda records: json.dumps({"records": records}).encode(),
+    "application/x-ndjson": ndjson,
+    "text/csv": csv,
+    "application/vnd.apache.arrow.stream": arrow,
+    "application/vnd.apache.parquet": parquet,
+}
+
+
+def row(client: TestClient) -> Any:
+    return client.get(f"{TABLE}/rows/7").json()
+
+
+@pytest.mark.parametrize("media_type", FORMATS)
+def test_the_same_records_by_every_format_leave_what_they_do_not_name(
+    create: CreateTable, shop: TestClient, media_type: str
+) -> None:
+    create(fields=FIELDS, options=TELLING)
+    for records in (FIRST, PACKED, CLEARED, LATE):
+        body = FORMATS[media_type](records)
+        answer = shop.post(f"{TABLE}/batches", content=body, headers={"Content-Type": media_type})
+        assert answer.status_code == 202, answer.text
+    assert row(shop) == ROW
+
+
+def test_records_of_one_body_each_name_their_own_columns(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=TELLING)
+    assert shop.post(f"{TABLE}/batches", json={"records": FIRST + PACKED + CLEARED + LATE}).status_code == 202
+    assert row(shop) == ROW
+
+
+def test_without_the_option_what_is_left_out_is_null_as_in_paimon(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=PARTIAL)
+    for records in (FIRST, PACKED, CLEARED, LATE):
+        shop.post(f"{TABLE}/batches", json={"records": records})
+    assert row(shop) == {**ROW, "city": None, "total": 5}
+
+
+def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=TELLING)
+    answer = shop.post(f"{TABLE}/rows:simulate", json={"records": FIRST + PACKED + CLEARED + LATE})
+    steps = answer.json()["rows"][0]["steps"]
+    reasons = [{one["column"]: one["reason"] for one in step["columns"]} for step in steps]
+    assert reasons[1]["city"] == "city not named: unchanged"
+    assert reasons[1]["total"] == "total not named: unchanged"
+    assert reasons[2]["city"] == "sequence 10:04 >= 10:00: named null: cleared"
+    assert reasons[2]["total"] == "named null: cleared"
+    assert reasons[3]["status"] == "sequence 10:03 < 10:05: ignored"
+    assert answer.json()["rows"][0]["after"] == ROW
+
+
+def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=TELLING)
+    rules = {one["column"]: one["rule"] for one in shop.get(f"{TABLE}/rules").json()["columns"]}
+    assert rules["city"].startswith("the value of the latest record that names it, be it null, by edited, then arrival")
+    assert rules["total"] == "the value of the latest record that names it, be it null, by arrival"
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first-row"])
+def test_engines_that_keep_whole_records_refuse_the_option_with_the_reason(shop: TestClient, engine: str) -> None:
+    options = {"merge-engine": engine, "record.absent-columns": "unchanged"}
+    schema = {"fields": FIELDS, "primaryKeys": ["id"], "options": options}
+    answer = shop.post(TABLES, json={"identifier": {"database": "shop", "object": "t"}, "schema": schema})
+    assert answer.status_code == 400
+    [fault] = answer.json()["errors"]
+    assert (fault["pointer"], fault["code"]) == ("/schema/options/record.absent-columns", "contradicting_options")
+    assert "keeps whole records" in fault["detail"]
+
+
+def test_a_column_that_is_added_later_is_one_that_nobody_named(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options={**TELLING, "sequence.field": "edited", "fields.edited.sequence-group": "status"})
+    shop.post(f"{TABLE}/batches", json={"records": FIRST})
+    change = {"action": "addColumn", "fieldNames": ["note"], "dataType": "STRING"}
+    assert shop.post(TABLE, json={"changes": [change]}).status_code == 200
+    shop.post(f"{TABLE}/batches", json={"records": [{"id": 7, "edited": "09:00", "note": "older, and yet the first"}]})
+    assert row(shop)["note"] == "older, and yet the first"

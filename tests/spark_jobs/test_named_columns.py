@@ -1,0 +1,103 @@
+"""Records that tell which columns they name (merge-semantics A.12): Spark means what the one-by-one fold means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from app.core.plan.merge_plan import compile_plan
+from app.storage.layout import staging_file
+from spark_jobs.session import SparkConnection
+from tests.builders import schema_of
+from tests.histories import cut, random_history, random_table
+from tests.oracle import Change, TableCase
+from tests.spark_jobs.site import Site
+from tests.spark_jobs.test_agreement import expected_rows, shown, visible
+
+TELLING = {"record.absent-columns": "unchanged"}
+COLUMNS = (("k", "INT"), ("g", "INT"), ("h", "INT"), ("a", "INT"), ("b", "STRING"))
+PARTIAL = {"merge-engine": "partial-update"}
+GROUP = {**PARTIAL, "fields.g,h.sequence-group": "a,b"}
+REMOVING = {**GROUP, "partial-update.remove-record-on-sequence-group": "g"}
+
+
+def telling_table(random: Random, engine: str) -> tuple[TableCase, bool]:
+    while True:
+        table, retracts = random_table(random, engine)
+        if TELLING.items() <= table.options.items():
+            return table, retracts
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32))
+def test_spark_folds_what_records_name_and_nothing_else(
+    engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    random = Random(seed)
+    table, retracts = telling_table(random, engine)
+    note(str(table))
+    site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
+    history = random_history(random, table, retracts, 100)
+    for piece in cut(random, len(history), 3):
+        site.merge([history[piece]])
+    expected = visible(expected_rows(table, history))
+    assert shown(table, site) == expected
+    site.compact(0, len(site.runs))
+    assert shown(table, site) == expected, "after a full compaction"
+
+
+def change(kind: str, named: str, **values: Any) -> Change:
+    """A change of key 1 that names the columns whose letters are given."""
+    every = {name: values.get(name) for name, _ in COLUMNS} | {"k": 1}
+    return Change(kind, every, frozenset(named) | {"k"})
+
+
+def test_a_table_whose_records_name_all_from_some_moment_on_leaves_columns_alone_from_then_on(
+    spark: SparkConnection, tmp_path: Path
+) -> None:
+    """The rows of before enter with what they show; nulls of a group are values, those outside are not."""
+    before, after = (
+        TableCase(COLUMNS, ("k",), {**PARTIAL, "fields.g.sequence-group": "a", **o}) for o in ({}, TELLING)
+    )
+    site = Site(spark, tmp_path, compile_plan(schema_of(before)))
+    site.merge([[Change("+I", {"k": 1, "g": 5, "h": 1, "a": None, "b": None})]])
+    site.plan = compile_plan(schema_of(after))
+    site.merge([[change("+I", "gab", g=4, a=7, b="late")]])
+    site.merge([[change("+I", "h", h=None)]])
+    row: Mapping[str, Any] = {"k": 1, "g": 5, "h": None, "a": None, "b": "late"}
+    assert site.rows() == {(1,): row}
+    site.compact(0, 3)
+    assert site.rows() == {(1,): row}
+
+
+def test_a_row_that_was_removed_before_the_change_stays_so_for_what_is_older(
+    spark: SparkConnection, tmp_path: Path
+) -> None:
+    site = Site(spark, tmp_path, compile_plan(schema_of(TableCase(COLUMNS, ("k",), REMOVING))))
+    site.merge([[Change("+I", {"k": 1, "g": 5, "h": 1, "a": 1, "b": "x"})]])
+    site.merge([[Change("-D", {"k": 1, "g": 6, "h": 1, "a": None, "b": None})]])
+    site.plan = compile_plan(schema_of(TableCase(COLUMNS, ("k",), {**REMOVING, **TELLING})))
+    site.merge([[change("+I", "gha", g=5, h=9, a=2)]])
+    assert visible(site.rows()) == {}
+    site.compact(0, 3)
+    assert visible(site.rows()) == {}
+    site.merge([[change("+I", "ghb", g=6, h=2, b="back")]])
+    assert visible(site.rows()) == {(1,): {"k": 1, "g": 6, "h": 2, "a": None, "b": "back"}}
+
+
+@pytest.mark.parametrize(("options", "words"), [({}, []), (TELLING, ["_kf_named_0"])])
+def test_only_files_of_tables_whose_records_tell_say_what_is_named(
+    spark: SparkConnection, tmp_path: Path, options: dict[str, str], words: list[str]
+) -> None:
+    site = Site(spark, tmp_path, compile_plan(schema_of(TableCase(COLUMNS, ("k",), {**PARTIAL, **options}))))
+    uri, _, _ = site.stage([change("+I", "ka", a=1)])
+    file = site.warehouse.path(*staging_file(site.table_id, uri.rsplit("/", 1)[-1]))
+    assert pq.read_schema(file).names == [*(name for name, _ in COLUMNS), "_kf_kind", "_kf_position", *words]
