@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from bench.absent_columns import measure_absent_columns
 from bench.amplification import charts, measure_amplification
 from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
@@ -27,6 +28,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "compaction": measure_compaction,
     "flatness": measure_flatness,
     "logs": measure_logs,
+    "absent": measure_absent_columns,
 }
 SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images, "scan": measure_scans}
 

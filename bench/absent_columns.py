@@ -1,0 +1,69 @@
+"""What it costs that records tell which columns they name: the same batch in tables with and without the option."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from app.core.plan.jobs import CompactionJob, FileSizes, MergeJob
+from app.core.table.history import Batch, Table
+from bench.compaction import TARGET_FILE_BYTES
+from bench.figures import Figure, Ratio, interleaved, seconds
+from bench.site import NO_COMPACTION, BenchSite
+from bench.sizes import Sizes
+from bench.wide_table import batch_records
+from spark_jobs.compact import run_compaction
+from spark_jobs.merge import run_merge
+
+TABLE_ROWS = 1_000_000  # whose keys are half of the batch's; the jobs read none of its files
+TARGET = 1.15
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "null": NO_COMPACTION,
+    "unchanged": {**NO_COMPACTION, "record.absent-columns": "unchanged"},
+}
+
+
+def measure_absent_columns(site: BenchSite, sizes: Sizes) -> Figure:
+    """Seconds of the merge job and of the compaction of two runs, for both meanings in turns."""
+    merges: dict[str, MergeJob] = {}
+    compactions: dict[str, CompactionJob] = {}
+    staged: dict[str, int] = {}
+    for meaning, options in MEANINGS.items():
+        table = site.create_table(f"absent_{meaning}", options)
+        first = site.stage(table, batch_records(1, sizes.rows(TABLE_ROWS), sizes.records))
+        staged[meaning] = first.size_bytes
+        merges[meaning] = _merge_job(site, table, first, sizes.records)
+        site.merge(table)
+        site.stage(table, batch_records(2, sizes.rows(TABLE_ROWS), sizes.records))
+        site.merge(table)
+        compactions[meaning] = _compaction_job(site, table)
+    with site.session() as spark:
+        steps = {
+            **{f"merge, {name}": partial(seconds, partial(run_merge, spark, job)) for name, job in merges.items()},
+            **{f"compaction, {n}": partial(seconds, partial(run_compaction, spark, j)) for n, j in compactions.items()},
+        }
+        timings = interleaved(steps, sizes.rounds, warm_ups=4)
+    added = (staged["unchanged"] - staged["null"]) / sizes.records
+    return Figure(
+        "Absent columns",
+        f"The merge job on one staged batch of {sizes.records:,} records, and the compaction of two runs of such, in a "
+        "table with `record.absent-columns` = `null` and in one with `unchanged`: six in ten values of a record are "
+        f"null, or not named. Staging files are {added:+.1f} bytes a record larger.",
+        timings,
+        [Ratio(f"{job}, unchanged", f"{job}, null", TARGET) for job in ("merge", "compaction")],
+    )
+
+
+def _merge_job(site: BenchSite, table: Table, batch: Batch, records: int) -> MergeJob:
+    file_sizes = FileSizes(records, batch.size_bytes, TARGET_FILE_BYTES)
+    return MergeJob(
+        site.plan(table), {site.staged_uri(table, batch): 1}, file_sizes, str(site.folder / f"merged_{table.name}"), 0
+    )
+
+
+def _compaction_job(site: BenchSite, table: Table) -> CompactionJob:
+    snapshot = site.snapshot(table)
+    runs = tuple(site.stored(table, run) for run in snapshot.runs)
+    file_sizes = FileSizes(snapshot.stored_rows, snapshot.size_bytes, TARGET_FILE_BYTES)
+    output = str(site.folder / f"compacted_{table.name}")
+    return CompactionJob(site.plan(table), runs, file_sizes, output, 0, oldest=True)

@@ -1,0 +1,51 @@
+"""docs/three-ways-to-say-nothing.md shows rows that its records come to."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.plan.fold import combine_all, finish, lift
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import RecordDecoder
+from app.core.table.named_columns import names_in
+from app.core.table.records import Record, RowKind
+from tests.core.tables import table
+
+PAGE = (Path(__file__).parent.parent / "docs" / "three-ways-to-say-nothing.md").read_text()
+COLUMNS = {"id": "INT", "edited": "STRING", "status": "STRING", "city": "STRING", "note": "STRING"}
+RECORDS = [json.loads(line) for line in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0].splitlines()]
+# The options that the sentence above the records names.
+OPTIONS = dict(re.findall(r"`([a-z.-]+) = ([a-z,-]+)`", PAGE.split("```json")[0]))
+TOLD = [line.split("|")[2:4] for line in PAGE.splitlines() if re.match(r"\| \d", line)]
+
+
+@pytest.mark.parametrize(("place", "meaning"), [(0, "unchanged"), (1, "null")])
+def test_the_row_after_each_record_is_the_one_that_is_shown(place: int, meaning: str) -> None:
+    assert OPTIONS.keys() == {
+        "merge-engine",
+        "fields.edited.sequence-group",
+        "partial-update.remove-record-on-sequence-group",
+    }
+    schema = table(OPTIONS | {"record.absent-columns": meaning}, COLUMNS, key="id")
+    plan = compile_plan(schema)
+    states = []
+    assert len(TOLD) == len(RECORDS)
+    for number, (raw, cells) in enumerate(zip(RECORDS, TOLD, strict=True)):
+        decoded = RecordDecoder(plan).decode([raw])
+        values = {name: column[0] for name, column in decoded.columns.items()}
+        named = names_in(schema, {word: bits[0] for word, bits in decoded.words.items()})
+        states.append(lift(plan, Record(RowKind(decoded.kinds[0]), values, number, named)))
+        state = combine_all(plan, states)
+        row = None if state is None else finish(plan, state)
+        assert _shown(row) == cells[place].strip(), raw
+
+
+def _shown(row: Any) -> str:
+    if row is None:
+        return "no row"
+    return f"`{json.dumps({name: row[name] for name in ('status', 'city', 'note')})}`"
