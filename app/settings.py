@@ -38,7 +38,11 @@ class Settings(BaseSettings):
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
-    max_body_bytes: int = Field(256 * 1024 * 1024, gt=0, description="largest body of a batch; no other is larger")
+    max_body_bytes: int = Field(
+        2**30,
+        gt=0,
+        description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
+    )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
     image_bytes: int = Field(
         16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"

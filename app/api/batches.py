@@ -6,11 +6,12 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.deps import DatabaseDep, Parts, PartsDep, Reading, WarehouseDep
+from app.api.limits import SpooledBody, uploads_folder
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.problems import PROBLEM_RESPONSES
@@ -98,7 +99,7 @@ async def post_batch(
     name: FullName,
     request: Request,
     response: Response,
-    body: Annotated[bytes, Depends(whole_body)],
+    body: SpooledBody,
     parts: PartsDep,
     idempotency_key: Annotated[str | None, Header()] = None,
     prefer: Annotated[str | None, Header()] = None,
@@ -109,7 +110,8 @@ async def post_batch(
     time.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    upload = Upload(body, media_type, idempotency_key, content_encoding, events)
+    folder = uploads_folder(parts.settings)
+    upload = Upload(body, media_type, idempotency_key, content_encoding, events, folder)
     return await accepted(request, response, parts, name, upload, prefer)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import zstandard
 
 from app.core.errors import FaultCode, Invalid, UnsupportedMediaType, Violation
 from app.core.plan.bounds import Bounds
+from app.storage.spool import Content, Spool
 
 _STEP = 1 << 20
+_SENT = 1 << 16
 _MOST_CODINGS = 4
 _SIP = 256  # bytes of zstd: a block of four can become 128 KiB
 
 
-def decoded(body: bytes, encoding: str, bounds: Bounds) -> bytes:
-    """``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied.
+def decoded(body: Content, encoding: str, bounds: Bounds, folder: Path | None = None) -> Content:
+    """``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied; in a file
+    in ``folder`` if it is too large for the memory.
 
     Raises ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more than the bound has come out, and
     ``Invalid`` for what is no whole stream.
@@ -29,53 +32,57 @@ def decoded(body: bytes, encoding: str, bounds: Bounds) -> bytes:
         message = f"cannot read Content-Encoding {encoding[:100]!r}; send {' or '.join(ENCODINGS)}"
         raise UnsupportedMediaType(message)
     for coding in reversed(applied):
-        body = _bounded(ENCODINGS[coding](body), coding, bounds)
+        body = _bounded(ENCODINGS[coding](body), coding, bounds, Spool(folder))
     return body
 
 
-def _bounded(parts: Iterator[bytes], coding: str, bounds: Bounds) -> bytes:
-    opened = bytearray()
+def _bounded(parts: Iterator[bytes], coding: str, bounds: Bounds, spool: Spool) -> Content:
     try:
         for part in parts:
-            opened += part
-            bounds.check_bytes(len(opened))
+            spool.add(part)
+            bounds.check_bytes(spool.size)
+            if spool.due:
+                spool.spill()
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         message = f"the body is not {coding}: {error or 'it ends too soon'}"
         fault = Violation("", FaultCode.UNREADABLE_BODY, message, "send what Content-Encoding says, whole")
         raise Invalid(message, violations=[fault]) from error
-    return bytes(opened)
+    return spool.content()
 
 
-def _gzip(body: bytes) -> Iterator[bytes]:
-    rest = body
+def _gzip(body: Content) -> Iterator[bytes]:
+    place = 0
     while True:
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
-            part = member.decompress(rest, _STEP)
-            rest = member.unconsumed_tail or (member.unused_data if member.eof else b"")
-            if not part and not rest and not member.eof:
+            rest = member.unconsumed_tail
+            sent = rest or body[place : place + _SENT]
+            place += 0 if rest else len(sent)
+            part = member.decompress(sent, _STEP)
+            if not part and not sent and not member.eof:
                 raise EOFError
             yield part
-        if not rest:
+        place -= len(member.unused_data)
+        if place >= len(body):
             return
 
 
-def _zstd(body: bytes) -> Iterator[bytes]:
+def _zstd(body: Content) -> Iterator[bytes]:
     # A window may take 8 MiB, as RFC 8878 asks every decoder to support, and no more.
     opener = zstandard.ZstdDecompressor(max_window_size=1 << 23)
-    rest = body
+    place = 0
     while True:
         frame = opener.decompressobj()
-        source = io.BytesIO(rest)
         while not frame.eof:
-            sent = source.read(_SIP)
+            sent = body[place : place + _SIP]
             if not sent:
                 raise EOFError
+            place += len(sent)
             yield frame.decompress(sent)
-        rest = frame.unused_data + source.read()
-        if not rest:
+        place -= len(frame.unused_data)
+        if place >= len(body):
             return
 
 
 # What undoes a coding, in parts of bounded size.
-ENCODINGS: Mapping[str, Callable[[bytes], Iterator[bytes]]] = {"gzip": _gzip, "x-gzip": _gzip, "zstd": _zstd}
+ENCODINGS: Mapping[str, Callable[[Content], Iterator[bytes]]] = {"gzip": _gzip, "x-gzip": _gzip, "zstd": _zstd}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.record_decoder import RecordDecoder
 from app.services.change_events import (
     EVENT_FORMATS,
     Reader,
@@ -17,40 +17,36 @@ from app.services.change_events import (
     ndjson_events,
     read_cloudevent,
 )
-from app.services.json_bodies import json_records, ndjson_records
-from app.storage.ingest.arrow_stream import decode_arrow_stream
-from app.storage.ingest.csv_body import decode_csv
-from app.storage.ingest.lists import decode_records
-from app.storage.ingest.parquet_body import decode_parquet
+from app.services.json_bodies import json_pieces, ndjson_pieces
+from app.storage.ingest.arrow_stream import arrow_pieces
+from app.storage.ingest.csv_body import csv_pieces
+from app.storage.ingest.parquet_body import parquet_pieces
+from app.storage.ingest.pieces import Piece
+from app.storage.spool import Content
 
 JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
+Reads = Callable[[RecordDecoder, Content, Bounds], Iterable[Piece]]
+
+
 @dataclass(frozen=True, eq=False)
 class Format:
-    """``decode`` reads a body; it raises ``Invalid`` with every fault, or ``TooLarge``. ``schema`` is its OpenAPI."""
+    """``pieces`` reads a body; it raises ``Invalid`` for what is no such body, or ``TooLarge``. ``schema`` is its
+    OpenAPI.
+    """
 
-    decode: Callable[[RecordDecoder, bytes, Bounds], DecodedRecords]
+    pieces: Reads
     schema: Mapping[str, Any]
 
 
-def _of_records(read: Callable[[bytes], Sequence[object]]) -> Callable[[RecordDecoder, bytes, Bounds], DecodedRecords]:
-    def decode(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
-        records = read(body)
-        bounds.check_records(len(records))
-        return decode_records(decoder, records)
+def _of_events(events: Callable[[bytes], Sequence[object]], read: Reader) -> Reads:
+    def pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterable[Piece]:
+        bounds.check_whole(len(content))
+        return [lambda: decode_changes(read, events(bytes(content)), decoder, bounds)]
 
-    return decode
-
-
-def _of_events(
-    events: Callable[[bytes], Sequence[object]], read: Reader
-) -> Callable[[RecordDecoder, bytes, Bounds], DecodedRecords]:
-    def decode(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
-        return decode_changes(read, events(body), decoder, bounds)
-
-    return decode
+    return pieces
 
 
 _RECORDS = {
@@ -65,11 +61,11 @@ CSV, ARROW, PARQUET = "text/csv", "application/vnd.apache.arrow.stream", "applic
 CLOUDEVENTS, CLOUDEVENTS_BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 # What reads the records of a body, by its media type.
 FORMATS: Mapping[str, Format] = {
-    JSON: Format(_of_records(json_records), _RECORDS),
-    **dict.fromkeys(NDJSON, Format(_of_records(ndjson_records), _TEXT)),
-    CSV: Format(decode_csv, _TEXT),
-    ARROW: Format(decode_arrow_stream, _BYTES),
-    PARQUET: Format(decode_parquet, _BYTES),
+    JSON: Format(json_pieces, _RECORDS),
+    **dict.fromkeys(NDJSON, Format(ndjson_pieces, _TEXT)),
+    CSV: Format(csv_pieces, _TEXT),
+    ARROW: Format(arrow_pieces, _BYTES),
+    PARQUET: Format(parquet_pieces, _BYTES),
     CLOUDEVENTS: Format(_of_events(json_events, read_cloudevent), {"type": "object"}),
     CLOUDEVENTS_BATCH: Format(_of_events(json_events, read_cloudevent), {"type": "array"}),
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import (
@@ -21,29 +23,34 @@ from app.core.errors import (
 )
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
 from app.services.formats import FORMATS, format_of
 from app.services.group_commit import GroupCommit, swept
+from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
-from app.storage.staging import delete_batch, write_batch
+from app.storage.spool import Content, read_until
+from app.storage.staging import Staged, delete_batch, write_pieces
 
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
+_HASHED_BYTES: Final = 2**22
 
 
 @dataclass(frozen=True)
 class Upload:
     """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
-    codings of Content-Encoding, and the format of the change events that it holds, if it does.
+    codings of Content-Encoding, the format of the change events that it holds, if it does, and the folder for what a
+    coding unfolds to that is too large for the memory (None: the system's).
     """
 
-    body: bytes
+    body: Content
     media_type: str
     idempotency_key: str | None = None
     encoding: str = ""
     events: str | None = None
+    folder: Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -51,16 +58,18 @@ class Upload:
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
         kind = f"{kind};format={self.events}" if self.events else kind
         digest = hashlib.sha256(kind.encode() + b"\0")
-        digest.update(self.body)
+        for start in range(0, len(self.body), _HASHED_BYTES):
+            digest.update(self.body[start : start + _HASHED_BYTES])
+            read_until(self.body, start)
         return digest.hexdigest()
 
-    def read(self, decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
-        """The records to stage. Raises ``Invalid`` with every fault, ``TooLarge`` or ``UnsupportedMediaType``."""
+    def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
+        """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
         chosen = format_of(self.media_type, self.events)
         if chosen is None:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)
-        return chosen.decode(decoder, decoded(self.body, self.encoding, bounds), bounds)
+        return chosen.pieces(decoder, decoded(self.body, self.encoding, bounds, self.folder), bounds)
 
 
 class Change(Protocol):
@@ -74,7 +83,7 @@ class Change(Protocol):
     def fingerprint(self) -> str:
         """A digest of the request."""
 
-    def read(self, decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
+    def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage."""
 
 
@@ -120,8 +129,8 @@ def _accept(
         earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
-    records = upload.read(RecordDecoder(compile_plan(table.schema)), bounds)
-    return _stage(database, warehouse, table, upload, records, commits)
+    pieces = upload.pieces(RecordDecoder(compile_plan(table.schema)), bounds)
+    return _stage(database, warehouse, table, upload, pieces, commits)
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -145,14 +154,14 @@ def _stage(
     warehouse: Warehouse,
     table: Table,
     upload: Change,
-    records: DecodedRecords,
+    pieces: Iterable[Piece],
     commits: GroupCommit,
 ) -> Batch:
     batch_id = uuid.uuid4().hex
-    file, size = _write(database, warehouse, table, batch_id, records)
-    new = NewBatch(
-        batch_id, table.schema_id, file, len(records), records.ignored, size, upload.fingerprint, upload.idempotency_key
-    )
+    staged = _write(database, warehouse, table, batch_id, pieces)
+    fingerprint, key = upload.fingerprint, upload.idempotency_key
+    file = staged.file
+    new = NewBatch(batch_id, table.schema_id, file, staged.records, staged.ignored, staged.size, fingerprint, key)
     try:
         batch = commits.enter(table.id, new)
     except (Conflict, NotFound):
@@ -167,10 +176,10 @@ def _stage(
 
 
 def _write(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, records: DecodedRecords
-) -> tuple[str, int]:
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, pieces: Iterable[Piece]
+) -> Staged:
     try:
-        return write_batch(warehouse, table.id, batch_id, table.schema, records, sync=False)
+        return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None

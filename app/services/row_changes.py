@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,7 @@ from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.values import ValueFault
 from app.services.json_bodies import parse_json
+from app.storage.ingest.pieces import Piece
 
 _PREFIX = "/records/0"
 
@@ -46,10 +47,13 @@ class RowChange:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
         return hashlib.sha256(json.dumps([self.method, *self.key]).encode() + b"\0" + self.body).hexdigest()
 
-    def read(self, decoder: RecordDecoder, _bounds: Bounds) -> DecodedRecords:
+    def pieces(self, decoder: RecordDecoder, _bounds: Bounds) -> Iterable[Piece]:
         """The record to stage. Raises ``Invalid`` with every fault, whose pointers are those of the body, and
         ``Conflict`` for a PATCH of a table in which a column that is left out is null.
         """
+        return [lambda: self._read(decoder)]
+
+    def _read(self, decoder: RecordDecoder) -> DecodedRecords:
         schema = decoder.plan.schema
         if self.method is RowMethod.PATCH and not schema.tells_named:
             message = (

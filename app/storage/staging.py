@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -21,33 +23,80 @@ from app.storage.arrow import staging_schema
 from app.storage.layout import Warehouse, staging_file, sync_folder
 
 
+@dataclass(frozen=True)
+class Staged:
+    """A staging file: its name, its size in bytes, the records in it, and those that were sent and are ignored."""
+
+    file: str
+    size: int
+    records: int
+    ignored: int
+
+
 def write_batch(
     warehouse: Warehouse, table_id: str, batch_id: str, schema: TableSchema, records: DecodedRecords, sync: bool = True
 ) -> tuple[str, int]:
-    """Write the records of one batch; returns the file's name and its size in bytes.
+    """Write the records of one batch, as ``write_pieces`` does; returns the file's name and its size in bytes."""
+    staged = write_pieces(warehouse, table_id, batch_id, schema, [records], sync)
+    return staged.file, staged.size
+
+
+def write_pieces(
+    warehouse: Warehouse,
+    table_id: str,
+    batch_id: str,
+    schema: TableSchema,
+    pieces: Iterable[DecodedRecords],
+    sync: bool = True,
+) -> Staged:
+    """Write the records of one batch, a row group of each piece, while they are decoded. What decoding them raises
+    leaves no file.
 
     A local file is written aside and renamed. Once ``sync_staging`` returns, a power cut cannot lose it; without
     ``sync`` it must be told the file's name.
     """
-    columns = {**records.columns, KIND_COLUMN: records.kinds, POSITION_COLUMN: records.positions, **records.words}
-    table = pa.table(columns, schema=staging_schema(schema))
     name = f"{batch_id}.parquet"
+    rest = iter(pieces)
+    first = next(rest)  # before there is a file: most faults are found in it
     path = warehouse.path(*staging_file(table_id, name))
     folder = path.rsplit("/", 1)[0]
     if not warehouse.local:
         warehouse.filesystem.create_dir(folder)
-        pq.write_table(table, path, filesystem=warehouse.filesystem, compression="zstd")
-        return name, warehouse.filesystem.get_file_info(path).size
+        with _gone_on_failure(warehouse, path), warehouse.filesystem.open_output_stream(path) as stream:
+            records, ignored = _write_all(stream, schema, chain([first], rest))
+        return Staged(name, warehouse.filesystem.get_file_info(path).size, records, ignored)
     _make_folder(folder)
     aside = f"{path}.writing"
-    with open(aside, "wb") as file:
-        pq.write_table(table, file, compression="zstd")
+    with _gone_on_failure(warehouse, aside), open(aside, "wb") as file:
+        records, ignored = _write_all(file, schema, chain([first], rest))
         file.flush()
         if sync:
             os.fsync(file.fileno())
         size = file.tell()
     os.rename(aside, path)
-    return name, size
+    return Staged(name, size, records, ignored)
+
+
+def _write_all(sink: Any, schema: TableSchema, pieces: Iterable[DecodedRecords]) -> tuple[int, int]:
+    """How many records were written to ``sink``, and how many were ignored."""
+    written = ignored = 0
+    of = staging_schema(schema)
+    with pq.ParquetWriter(sink, of, compression="zstd") as writer:
+        for piece in pieces:
+            columns = {**piece.columns, KIND_COLUMN: piece.kinds, POSITION_COLUMN: piece.positions, **piece.words}
+            writer.write_table(pa.table(columns, schema=of))
+            written, ignored = written + len(piece), ignored + piece.ignored
+    return written, ignored
+
+
+@contextmanager
+def _gone_on_failure(warehouse: Warehouse, path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            warehouse.filesystem.delete_file(path)
+        raise
 
 
 def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ()) -> None:

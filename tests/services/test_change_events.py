@@ -17,6 +17,7 @@ from app.core.table.schema import TableSchema
 from app.services.change_events import EVENT_FORMATS
 from app.services.debezium_values import CONVERTERS, convert
 from app.services.ingest import Upload
+from tests.pieces import joined
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "change_events.json").read_text())
 COLUMNS = {
@@ -38,7 +39,7 @@ def schema(options: dict[str, str]) -> TableSchema:
 
 def records_of(table: TableSchema, upload: Upload) -> list[list[Any]]:
     """What would be staged: row kinds, and what is not null as JSON."""
-    decoded = upload.read(RecordDecoder(compile_plan(table)), Bounds(100))
+    decoded = joined(upload.pieces(RecordDecoder(compile_plan(table)), Bounds(100)))
     kinds = [RowKind(int(kind)).text for kind in decoded.kinds]
     columns = {name: list(decoded.columns[name].to_pylist()) for name in COLUMNS}
     shown = [

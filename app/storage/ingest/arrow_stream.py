@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyarrow import ipc
 
 from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
-from app.storage.ingest.arrow_table import check_columns, decode_table
+from app.core.plan.record_decoder import RecordDecoder
+from app.storage.ingest.arrow_table import check_columns, table_pieces
+from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import unreadable
+from app.storage.spool import Content, read_until
 
 _FIX = "send a schema and record batches in Arrow's streaming format, uncompressed (Content-Encoding: zstd serves)"
 FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, struct.error)
 
 
-def decode_arrow_stream(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
-    """The records of an Arrow stream to stage. Raises ``Invalid`` with every fault, or ``TooLarge``."""
+def arrow_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
+    """The records of an Arrow stream. Raises ``Invalid`` for what is no such stream, and ``TooLarge``."""
+    buffer = pa.py_buffer(content)
+    source = pa.BufferReader(buffer)
     try:
-        bounds.check_records(_declared_rows(body))
-        source = pa.BufferReader(body)
+        bounds.check_records(_declared_rows(buffer))
         reader = ipc.open_stream(source)
         check_columns(decoder, reader.schema)
-        table = reader.read_all()
-        table.validate(full=True)
     except FAULTS as error:
         raise unreadable("an Arrow stream", error, _FIX) from error
-    if source.tell() != len(body):
-        raise unreadable("one Arrow stream", f"{len(body) - source.tell()} bytes follow its end", _FIX)
-    return decode_table(decoder, table, bounds)
+    return table_pieces(decoder, reader.schema, _batches(reader, source, content), bounds)
 
 
-def _declared_rows(body: bytes) -> int:
+def _batches(
+    reader: ipc.RecordBatchStreamReader, source: pa.BufferReader, content: Content
+) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in reader:
+            batch.validate(full=True)
+            yield batch
+            read_until(content, source.tell())
+    except FAULTS as error:
+        raise unreadable("an Arrow stream", error, _FIX) from error
+    if source.tell() != len(content):
+        raise unreadable("one Arrow stream", f"{len(content) - source.tell()} bytes follow its end", _FIX)
+
+
+def _declared_rows(body: pa.Buffer) -> int:
     """How many rows the record batches say they have, before any is decoded. Raises ``ValueError`` for compressed
     ones: they would say themselves how much memory to take.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,58 @@ from app.core.table.schema import Column
 from app.storage.ingest.arrow_columns import json_values, read_column, takes
 from app.storage.ingest.decoding import absent, decode_columns
 from app.storage.ingest.named import Words, words_of_columns
+from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import column_fault, name_faults, refuse_columns
 from app.storage.ingest.vectors import NOWHERE, Places, Vector
 
 
-def decode_table(decoder: RecordDecoder, table: pa.Table, bounds: Bounds) -> DecodedRecords:
-    """The records of a table that is valid Arrow. Raises ``Invalid`` with every fault, or ``TooLarge``."""
-    bounds.check_records(table.num_rows)
+def table_pieces(
+    decoder: RecordDecoder, schema: pa.Schema, batches: Iterable[pa.RecordBatch], bounds: Bounds
+) -> Iterator[Piece]:
+    """The records of batches that are valid Arrow; small ones are joined, large ones cut. Raises ``TooLarge``."""
+    unfolded: Counter[str] = Counter()
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch, weight in _light(batches, bounds, unfolded):
+        if gathered and size + weight > bounds.piece_bytes:
+            yield partial(_decode, decoder, schema, gathered, rows, bounds)
+            rows += sum(one.num_rows for one in gathered)
+            gathered, size = [], 0
+        gathered.append(batch)
+        size += weight
+        bounds.check_records(rows + sum(one.num_rows for one in gathered))
+    yield partial(_decode, decoder, schema, gathered, rows, bounds)
+
+
+def _decode(
+    decoder: RecordDecoder, schema: pa.Schema, batches: list[pa.RecordBatch], first: int, bounds: Bounds
+) -> DecodedRecords:
+    table = pa.Table.from_batches(batches, schema)
     arrays = {name: _plain(table.column(name), bounds) for name in table.column_names}
-    return decode_columns(decoder, SentArrays(arrays, table.num_rows))
+    return decode_columns(decoder, SentArrays(arrays, table.num_rows), first)
+
+
+def _light(
+    batches: Iterable[pa.RecordBatch], bounds: Bounds, unfolded: Counter[str]
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The batches cut until none unfolds to more than a piece, with the bytes that they unfold to. ``unfolded`` counts
+    them by column. Raises ``TooLarge`` for a column that unfolds to more than a body.
+    """
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            unfolded[name] += _bytes(column)
+            bounds.check_bytes(unfolded[name])
+        yield from _cut(batch, bounds.piece_bytes)
+
+
+def _cut(batch: pa.RecordBatch, most: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    weight = sum(map(_bytes, batch.columns))
+    if weight <= most or batch.num_rows <= 1:
+        yield batch, weight
+        return
+    half = batch.num_rows // 2
+    yield from _cut(batch.slice(0, half), most)
+    yield from _cut(batch.slice(half), most)
 
 
 def check_columns(decoder: RecordDecoder, schema: pa.Schema) -> None:
@@ -94,23 +139,24 @@ class SentArrays:
 
 
 def _plain(column: pa.ChunkedArray, bounds: Bounds) -> pa.Array:
-    """The column in one piece, its dictionaries and views resolved once it is known that they do not unfold into a
-    flood.
-    """
-    chunks = column.chunks
+    """The column in one piece, its dictionaries and views resolved; it is known that they unfold into no flood."""
     if types.is_string_view(column.type) or types.is_binary_view(column.type):
-        bounds.check_bytes(sum(map(_viewed_bytes, chunks)))
-        plain = pa.string() if types.is_string_view(column.type) else pa.binary()
-        column = column.cast(plain)
-        chunks = column.chunks
+        column = column.cast(pa.string() if types.is_string_view(column.type) else pa.binary())
+    chunks = column.chunks
     if types.is_dictionary(column.type):
-        bounds.check_bytes(sum(_unfolded_bytes(chunk) for chunk in chunks))
         chunks = [chunk.dictionary_decode() for chunk in chunks]
     for chunk in chunks:
         _check_elements(chunk, bounds)
     if not chunks:
         return pa.array([], _decoded(column.type))
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def _bytes(column: pa.Array) -> int:
+    """The memory that a column takes once it is unfolded."""
+    if types.is_string_view(column.type) or types.is_binary_view(column.type):
+        return _viewed_bytes(column)
+    return _unfolded_bytes(column) if types.is_dictionary(column.type) else int(column.nbytes)
 
 
 def _unfolded_bytes(chunk: pa.DictionaryArray) -> int:
@@ -132,7 +178,7 @@ def _viewed_bytes(chunk: pa.Array) -> int:
 
 def _check_elements(array: pa.Array, bounds: Bounds) -> None:
     """Raises ``TooLarge`` for elements of nested values without number: some types have them for no bytes."""
-    if sum(map(len, _children(array))) > max(bounds.bytes // 8, bounds.records):
+    if sum(map(len, _children(array))) > max(bounds.whole_bytes // 8, bounds.records):
         raise TooLarge("the body has too many elements in its nested values; split the request")
 
 

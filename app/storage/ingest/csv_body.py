@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv as text_csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,27 +20,59 @@ from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, Decod
 from app.core.table.schema import Column
 from app.storage.ingest.decoding import absent, decode_columns
 from app.storage.ingest.named import Words, words_of_columns
+from app.storage.ingest.pieces import Piece, text_pieces
 from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
 from app.storage.ingest.texts import CELL_READERS
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, nothing_known
+from app.storage.spool import Content
 
 _FIX = "send a header line and comma-separated fields in UTF-8, quoted as RFC 4180 says"
 _COMMA, _QUOTE, _LINE_FEED, _RETURN = 44, 34, 10, 13
 
 
-def decode_csv(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
-    """The records of a CSV body to stage. Raises ``Invalid`` with every fault, or ``TooLarge``."""
+def csv_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
+    """The records of a CSV body. Raises ``Invalid`` for what is no such body, and ``TooLarge``."""
+    header = b""
+    names: Sequence[str] = ()
+    rows = lines = 0
+    for place, part in text_pieces(content, bounds, _end_of_record):
+        _check_text(part, place, lines)
+        if not place:
+            header = part[: _end_of_header(part) + 1]
+            names = _header(header)
+            refuse_columns(name_faults(names, decoder))
+        text = header + part if place else part
+        bounds.check_records(rows + (text.count(b"\n") - 1 if b'"' not in text else 0))
+        table, wrong = _read(text, names)
+        yield partial(_decode, decoder, table, wrong, rows)
+        rows, lines = rows + table.num_rows + len(wrong), lines + part.count(b"\n")
+        bounds.check_records(rows)
+
+
+def _check_text(part: bytes, place: int, lines: int) -> None:
+    """Raises ``Invalid`` for what is no UTF-8, and for quotes inside fields; ``lines`` are before it in the body."""
     try:
-        body.decode()
+        part.decode()
     except UnicodeDecodeError as error:
-        raise unreadable("CSV in UTF-8", error, _FIX) from error
-    _check_quotes(body)
-    bounds.check_records(body.count(b"\n") - 1 if b'"' not in body else 0)
-    names = _header(body)
-    refuse_columns(name_faults(names, decoder))
-    table = _read(body, names)
-    bounds.check_records(table.num_rows)
-    return decode_columns(decoder, SentCells(table, {column.name: column for column, _ in decoder.columns}))
+        where = f"byte {place + error.start} is no UTF-8 ({error.reason})"
+        raise unreadable("CSV in UTF-8", where, _FIX) from error
+    _check_quotes(part, lines, first=not place)
+
+
+def _decode(decoder: RecordDecoder, table: pa.Table, wrong: list[csv.InvalidRow], first: int) -> DecodedRecords:
+    if wrong:
+        raise _wrong_lengths(wrong, first)
+    return decode_columns(decoder, SentCells(table, {column.name: column for column, _ in decoder.columns}), first)
+
+
+def _end_of_record(part: bytes) -> int:
+    """The place after the last line break outside quotes, 0 if there is none."""
+    if b'"' not in part:
+        return part.rfind(b"\n") + 1
+    data = np.frombuffer(part, np.uint8)
+    breaks = np.flatnonzero(data == _LINE_FEED)
+    outside = breaks[np.searchsorted(np.flatnonzero(data == _QUOTE), breaks) % 2 == 0]
+    return int(outside[-1]) + 1 if len(outside) else 0
 
 
 class SentCells:
@@ -122,7 +155,8 @@ def _end_of_header(body: bytes) -> int:
             return end
 
 
-def _read(body: bytes, names: Sequence[str]) -> pa.Table:
+def _read(body: bytes, names: Sequence[str]) -> tuple[pa.Table, list[csv.InvalidRow]]:
+    """The fields of a header and records, and the records that have more or fewer than the header."""
     wrong: list[csv.InvalidRow] = []
 
     def note(row: csv.InvalidRow) -> str:
@@ -140,42 +174,42 @@ def _read(body: bytes, names: Sequence[str]) -> pa.Table:
         table = csv.read_csv(pa.BufferReader(body), _options(body), parse, convert)
     except pa.ArrowInvalid as error:
         raise unreadable("CSV", error, _FIX) from error
-    if wrong:
-        raise _wrong_lengths(wrong)
-    return table
+    return table, wrong
 
 
-def _wrong_lengths(rows: list[csv.InvalidRow]) -> Invalid:
+def _wrong_lengths(rows: list[csv.InvalidRow], first: int) -> Invalid:
     faults = []
     for row in rows[:REPORTED_VIOLATIONS]:
-        message = f"record {row.number - 2} has {row.actual_columns} fields, the header {row.expected_columns}"
-        place = row.number - 2
+        place = first + row.number - 2
+        message = f"record {place} has {row.actual_columns} fields, the header {row.expected_columns}"
         fix = "send a field for each column; an empty one is null"
         faults.append(Violation(f"/records/{place}", FaultCode.WRONG_FIELD_COUNT, message, fix, place))
     message = f"{len(rows)} record(s) have more or fewer fields than the header; nothing was stored"
     return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=faults, total_violations=len(rows))
 
 
-def _check_quotes(body: bytes) -> None:
-    """Quotes stand around whole fields, and twice inside them: what else a reader makes of them is a guess."""
+def _check_quotes(body: bytes, lines: int, *, first: bool) -> None:
+    """Quotes stand around whole fields, and twice inside them: what else a reader makes of them is a guess. The part
+    of a body has ``lines`` before it; ``first``: it has the header.
+    """
     if b'"' not in body:
         return
     data = np.frombuffer(body, np.uint8)
     at = np.flatnonzero(data == _QUOTE)
     if len(at) % 2:
-        raise unreadable("CSV", f"the quote on line {_line(body, int(at[-1]))} has no end", _FIX)
+        raise unreadable("CSV", f"the quote on line {lines + _line(body, int(at[-1]))} has no end", _FIX)
     opening, closing = at[::2], at[1::2]
     before = np.where(opening > 0, data[opening - 1], _LINE_FEED)
     after = np.where(closing + 1 < len(data), data[np.minimum(closing + 1, len(data) - 1)], _LINE_FEED)
     # A quote that follows the closing one at once is the second of two: text goes on.
     doubled_before = np.zeros(len(opening), bool)
     doubled_before[1:] = closing[:-1] + 1 == opening[1:]
-    bom = body.startswith(b"\xef\xbb\xbf") & (opening == 3)
+    bom = (first and body.startswith(b"\xef\xbb\xbf")) & (opening == 3)
     wrong_open = ~(np.isin(before, [_COMMA, _LINE_FEED, _RETURN]) | doubled_before | bom)
     wrong_close = ~np.isin(after, [_COMMA, _LINE_FEED, _RETURN, _QUOTE])
     wrong = np.concatenate([opening[wrong_open], closing[wrong_close]])
     if len(wrong):
-        raise unreadable("CSV", f"line {_line(body, int(wrong.min()))} has a quote inside a field", _FIX)
+        raise unreadable("CSV", f"line {lines + _line(body, int(wrong.min()))} has a quote inside a field", _FIX)
 
 
 def _line(body: bytes, place: int) -> int:

@@ -54,8 +54,10 @@ class Sent(Protocol):
         """One record, as ``RecordDecoder`` reads it."""
 
 
-def decode_columns(decoder: RecordDecoder, sent: Sent) -> DecodedRecords:
-    """The records to stage. Raises ``Invalid`` with what ``RecordDecoder`` says of every record at fault."""
+def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> DecodedRecords:
+    """The records to stage; ``first`` is the index in the request of the first of them. Raises ``Invalid`` with what
+    ``RecordDecoder`` says of every record at fault.
+    """
     arrays: dict[str, pa.Array] = {}
     refused = [sent.odd_rows]
     for column, decode in decoder.columns:
@@ -69,19 +71,19 @@ def decode_columns(decoder: RecordDecoder, sent: Sent) -> DecodedRecords:
     refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):
-        decoder.decode_at((int(row), sent.record(int(row))) for row in faulty)
+        decoder.decode_at((first + int(row), sent.record(int(row))) for row in faulty)
         raise AssertionError("a column refuses what its record does not")
-    return _staged(arrays, words, kinds, kept)
+    return _staged(arrays, words, kinds, kept, first)
 
 
 def _staged(
-    arrays: Mapping[str, pa.Array], words: Words, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any]
+    arrays: Mapping[str, pa.Array], words: Words, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any], first: int
 ) -> DecodedRecords:
     at = np.flatnonzero(kept)
     ignored = len(kept) - len(at)
     chosen = {name: array.take(pa.array(at)) if ignored else array for name, array in arrays.items()}
     told = {word: pa.array(bits[at]) for word, bits in words.items()}
-    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(at, pa.int32()), ignored, told)
+    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(first + at, pa.int32()), ignored, told)
 
 
 def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent) -> tuple[pa.Array, Places]:

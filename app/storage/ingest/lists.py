@@ -23,9 +23,9 @@ from app.storage.ingest.vectors import Places, Vector
 _NOTHING = type(None)
 
 
-def decode_records(decoder: RecordDecoder, records: Sequence[object]) -> DecodedRecords:
-    """The records of a JSON body to stage. Raises ``Invalid`` as ``decoder`` does."""
-    return decode_columns(decoder, SentObjects(records, decoder.names))
+def decode_records(decoder: RecordDecoder, records: Sequence[object], first: int = 0) -> DecodedRecords:
+    """The records of a JSON body to stage, from the index ``first`` on. Raises ``Invalid`` as ``decoder`` does."""
+    return decode_columns(decoder, SentObjects(records, decoder.names), first)
 
 
 class SentObjects:

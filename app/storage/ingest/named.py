@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.core.table.named_columns import bit_of, word_of, words_naming
+from app.core.table.named_columns import bit_of, word_of, words_naming, words_of
 from app.core.table.schema import Column
 
 Words = Mapping[str, np.ndarray[Any, np.dtype[np.int64]]]
@@ -19,8 +19,7 @@ def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str
     places: dict[tuple[str, ...], int] = {}
     index = np.array([places.setdefault(tuple(record), len(places)) for record in records], np.int64)
     told = [words_naming(columns, frozenset(members)) for members in places]
-    words = words_naming(columns, ())
-    return {word: np.array([one[word] for one in told], np.int64)[index] for word in words} if len(index) else {}
+    return {word: np.array([one[word] for one in told], np.int64)[index] for word in words_of(columns)}
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.record_decoder import RecordDecoder
 from app.storage.ingest.arrow_stream import FAULTS
-from app.storage.ingest.arrow_table import check_columns, decode_table
+from app.storage.ingest.arrow_table import check_columns, table_pieces
 from app.storage.ingest.parquet_footer import read_footer
+from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import unreadable
+from app.storage.spool import Content
 
 _FIX = "send one whole Parquet file"
 
 
-def decode_parquet(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
-    """The records of a Parquet file to stage. Raises ``Invalid`` with every fault, or ``TooLarge``."""
+def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
+    """The records of a Parquet file. Raises ``Invalid`` for what is no such file, and ``TooLarge``."""
     try:
-        footer = read_footer(body)
+        footer = read_footer(content)
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error
     bounds.check_records(footer.rows)
-    bounds.check_bytes(max(footer.unpacked_bytes, footer.values // 8))
+    bounds.check_values(footer.values)
+    bounds.check_bytes(footer.unpacked_bytes)
     try:
         # Text as dictionaries, as it is stored: a long one that is named by every row takes its place once.
-        file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=list(footer.byte_columns))
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), read_dictionary=list(footer.byte_columns))
         check_columns(decoder, file.schema_arrow)
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error
-    return decode_table(decoder, _read(file, bounds), bounds)
+    rows_at_once = max(1, footer.rows * bounds.piece_bytes // max(footer.unpacked_bytes, bounds.piece_bytes))
+    return table_pieces(decoder, file.schema_arrow, _batches(file, rows_at_once), bounds)
 
 
-def _read(file: pq.ParquetFile, bounds: Bounds) -> pa.Table:
-    tables: list[pa.Table] = []
-    size = 0
+def _batches(file: pq.ParquetFile, rows_at_once: int) -> Iterator[pa.RecordBatch]:
     try:
-        for group in range(file.num_row_groups):
-            tables.append(file.read_row_group(group, use_threads=False))
-            size += tables[-1].nbytes
-            bounds.check_bytes(size)
-        table = pa.concat_tables(tables) if tables else file.schema_arrow.empty_table()
-        table.validate(full=True)
+        for batch in file.iter_batches(rows_at_once, use_threads=False):
+            batch.validate(full=True)
+            yield batch
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error
-    return table

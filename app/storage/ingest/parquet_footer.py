@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from app.storage.spool import Content
+
 _MAGIC = b"PAR1"
 _BYTE_ARRAY, _FIXED = 6, 7
 _DEEPEST = 16
@@ -25,7 +27,7 @@ class Footer:
     byte_columns: tuple[str, ...]
 
 
-def read_footer(body: bytes) -> Footer:
+def read_footer(body: Content) -> Footer:
     """The footer of a Parquet file, and the headers of all its pages. Raises ``ValueError`` where it contradicts
     itself.
     """
@@ -40,7 +42,7 @@ def read_footer(body: bytes) -> Footer:
         raise ValueError(f"its footer cannot be read ({type(error).__name__})") from error
 
 
-def _footer(body: bytes, found: Members) -> Footer:
+def _footer(body: Content, found: Members) -> Footer:
     elements = found[2]
     leaves = [element for element in elements if not element.get(5)]
     rows, groups = found[3], found.get(4) or []
@@ -58,7 +60,7 @@ def _footer(body: bytes, found: Members) -> Footer:
     return Footer(rows, values, max(declared, pages) + rows * fixed, tuple(sorted(top)))
 
 
-def _page_sizes(body: bytes, chunk: Members) -> Iterator[int]:
+def _page_sizes(body: Content, chunk: Members) -> Iterator[int]:
     """The bytes that each page says it has once it is decompressed."""
     if not chunk[7]:
         return  # a column without values may have no page, and then lies nowhere
@@ -78,7 +80,7 @@ def _page_sizes(body: bytes, chunk: Members) -> Iterator[int]:
 class _Compact:
     """Thrift's compact protocol: structs as members by field id."""
 
-    def __init__(self, body: bytes, place: int) -> None:
+    def __init__(self, body: Content, place: int) -> None:
         self.body = body
         self.place = place
 

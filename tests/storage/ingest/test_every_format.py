@@ -26,6 +26,7 @@ from app.core.types.values import value_text
 from app.services.formats import FORMATS, JSON
 from app.storage.arrow import arrow_type, staging_schema
 from tests.core.strategies import SCALAR_TYPES, TYPES, values
+from tests.pieces import joined
 from tests.storage.ingest.odd_values import ODD, ODD_TYPES, edges
 
 # Hypothesis shows the strategy that it filters, and one for every type is long.
@@ -75,7 +76,7 @@ def outcome(read: Callable[[], DecodedRecords], schema: TableSchema) -> object:
 
 def through(schema: TableSchema, media_type: str, body: bytes) -> object:
     decoder = RecordDecoder(compile_plan(schema))
-    return outcome(lambda: FORMATS[media_type].decode(decoder, body, BOUNDS), schema)
+    return outcome(lambda: joined(FORMATS[media_type].pieces(decoder, body, BOUNDS)), schema)
 
 
 def expected(schema: TableSchema, records: Sequence[object]) -> object:
@@ -368,6 +369,6 @@ def test_a_column_of_another_type_is_refused_by_its_name(media_type: str, array:
     body = BODIES[media_type](pa.table({"k": [1], column: array, "nope": [1]}))
     decoder = RecordDecoder(compile_plan(schema))
     with pytest.raises(Invalid) as refusal:
-        FORMATS[media_type].decode(decoder, body, BOUNDS)
+        joined(FORMATS[media_type].pieces(decoder, body, BOUNDS))
     told = [(fault.pointer, fault.code, fault.column) for fault in refusal.value.violations]
     assert told == [("/columns/nope", "unknown_column", "nope"), (f"/columns/{column}", "wrong_type", column)]

@@ -21,6 +21,7 @@ from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
 from app.services.formats import FORMATS, JSON
 from app.services.ingest import Upload
+from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, PARQUET, arrow_body, parquet_body
 
 MIB = 1 << 20
@@ -31,7 +32,7 @@ GOOD = b'{"records":[{"id":1,"note":"a"}]}'
 
 
 def read(body: bytes, media_type: str = JSON, encoding: str = "", bounds: Bounds = SMALL) -> DecodedRecords:
-    return Upload(body, media_type, encoding=encoding).read(RecordDecoder(compile_plan(SCHEMA)), bounds)
+    return joined(Upload(body, media_type, encoding=encoding).pieces(RecordDecoder(compile_plan(SCHEMA)), bounds))
 
 
 ENCODED: dict[str, Callable[[bytes], bytes]] = {
@@ -187,4 +188,4 @@ def test_a_file_that_says_less_than_it_holds_is_refused() -> None:
     out = io.BytesIO()
     pq.write_table(many(3), out)
     with pytest.raises(Invalid):
-        FORMATS[PARQUET].decode(RecordDecoder(compile_plan(SCHEMA)), out.getvalue()[:-1], SMALL)
+        joined(FORMATS[PARQUET].pieces(RecordDecoder(compile_plan(SCHEMA)), out.getvalue()[:-1], SMALL))
