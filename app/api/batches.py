@@ -19,7 +19,7 @@ from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
-from app.services.formats import FORMATS, JSON, NDJSON
+from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
 from app.services.heads import Heads
 from app.services.ingest import Change, Upload, accept_batch
 from app.services.merges import request_merge
@@ -80,6 +80,9 @@ _REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
 _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
 
 
+_EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
+
+
 async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
     """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
     no thread.
@@ -105,13 +108,14 @@ async def post_batch(
     prefer: Annotated[str | None, Header()] = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
     events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
+    empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
 ) -> BatchBody:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     folder = uploads_folder(parts.settings)
-    upload = Upload(body, media_type, idempotency_key, content_encoding, events, folder)
+    upload = Upload(body, media_type, idempotency_key, content_encoding, events, folder, empty_fields)
     return await accepted(request, response, parts, name, upload, prefer)
 
 

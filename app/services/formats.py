@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
@@ -71,11 +73,24 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def format_of(media_type: str, events: str | None) -> Format | None:
+class EmptyFields(StrEnum):
+    """Values of ``emptyFields``: what an empty field of CSV says of its column (merge-semantics A.12)."""
+
+    NULL = "null"
+    ABSENT = "absent"  # nothing
+
+
+_ABSENT_FIELDS = Format(partial(csv_pieces, empty_absent=True), _TEXT)
+
+
+def format_of(media_type: str, events: str | None, empty_fields: EmptyFields = EmptyFields.NULL) -> Format | None:
     """What reads a body of ``media_type``, None for another one; ``events`` names a format of change events in it.
 
-    Raises ``Invalid`` for a format of events that is none, or that no body of this type has.
+    Raises ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
+    what has none.
     """
+    if empty_fields is EmptyFields.ABSENT:
+        return _absent_fields(media_type)
     if events is None:
         return FORMATS.get(media_type)
     reader = EVENT_FORMATS.get(events)
@@ -88,3 +103,11 @@ def format_of(media_type: str, events: str | None) -> Format | None:
         fault = Violation("/format", FaultCode.CONTRADICTING_PARAMETERS, message, f"send {JSON} or {NDJSON[0]}")
         raise Invalid("the format is not one of this media type", violations=[fault])
     return Format(_of_events(json_events if media_type == JSON else ndjson_events, reader), {})
+
+
+def _absent_fields(media_type: str) -> Format:
+    if media_type != CSV:
+        message, fix = f"a body of {media_type[:100]!r} has no empty fields", f"send {CSV}, or remove emptyFields"
+        fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
+        raise Invalid("emptyFields is not for this media type", violations=[fault])
+    return _ABSENT_FIELDS

@@ -26,7 +26,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
-from app.services.formats import FORMATS, format_of
+from app.services.formats import FORMATS, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
@@ -43,6 +43,8 @@ class Upload:
     """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
     codings of Content-Encoding, the format of the change events that it holds, if it does, and the folder for what a
     coding unfolds to that is too large for the memory (None: the system's).
+
+    ``empty_fields``: what an empty field of CSV says.
     """
 
     body: Content
@@ -51,12 +53,14 @@ class Upload:
     encoding: str = ""
     events: str | None = None
     folder: Path | None = None
+    empty_fields: EmptyFields = EmptyFields.NULL
 
     @property
     def fingerprint(self) -> str:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
         kind = f"{kind};format={self.events}" if self.events else kind
+        kind = f"{kind};emptyFields=absent" if self.empty_fields is EmptyFields.ABSENT else kind
         digest = hashlib.sha256(kind.encode() + b"\0")
         for start in range(0, len(self.body), _HASHED_BYTES):
             digest.update(self.body[start : start + _HASHED_BYTES])
@@ -65,7 +69,11 @@ class Upload:
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
-        chosen = format_of(self.media_type, self.events)
+        chosen = format_of(self.media_type, self.events, self.empty_fields)
+        if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
+            message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
+            fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
+            raise Invalid("empty fields cannot be absent", violations=[fault])
         if chosen is None:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)

@@ -139,3 +139,26 @@ def test_a_column_that_is_added_later_is_one_that_nobody_named(create: CreateTab
     assert shop.post(TABLE, json={"changes": [change]}).status_code == 200
     shop.post(f"{TABLE}/batches", json={"records": [{"id": 7, "edited": "09:00", "note": "older, and yet the first"}]})
     assert row(shop)["note"] == "older, and yet the first"
+
+
+def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=TELLING)
+    csv_body = {"headers": {"Content-Type": "text/csv"}, "content": b'id,edited,status,city,total\n7,10:05,"",,\n'}
+    shop.post(f"{TABLE}/batches", json={"records": FIRST})
+    assert shop.post(f"{TABLE}/batches?emptyFields=absent", **csv_body).status_code == 202
+    assert row(shop) == {"id": 7, "edited": "10:05", "status": "", "city": "Bonn", "total": 5}
+    assert shop.post(f"{TABLE}/batches", **csv_body).status_code == 202
+    assert row(shop) == {"id": 7, "edited": "10:05", "status": "", "city": None, "total": None}
+
+
+@pytest.mark.parametrize(("options", "media_type"), [(PARTIAL, "text/csv"), (TELLING, "application/json")])
+def test_empty_fields_are_absent_only_where_there_are_fields_and_columns_can_be_left_alone(
+    create: CreateTable, shop: TestClient, options: dict[str, str], media_type: str
+) -> None:
+    create(fields=FIELDS, options=options)
+    body = FORMATS[media_type](FIRST)
+    answer = shop.post(f"{TABLE}/batches?emptyFields=absent", content=body, headers={"Content-Type": media_type})
+    assert answer.status_code == 400
+    [fault] = answer.json()["errors"]
+    assert (fault["pointer"], fault["code"]) == ("/emptyFields", "contradicting_parameters")
+    assert fault["fix"]

@@ -19,7 +19,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
 from app.storage.ingest.decoding import absent, decode_columns
-from app.storage.ingest.named import Words, words_of_columns
+from app.storage.ingest.named import Words, without_nulls, words_of_columns
 from app.storage.ingest.pieces import Piece, text_pieces
 from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
 from app.storage.ingest.texts import CELL_READERS
@@ -30,8 +30,13 @@ _FIX = "send a header line and comma-separated fields in UTF-8, quoted as RFC 41
 _COMMA, _QUOTE, _LINE_FEED, _RETURN = 44, 34, 10, 13
 
 
-def csv_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """The records of a CSV body. Raises ``Invalid`` for what is no such body, and ``TooLarge``."""
+def csv_pieces(
+    decoder: RecordDecoder, content: Content, bounds: Bounds, *, empty_absent: bool = False
+) -> Iterator[Piece]:
+    """The records of a CSV body. Raises ``Invalid`` for what is no such body, and ``TooLarge``.
+
+    ``empty_absent``: a record does not name the columns whose fields are empty.
+    """
     header = b""
     names: Sequence[str] = ()
     rows = lines = 0
@@ -44,7 +49,7 @@ def csv_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iter
         text = header + part if place else part
         bounds.check_records(rows + (text.count(b"\n") - 1 if b'"' not in text else 0))
         table, wrong = _read(text, names)
-        yield partial(_decode, decoder, table, wrong, rows)
+        yield partial(_decode, decoder, table, wrong, rows, empty_absent)
         rows, lines = rows + table.num_rows + len(wrong), lines + part.count(b"\n")
         bounds.check_records(rows)
 
@@ -59,10 +64,13 @@ def _check_text(part: bytes, place: int, lines: int) -> None:
     _check_quotes(part, lines, first=not place)
 
 
-def _decode(decoder: RecordDecoder, table: pa.Table, wrong: list[csv.InvalidRow], first: int) -> DecodedRecords:
+def _decode(
+    decoder: RecordDecoder, table: pa.Table, wrong: list[csv.InvalidRow], first: int, empty_absent: bool
+) -> DecodedRecords:
     if wrong:
         raise _wrong_lengths(wrong, first)
-    return decode_columns(decoder, SentCells(table, {column.name: column for column, _ in decoder.columns}), first)
+    columns = {column.name: column for column, _ in decoder.columns}
+    return decode_columns(decoder, SentCells(table, columns, empty_absent), first)
 
 
 def _end_of_record(part: bytes) -> int:
@@ -76,9 +84,10 @@ def _end_of_record(part: bytes) -> int:
 
 
 class SentCells:
-    """Columns of text; null where the field was empty."""
+    """Columns of text; null where the field was empty, and then not named if it is ``empty_absent``."""
 
-    def __init__(self, table: pa.Table, columns: dict[str, Column]) -> None:
+    def __init__(self, table: pa.Table, columns: dict[str, Column], empty_absent: bool) -> None:
+        self._empty_absent = empty_absent
         self._texts = {name: _one(table.column(name)) for name in table.column_names}
         self._columns = columns
         self.rows = table.num_rows
@@ -98,8 +107,12 @@ class SentCells:
         return [_json_value(column, text) for text in texts]
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Every line names the columns of the header, empty fields too."""
-        return words_of_columns(columns, self._texts.keys(), self.rows)
+        """Every line names the columns of the header, empty fields too unless they are absent."""
+        words = words_of_columns(columns, self._texts.keys(), self.rows)
+        if not self._empty_absent:
+            return words
+        present = {name: texts.is_valid().to_numpy(zero_copy_only=False) for name, texts in self._texts.items()}
+        return without_nulls(columns, words, present)
 
     def kind_texts(self) -> pa.Array | None:
         """The column ``_kind``; an empty field is +I."""
@@ -109,6 +122,8 @@ class SentCells:
     def record(self, row: int) -> object:
         """One line as a JSON object."""
         cells = {name: texts[row].as_py() for name, texts in self._texts.items()}
+        if self._empty_absent:
+            cells = {name: text for name, text in cells.items() if text is not None}
         if cells.get(KIND_MEMBER, "") is None:
             del cells[KIND_MEMBER]
         return {
