@@ -14,6 +14,7 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
 from app.core.table.records import RowKind
 from app.core.types.kinds import Family
@@ -56,7 +57,9 @@ class _Changes:
 
 def _takes_back(plan: MergePlan) -> bool:
     """Whether values add up: a function that cannot take one back then refuses the -U, and says what to set."""
-    return RowKind.UPDATE_BEFORE not in plan.dropped and not all(isinstance(rule, Register) for rule in plan.rules)
+    return RowKind.UPDATE_BEFORE not in plan.dropped and not all(
+        isinstance(rule, (Register, NamedValues)) for rule in plan.rules
+    )
 
 
 Reader = Callable[[_Changes, Mapping[str, Any]], None]

@@ -40,6 +40,7 @@ X_GROUPED = "fields.x.sequence-group"
 VECTORS = "deletion-vectors.enabled"
 OVERWRITE = "streaming-read-overwrite"
 DELTAS = "full-compaction.delta-commits"
+ABSENT = "record.absent-columns"
 CLUSTERING = "pk-clustering-override"
 GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
@@ -149,6 +150,8 @@ ILLEGAL: list[tuple[str, Options, str, str]] = [
     ("deletion vectors of first-row", FIRST_ROW | {VECTORS: "true"}, VECTORS, "contradicting_options"),
     ("overwrites read with lookup", {CHANGELOG: "lookup", OVERWRITE: "true"}, OVERWRITE, "contradicting_options"),
     ("delta commits with lookup", {CHANGELOG: "lookup", DELTAS: "3"}, DELTAS, "contradicting_options"),
+    ("whole records left alone", {ABSENT: "unchanged"}, ABSENT, "contradicting_options"),
+    ("first records left alone", FIRST_ROW | {ABSENT: "unchanged"}, ABSENT, "contradicting_options"),
     ("clustering of aggregation", AGGREGATION | {CLUSTERING: "true"}, CLUSTERING, "contradicting_options"),
     ("clustering with a sequence", {CLUSTERING: "true", SEQUENCE: "a"}, CLUSTERING, "contradicting_options"),
     ("clustering with lookup", {CLUSTERING: "true", CHANGELOG: "lookup"}, CLUSTERING, "contradicting_options"),
@@ -203,6 +206,8 @@ LEGAL: list[tuple[str, Options]] = [
     ("deletion vectors", {VECTORS: "true"}),
     ("overwrites read", {OVERWRITE: "true", CHANGELOG: "input"}),
     ("delta commits", {DELTAS: "3", CHANGELOG: "full-compaction"}),
+    ("columns left alone", PARTIAL | {ABSENT: "unchanged"}),
+    ("aggregated columns left alone", AGGREGATION | {ABSENT: "unchanged"}),
     ("clustering", {CLUSTERING: "true", CHANGELOG: "input"}),
     ("buckets", {"bucket": "4", "bucket-key": "k"}),
     ("dynamic and postponed buckets", {"bucket": "-2"}),

@@ -12,13 +12,15 @@ from typing import Any
 from app.core.functions.entries import AggregateFunction, FunctionUse
 from app.core.plan.column_functions import ColumnFunction, function_of
 from app.core.rules.accumulators import Union
+from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order, OrderField
-from app.core.rules.participation import UNCHANGED, Group, Names, kept_records
+from app.core.rules.participation import UNCHANGED, Group, Names, Participation, kept_records
 from app.core.rules.register import Pick, Register
 from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
+from app.core.table.named_columns import word_of
 from app.core.table.option_entries import AbsentColumns, MergeEngine
 from app.core.table.options import FoldingOptions, SequenceGroup
 from app.core.table.records import Record, RowKind
@@ -131,7 +133,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
         rules += group_rules
         refusals += group_refusals
     free = [column for column in schema.value_columns if options.group_of(column.name) is None]
-    rules += [_free_column(column, options, order) for column in free]
+    rules += _free_columns(free, options, order)
     removes = options["partial-update.remove-record-on-delete"]
     listed = _removal_groups(options, rules)
     if listed:
@@ -146,16 +148,23 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
     return _removing(schema, rules, refusals, order, removes, told=_told(options))
 
 
-def _free_column(column: Column, options: FoldingOptions, order: Order) -> Rule:
-    """A column in no group: the latest value that is not null, or the latest that a record names.
+def _free_columns(columns: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
+    """The columns in no group: of each the latest value that is not null, or the latest that a record names."""
+    if not _told(options):
+        return [Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in columns]
+    if order.by_arrival:
+        words = dict.fromkeys(word_of(column) for column in columns)
+        return [NamedValues(tuple(column for column in columns if word_of(column) == word)) for word in words]
+    return [Register((column,), order, part=_naming(column, order)) for column in columns]
 
-    The first field of the order is read the same either way: a record that names it as null sorts before all others.
+
+def _naming(column: Column, order: Order) -> Participation:
+    """The adds that name the column. The first field of an order needs no more than a value: a record that names it as
+    null sorts before all others.
     """
-    first = order.fields[0].column if order.fields else None
-    if _told(options) and column != first:
-        named = Names((column,), UNCHANGED)
-        return Register((column,), order, part=kept_records(adds_only=True, named=named))
-    return Register((column,), order, part=kept_records(adds_only=True, not_null=column))
+    if order.fields and order.fields[0].column == column:
+        return kept_records(adds_only=True, not_null=column)
+    return kept_records(adds_only=True, named=Names((column,), UNCHANGED))
 
 
 def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Register, ...]:

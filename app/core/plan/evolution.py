@@ -273,8 +273,7 @@ def may_be_unsaid(plan: MergePlan) -> frozenset[str]:
     record does not name them where they are null (merge-semantics A.10, A.12).
     """
     rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
-    unsaid = [rule for rule in rules if rule.part.skips_null or rule.part.tells_named]
-    return frozenset(column.name for rule in unsaid for column in rule.columns)
+    return frozenset(column.name for rule in rules if rule.may_be_unsaid for column in rule.columns)
 
 
 def _said(plan: MergePlan, row: Mapping[str, Any]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from app.core.functions.entries import FUNCTIONS
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.accumulators import Sum, Union
+from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Pick, Register
 from app.core.rules.replay import Replay
@@ -20,6 +21,8 @@ from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import Record
 from app.core.table.schema import Column
+
+NAMED_NULL = "named null: cleared"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
         return True
     if isinstance(rule, (Sum, Union)):
         return False
+    if isinstance(rule, NamedValues):
+        return True
     if isinstance(rule, Register):
         return rule.order.by_arrival
     return isinstance(rule, Stepwise) and rule.order.by_arrival
@@ -83,6 +88,17 @@ def _retract_words(rule: Register, column: Column) -> str:
     if rule.clears and column.name not in rule.part.group:
         return "; a retract that is not older sets it to null"
     return ""
+
+
+def _named_words(_rule: NamedValues, _column: Column) -> str:
+    return f"the value of the latest record that names it, be it null, by {order_words(Order())}"
+
+
+def _named_reason(rule: NamedValues, column: Column, step: Step) -> str:
+    apart = rule.part_of(column).reason(step.record)
+    if apart is not None:
+        return apart
+    return NAMED_NULL if step.record.values[column.name] is None else "taken"
 
 
 def _shown(column: Column, value: Any) -> Any:
@@ -121,7 +137,7 @@ def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) 
     cleared = not record.kind.add and rule.clears
     if cleared and column.name not in rule.kept_on_clear:
         return "set to null by the retract"
-    return "named null: cleared" if rule.part.tells_named and record.values[column.name] is None else "taken"
+    return NAMED_NULL if rule.part.tells_named and record.values[column.name] is None else "taken"
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
@@ -148,6 +164,7 @@ def _stepwise_words(rule: Stepwise, _column: Column) -> str:
 
 EXPLANATIONS: Mapping[type[Rule], Explanation] = {
     Register: Explanation(_register_words, _register_reason),
+    NamedValues: Explanation(_named_words, _named_reason),
     Sum: Explanation(
         lambda rule, _: f"{FUNCTIONS['sum'].meaning}{_group_words(rule.part.group)}; late records count too",
         lambda rule, _, step: _accumulated(rule, step, ("summed", "subtracted")),

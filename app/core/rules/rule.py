@@ -68,6 +68,11 @@ class Rule(ABC):
     part: Participation = EVERY_RECORD
 
     @property
+    def may_be_unsaid(self) -> bool:
+        """Whether a null of its columns may mean that no record said anything of them (merge-semantics A.12)."""
+        return self.part.skips_null or self.part.tells_named
+
+    @property
     @abstractmethod
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """State columns that this rule needs beside its visible columns."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.core.plan.explanations import plan_rules
 from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Register
 from app.core.rules.replay import Replay
@@ -27,6 +28,8 @@ def orders_of(plan: MergePlan) -> Iterator[Order]:
     if any(isinstance(rule, Replay) for rule in plan.rules):
         yield plan.order
     for rule in plan_rules(plan):
+        if isinstance(rule, NamedValues):
+            yield Order()
         if isinstance(rule, (Register, Stepwise)):
             own_value = tuple(field.column for field in rule.order.fields) == tuple(rule.columns) and rule.columns
             if not (own_value and isinstance(rule, Register) and rule.part.skips_null):

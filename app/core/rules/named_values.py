@@ -1,0 +1,109 @@
+"""Columns that each keep the latest value that an add names, by arrival (merge-semantics A.12).
+
+They share one hidden column, a word of bits that says which of them were ever named: without it a run in which a column
+was cleared would be like one that says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from app.core.rules.log_records import LogRecords
+from app.core.rules.participation import UNCHANGED, Adds, Names, Participation
+from app.core.rules.rule import HiddenColumn, Rule, Sql, State
+from app.core.rules.spark_sql import ref
+from app.core.table.named_columns import bit_of, is_named_sql, word_of
+from app.core.table.records import ARRIVAL_COLUMN, Record
+from app.core.table.schema import Column
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Kind
+
+_ADDS = Participation((Adds(),))
+
+
+@dataclass(frozen=True)
+class NamedValues(Rule):
+    """``columns`` of one word, each by itself."""
+
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def word(self) -> str:
+        """The hidden column: the bits of the columns that were named."""
+        return word_of(self.columns[0])
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenColumn, ...]:
+        return (HiddenColumn(self.word, DataType(Kind.BIGINT)),)
+
+    @property
+    def may_be_unsaid(self) -> bool:
+        return True
+
+    def part_of(self, column: Column) -> Participation:
+        """The records that set the column."""
+        return Participation((Adds(), Names((column,), UNCHANGED)))
+
+    def lift(self, record: Record) -> State:
+        state = self.empty
+        if not record.kind.add:
+            return state
+        named = [column for column in self.columns if record.names(column.name)]
+        state.update({column.name: record.values[column.name] for column in named})
+        state[self.word] = sum(bit_of(column) for column in named)
+        return state
+
+    def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+        named = newer.get(self.word) or 0
+        state = {c.name: (newer if named & bit_of(c) else older)[c.name] for c in self.columns}
+        return {**state, self.word: (older.get(self.word) or 0) | named}
+
+    def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
+        words = [state.get(self.word) or 0 for state in states]
+        state: State = {}
+        for column in self.columns:
+            bit = bit_of(column)
+            latest = next((place for place in range(len(states) - 1, 0, -1) if words[place] & bit), 0)
+            state[column.name] = states[latest][column.name]
+        for named in words[1:]:
+            words[0] |= named
+        return {**state, self.word: words[0]}
+
+    def fold_log(self, records: LogRecords) -> State:
+        state, word = self.empty, 0
+        for column in self.columns:
+            places = self.part_of(column).places(records)
+            if places:
+                state[column.name] = records.column(column.name)[places[-1]]
+                word |= bit_of(column)
+        return {**state, self.word: word}
+
+    def _bits_sql(self, word: str) -> str:
+        """The bits of ``word`` that are these columns'."""
+        return f"({word} & {sum(bit_of(column) for column in self.columns)}L)"
+
+    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
+        aggregates, outputs = {}, {}
+        for column in self.columns:
+            kept = f"_kf_kept_{column.id}"
+            condition = self.part_of(column).sql(also)
+            value = ref("r", column.name)
+            aggregates[kept] = f"max_by({value}, r.{ARRIVAL_COLUMN}) FILTER (WHERE {condition})"
+            outputs[column.name] = kept
+        named = f"_kf_said_{self.columns[0].id}"
+        aggregates[named] = f"bit_or(r.{self.word}) FILTER (WHERE {_ADDS.sql(also)})"
+        return aggregates, {**outputs, self.word: self._bits_sql(named)}
+
+    def lift_sql(self) -> Sql:
+        values = {c.name: f"IF({self.part_of(c).sql()}, {ref('r', c.name)}, NULL)" for c in self.columns}
+        return {**values, self.word: f"IF({_ADDS.sql()}, {self._bits_sql(f'r.{self.word}')}, NULL)"}
+
+    def combine_sql(self, older: str, newer: str) -> Sql:
+        values = {
+            c.name: f"IF({is_named_sql(newer, c)}, {ref(newer, c.name)}, {ref(older, c.name)})" for c in self.columns
+        }
+        both = f"coalesce({older}.{self.word}, 0L) | coalesce({newer}.{self.word}, 0L)"
+        return {**values, self.word: both}
