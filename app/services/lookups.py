@@ -13,7 +13,8 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable
 from app.core.plan.answers import key_json, row_json, tag_of, to_json
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import combine_all, finish, lift
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.whole_rows import Standing
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
 from app.core.table.option_entries import Consistency
@@ -186,8 +187,8 @@ def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
 
 
 def _imaged(view: View, images: Images, key: Key) -> Answer | None:
-    """What the images answer for a key: finished bytes where one run alone has it. None where state rows must be
-    combined, or read because an image is not there yet.
+    """What the images answer for a key: finished bytes where one run alone has it, or one run's row wins whole. None
+    where state rows must be combined, or read because an image is not there yet.
     """
     schema = view.table.schema
     token = token_of(schema, key)
@@ -201,10 +202,23 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
             continue
         written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
-        if answer is None or (answer.written and found.written):
+        found_now = None if answer is None else answer_of_both(view.plan, found, answer)
+        if found_now is None:
             return None
-        found = answer if answer.written else found
+        found = found_now
     return found
+
+
+def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
+    """What the answers of two runs come to; None where their state rows must be combined."""
+    if not newer.written:
+        return older
+    if not older.written:
+        return newer
+    if plan.whole is None:
+        return None
+    standings = (Standing(one.standing, adds=one.body is not None) for one in (older, newer))
+    return newer if plan.whole.newer_wins(*standings) else older
 
 
 def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from app.core.plan.answers import joined_key, key_texts, to_json
 from app.core.plan.fold import finish
 from app.core.table.keys import Key, keys_from_json, tokens_of
-from app.services.lookups import folded, runs_of, states_of, wanted_columns
+from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
 from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images
@@ -87,10 +87,11 @@ def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[by
         asked = ([tokens[place] for place in places], [texts[place] for place in places])
         answers = images.answers(view.table.id, run, written, view.plan, *asked)
         for place, answer in zip(places, answers, strict=True):
-            if answer is None or (answer.written and found[place].written):
+            both = None if answer is None else answer_of_both(view.plan, found[place], answer)
+            if both is None:
                 again.add(place)
-            elif answer.written:
-                found[place] = answer
+            else:
+                found[place] = both
     combined = sorted(again)
     for place, state in zip(combined, states_of(view, images, [keys[place] for place in combined]), strict=True):
         found[place] = folded(view, state)

@@ -15,6 +15,7 @@ from app.core.plan.column_defaults import defaults_of, row_kind_default
 from app.core.plan.engines import ENGINES, RETRACTS, EnginePlan, Refusal, dropped_kinds
 from app.core.plan.option_checks import check_options
 from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
+from app.core.plan.whole_rows import WholeRow, whole_row
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
 from app.core.rules.register import Register
@@ -81,9 +82,9 @@ class MergePlan:
 
     @cached_property
     def answer_form(self) -> str:
-        """A digest of all that an answer's bytes depend on beside the state row: names and types of the columns, read
-        defaults, when a row is live, what shows something else than its state. Plans of one form answer a state row
-        that means the same under both with the same bytes (decision 17).
+        """A digest of all that an image's bytes depend on beside the state row: names and types of the columns, read
+        defaults, when a row is live, what shows something else than its state, what tells which row wins. Plans of one
+        form answer a state row that means the same under both with the same bytes (decision 17).
         """
         columns = [(column.id, column.name, stored_type(column.type)) for column in self.schema.columns]
         by_name = self.schema.by_name
@@ -91,8 +92,14 @@ class MergePlan:
         shown = [(rule.column.id, rule.called) for rule in self.unions]
         carries = [bounds.carry for bounds in self.totals]
         always = self.row.liveness is Liveness.ALWAYS
-        described = repr((_ANSWERS, columns, self.schema.primary_key, defaults, shown, carries, always))
+        ranked = [column.id for column in self.whole.columns] if self.whole else ()
+        described = repr((_ANSWERS, columns, self.schema.primary_key, defaults, shown, carries, always, ranked))
         return blake2b(described.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def whole(self) -> WholeRow | None:
+        """By what one of a key's state rows wins whole; None where answers are made of several."""
+        return whole_row(self.rules, self.row, self.schema.value_columns)
 
     @cached_property
     def needs_bitmaps(self) -> bool:

@@ -1,11 +1,12 @@
 """Rows of a data file as the entries of its image of answers, made a batch at a time (decision 17).
 
 An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its tag and its
-JSON.
+JSON; then, where columns tell which of a key's rows wins whole, a line break and their values as a JSON array.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from itertools import pairwise
 from typing import Any
@@ -26,6 +27,7 @@ from app.storage.arrow import arrow_type
 from app.storage.images.json_texts import TEXT, Texts, each, join, json_pieces, json_texts
 
 TAG_LENGTH = 2 * TAG_BYTES
+STANDING = "\n"  # no JSON of a row holds one
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint8).reshape(256, 2)
 
 
@@ -43,11 +45,12 @@ def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
     live, unsettled = live_rows(batch, shown), unsettled_rows(batch, written)
     answered = pc.and_(live, pc.invert(unsettled))
     bodies = _bodies(batch, written, shown)
-    rows = join(keys, Known.ROW.value, _tags(bodies), bodies)
+    standings = _standings(batch, written, shown)
+    rows = join(keys, Known.ROW.value, _tags(bodies), bodies, *standings)
     if answered.true_count == len(batch):
         return rows
     rest = pc.if_else(unsettled, pa.scalar(Known.STATE.value, TEXT), pa.scalar(Known.DELETED.value, TEXT))
-    return pc.if_else(answered, rows, join(keys, rest))
+    return pc.if_else(answered, rows, join(keys, rest, *standings))
 
 
 def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
@@ -79,6 +82,17 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Arr
     return join(*parts[:-1], "]")
 
 
+def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> list[pa.Array | str]:
+    """What ends each entry where columns tell which row wins: their values, as the plan that shows them has them."""
+    if shown.whole is None or not shown.whole.columns:
+        return []
+    before = {column.id: column for column in written.schema.columns}
+    parts: list[pa.Array | str] = [f"{STANDING}["]
+    for column in shown.whole.columns:
+        parts += [_converted(batch, before[column.id], column, _as_it_is, "null").whole, ","]
+    return [*parts[:-1], "]"]
+
+
 def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
     before = {column.id: column for column in written.schema.columns}
     parts: list[pa.Array | str] = []
@@ -99,11 +113,18 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
     missing = to_json(column.type.encoder(shown.read_defaults.get(column.name))).decode()
     if before is None:
         return missing
-    values = stored_values(batch, before)
     unions = {rule.column.id: rule.shown for rule in shown.unions}
-    if column.id not in unions and same_type(before.type, column.type):
+    return _converted(batch, before, column, unions.get(column.id, _as_it_is), missing)
+
+
+def _converted(
+    batch: pa.RecordBatch, before: Column, column: Column, finish: Callable[[Any], Any], missing: str
+) -> Texts:
+    """The JSON texts of what was stored as ``before``, as ``column`` has it."""
+    values = stored_values(batch, before)
+    if finish is _as_it_is and same_type(before.type, column.type):
         return json_pieces(values, column.type, missing)
-    encode, finish, old = column.type.encoder, unions.get(column.id, _as_it_is), before.type
+    encode, old = column.type.encoder, before.type
     texts = each(values, lambda value: encode(finish(widened(value, old, column.type))))
     return Texts(pc.fill_null(texts, pa.scalar(missing, TEXT)))
 

@@ -18,7 +18,7 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
-from app.storage.images.answers import TAG_LENGTH, Known
+from app.storage.images.answers import STANDING, TAG_LENGTH, Known
 from app.storage.images.asking import Asking
 from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
@@ -33,11 +33,15 @@ DEFAULT_BYTES = 16 * 2**30
 
 
 class Answer(NamedTuple):
-    """What one run answers for a key: a row's JSON and its tag, or neither; ``written``: the run has the key."""
+    """What one run answers for a key: a row's JSON and its tag, or neither; ``written``: the run has the key.
+
+    ``standing`` are the values that decide against other runs' answers (``WholeRow.columns``), as a JSON array.
+    """
 
     body: bytes | None
     tag: str | None
     written: bool
+    standing: bytes = b""
 
 
 ABSENT = Answer(None, None, False)
@@ -247,6 +251,7 @@ def _answer_in(image: Container, rows: Iterable[int], key: bytes) -> Answer | No
 
 
 _ROW, _DELETED = (ord(known.value) for known in (Known.ROW, Known.DELETED))
+_STANDING = STANDING.encode()
 
 
 def _said(entry: bytes, behind: int) -> Answer | None:
@@ -254,8 +259,11 @@ def _said(entry: bytes, behind: int) -> Answer | None:
     known = entry[behind]
     if known == _ROW:
         start = behind + 1 + TAG_LENGTH
-        return Answer(entry[start:], entry[behind + 1 : start].decode(), True)
-    return DELETED if known == _DELETED else None
+        body, _, standing = entry[start:].partition(_STANDING)
+        return Answer(body, entry[behind + 1 : start].decode(), True, standing)
+    if known != _DELETED:
+        return None
+    return DELETED if len(entry) == behind + 1 else Answer(None, None, True, entry[behind + 2 :])
 
 
 def _read(path: Path) -> Container | None:
