@@ -169,7 +169,7 @@ def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundR
 
 
 def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
-    body, tag = answer.body, answer.tag
+    body, tag = answer.body, None if answer.tag is None else answer.tag.decode()
     if body is not None and columns is not view.columns:
         row = json.loads(body)
         body = to_json({name: row[name] for name in columns})
@@ -183,7 +183,7 @@ def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
     if row is None:
         return ABSENT if state is None else DELETED
     body = row_json(view.table.schema, row)
-    return Answer(body, tag_of(body), True)
+    return Answer(body, tag_of(body).encode(), True)
 
 
 def _imaged(view: View, images: Images, key: Key) -> Answer | None:

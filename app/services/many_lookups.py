@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.core.plan.answers import joined_key, key_texts, to_json
+from app.core.plan.answers import joined_keys, key_texts, to_json
 from app.core.plan.fold import finish
-from app.core.table.keys import Key, keys_from_json, tokens_of
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.keys import Key, keys_from_json
 from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
 from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images
+from app.storage.tokens import tokens_of_keys
 
 
 @dataclass(frozen=True)
@@ -37,26 +39,20 @@ def read_keys(view: View, keys: Sequence[Mapping[str, Any]], columns: Sequence[s
 def found_as_json(images: Images, asked: AskedKeys) -> bytes:
     """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row."""
     schema = asked.view.table.schema
-    texts = [key_texts(schema, key) for key in asked.keys]
-    answers = _answers(asked.view, images, asked.keys, [joined_key(one) for one in texts])
+    texts = key_texts(schema, asked.keys)
+    answers = _answers(asked.view, images, asked.keys, joined_keys(texts))
     # Names may hold a percent sign; values are put in by place.
-    shape = b"{" + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"}"
-    shown = [_shown(asked, answer.body) for answer in answers]
-    rows = b",".join(
-        [
-            b'{"key":%b,"found":false,"row":null}' % (shape % tuple(text))
-            if body is None
-            else b'{"key":%b,"found":true,"row":%b}' % (shape % tuple(text), body)
-            for text, body in zip(texts, shown, strict=True)
-        ]
-    )
-    return b'{"rows":[%b],"snapshotId":%b}' % (rows, to_json(asked.view.snapshot_id))
+    key = b'{"key":{' + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"},"
+    hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
+    bodies = [answer if isinstance(answer, bytes) else answer.body for answer in answers]
+    if asked.columns is not asked.view.columns:
+        bodies = [None if body is None else _shown(asked, body) for body in bodies]
+    told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, bodies, strict=True)]
+    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(told), to_json(asked.view.snapshot_id))
 
 
-def _shown(asked: AskedKeys, body: bytes | None) -> bytes | None:
+def _shown(asked: AskedKeys, body: bytes) -> bytes:
     """A row with the columns that are asked for."""
-    if body is None or asked.columns is asked.view.columns:
-        return body
     row = json.loads(body)
     return to_json({name: row[name] for name in asked.columns})
 
@@ -75,19 +71,34 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
 
 
-def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Answer]:
-    """The answer for each key: finished bytes where one run alone has it, else made of its state rows."""
-    tokens = tokens_of(view.table.schema, keys)
-    found, again = [ABSENT] * len(keys), {place for place, token in enumerate(tokens) if view.may_be_staged(token)}
+def _of_both(plan: MergePlan, older: Answer | bytes, newer: Answer | bytes | None) -> Answer | None:
+    """As ``answer_of_both``, where a row may be its JSON alone; None also where an image does not say it."""
+    answers = [Answer(one, None, True) if isinstance(one, bytes) else one for one in (older, newer)]
+    return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
+
+
+def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Answer | bytes]:
+    """The answer for each key, of a row perhaps its JSON alone: finished bytes where one run alone has it, or its row
+    wins whole, else made of its state rows.
+    """
+    tokens = tokens_of_keys(view.table.schema, keys)
+    found: list[Answer | bytes] = [ABSENT] * len(keys)
+    again = (
+        {place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)} if view.stages else set()
+    )
     for run, places in runs_of(view, keys):
         written = view.readable[run.schema_id]
         if written is None:
             again.update(places)
             continue
-        asked = ([tokens[place] for place in places], [texts[place] for place in places])
+        every = len(places) == len(keys)
+        asked = (tokens, texts) if every else (tokens[places], [texts[place] for place in places])
         answers = images.answers(view.table.id, run, written, view.plan, *asked)
         for place, answer in zip(places, answers, strict=True):
-            both = None if answer is None else answer_of_both(view.plan, found[place], answer)
+            if answer is ABSENT:
+                continue
+            before = found[place]
+            both = answer if before is ABSENT else _of_both(view.plan, before, answer)
             if both is None:
                 again.add(place)
             else:

@@ -70,6 +70,11 @@ class View:
         """``schemas``; None where state means something else than the plan's, so that no image answers."""
         return {n: schema if same_fold(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
 
+    @cached_property
+    def stages(self) -> bool:
+        """Whether any key may have staged records."""
+        return bool(self.unread or self.index.segments)
+
     def may_be_staged(self, token: int) -> bool:
         """Whether a key with this token may have staged records."""
         return bool(self.unread) or self.index.holds(token)

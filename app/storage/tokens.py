@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from app.core.table.keys import SEED, token_of
+from app.core.table.keys import SEED, Key, token_of
+from app.core.table.keys import tokens_of as tokens_one_by_one
 from app.core.table.schema import TableSchema
 
 Tokens = npt.NDArray[np.int64]
@@ -32,6 +35,15 @@ def tokens_of(schema: TableSchema, rows: pa.Table) -> Tokens:
         return _of_whole_numbers([(column.to_numpy(), size) for column, size in zip(columns, bits, strict=True)])
     keys = zip(*(column.to_pylist() for column in columns), strict=True)
     return np.fromiter((token_of(schema, key) for key in keys), np.int64, rows.num_rows)
+
+
+def tokens_of_keys(schema: TableSchema, keys: Sequence[Key]) -> Tokens:
+    """The token of each key."""
+    bits = [column.type.entry.bits for column in schema.key_columns]
+    columns = list(zip(*keys, strict=True)) if all(bits) else []
+    if not columns or any(None in column for column in columns):
+        return np.array(tokens_one_by_one(schema, keys), dtype=np.int64)
+    return _of_whole_numbers([(np.array(column, np.int64), size) for column, size in zip(columns, bits, strict=True)])
 
 
 def _of_whole_numbers(columns: list[tuple[npt.NDArray[np.integer], int]]) -> Tokens:

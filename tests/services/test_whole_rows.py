@@ -129,7 +129,7 @@ WHOLE: dict[str, dict[str, str]] = {
 
 
 def record(kind: str, s: int | None, v: str | None, place: int) -> Record:
-    moment = None if s is None else datetime(2026, 1, 1, 0, 0, 0, s * 1000)  # noqa: DTZ001  # of no zone
+    moment = None if s is None else datetime(2026, 1, 1, 0, 0, 0, s * 1000)  # of no zone
     return Record(KINDS_BY_TEXT[kind], {"id": 1, "s": moment, "v": v}, place)
 
 

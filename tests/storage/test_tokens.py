@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.table.keys import token_of
 from app.storage.arrow import staging_schema
-from app.storage.tokens import tokens_of
+from app.storage.tokens import tokens_of, tokens_of_keys
 from tests.services.builders import schema
 
 WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -37,6 +37,7 @@ def test_tokens_of_many_keys_are_those_of_each(given_keys: tuple[list[str], list
         [dict(zip(columns, (*key, 0, 0), strict=True)) for key in values], schema=staging_schema(of)
     )
     assert tokens_of(of, rows).tolist() == [token_of(of, key) for key in values]
+    assert tokens_of_keys(of, values).tolist() == [token_of(of, key) for key in values]
 
 
 @pytest.mark.parametrize("kind", ["INT", "BIGINT"])
@@ -44,3 +45,6 @@ def test_a_null_in_a_key_leaves_the_hash_as_it_was(kind: str) -> None:
     of = schema(("a", kind), ("b", "STRING"), key=("a", "b"), options={"primary-key.nullable": "true"})
     rows = pa.Table.from_pylist([{"a": None, "b": "x"}, {"a": 1, "b": None}], schema=staging_schema(of))
     assert tokens_of(of, rows).tolist() == [token_of(of, (None, "x")), token_of(of, (1, None))]
+    assert tokens_of_keys(of, [(None, "x"), (1, None)]).tolist() == tokens_of(of, rows).tolist()
+    whole = schema(("a", kind), key=("a",), options={"primary-key.nullable": "true"})
+    assert tokens_of_keys(whole, [(None,), (1,)]).tolist() == [token_of(whole, (None,)), token_of(whole, (1,))]

@@ -32,19 +32,28 @@ def tag_of(body: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(body)
 
 
-def key_texts(schema: TableSchema, key: Key) -> list[bytes]:
-    """The JSON text of each value of a key, in primary-key order."""
+def key_texts(schema: TableSchema, keys: Sequence[Key]) -> list[list[bytes]]:
+    """For each column of the primary key the JSON texts of the values that ``keys`` have there."""
+    columns = zip(*keys, strict=True) if keys else ((),) * len(schema.primary_key)
     return [
-        b"%d" % value if entry.bits and value is not None else to_json(encode(value))
-        for (_, entry, encode), value in zip(schema.key_types, key, strict=True)
+        [b"%d" % value for value in values]
+        if entry.bits and None not in values
+        else [to_json(encode(value)) for value in values]
+        for (_, entry, encode), values in zip(schema.key_types, columns, strict=True)
     ]
 
 
-def joined_key(texts: Sequence[bytes]) -> bytes:
-    """``key_texts`` as a JSON array: equal for equal keys, and never the beginning of another key's."""
-    return b"[" + b",".join(texts) + b"]"
+def joined_keys(texts: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """``key_texts`` as JSON arrays: equal for equal keys, and never the beginning of another key's."""
+    if len(texts) == 1:
+        return [b"[%b]" % text for text in texts[0]]
+    return [b"[" + b",".join(parts) + b"]" for parts in zip(*texts, strict=True)]
 
 
 def key_json(schema: TableSchema, key: Key) -> bytes:
-    """As ``joined_key``, of a key's values."""
-    return joined_key(key_texts(schema, key))
+    """As ``joined_keys``, of one key."""
+    parts = [
+        b"%d" % value if entry.bits and value is not None else to_json(encode(value))
+        for (_, entry, encode), value in zip(schema.key_types, key, strict=True)
+    ]
+    return b"[" + b",".join(parts) + b"]"

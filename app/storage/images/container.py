@@ -112,14 +112,13 @@ class Container:
             last += 1
         return range(first, last)
 
-    def first_rows(self, tokens: Int64s) -> list[int]:
+    def first_rows(self, tokens: Int64s) -> Int64s:
         """For each token the first row that has it, or -1."""
         if not self.rows:
-            return [-1] * len(tokens)
+            return np.full(len(tokens), -1, dtype=np.int64)
         rows = np.searchsorted(self.tokens, tokens)
         there = self.tokens[np.minimum(rows, self.rows - 1)] == tokens
-        found: list[int] = np.where(there & (rows < self.rows), rows, -1).tolist()
-        return found
+        return np.where(there, rows, -1)
 
     def entry(self, row: int) -> bytes:
         """The entry that the row is in. Raises ``Damaged`` if its block is not what was written."""
@@ -129,16 +128,21 @@ class Container:
         place = row // self._rows_per_entry
         return self._mapped[self._places[place] : self._places[place + 1]]
 
-    def entries(self, rows: Sequence[int]) -> list[bytes]:
-        """As ``entry``, of each row."""
-        numbers = np.array(rows, dtype=np.int64)
-        for block in np.unique(numbers // BLOCK_ROWS).tolist():
+    def behind(self, rows: Int64s, heads: Sequence[bytes], skipped: int) -> list[bytes | None]:
+        """What of each row's entry follows its head and ``skipped`` more bytes; None where it has another head. Raises
+        as ``entry``.
+        """
+        for block in np.unique(rows // BLOCK_ROWS).tolist():
             if not self._checked[block]:
                 self._check(block)
-        places = numbers // self._rows_per_entry
+        places = rows // self._rows_per_entry
         mapped, edges = self._mapped, np.frombuffer(self._places, dtype=np.int64)
         starts, ends = edges[places].tolist(), edges[places + 1].tolist()
-        return [mapped[start:end] for start, end in zip(starts, ends, strict=True)]
+        # All that is copied of a row are the bytes that are answered: no entry, no object for it.
+        return [
+            mapped[after + skipped : end] if mapped[start : (after := start + len(head))] == head else None
+            for start, end, head in zip(starts, ends, heads, strict=True)
+        ]
 
     def _check(self, block: int) -> None:
         step = BLOCK_ROWS // self._rows_per_entry

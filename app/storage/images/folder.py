@@ -25,6 +25,7 @@ from app.storage.images.requests import STATES, ImageName, ImageRequest, request
 from app.storage.images.room import touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
 from app.storage.layout import Warehouse, data_file
+from app.storage.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
@@ -39,7 +40,7 @@ class Answer(NamedTuple):
     """
 
     body: bytes | None
-    tag: str | None
+    tag: bytes | None
     written: bool
     standing: bytes = b""
 
@@ -143,39 +144,45 @@ class Images:
         run: Run,
         written: TableSchema,
         plan: MergePlan,
-        tokens: Sequence[int],
+        tokens: Tokens,
         keys: Sequence[bytes],
-    ) -> list[Answer | None]:
-        """As ``answer``, of many keys and their tokens."""
-        found: list[Answer | None] = [ABSENT] * len(keys)
-        wanted = np.array(tokens, dtype=np.int64)
+    ) -> list[Answer | bytes | None]:
+        """As ``answer``, of many keys and their tokens; of a row the JSON alone, where nothing else decides."""
+        found: list[Answer | bytes | None] = [ABSENT] * len(keys)
         for file in run.files:
-            places = np.flatnonzero((wanted >= file.min_token) & (wanted <= file.max_token))
-            if len(places):
-                image = self._answers(table_id, run, file, written, plan)
-                answers = None if image is None else self._all_in(image, wanted[places], places.tolist(), keys)
-                for place in places.tolist() if answers is None else ():
-                    found[place] = None
-                for place, answer in answers or ():
-                    found[place] = answer
+            places = np.flatnonzero((tokens >= file.min_token) & (tokens <= file.max_token))
+            if not len(places):
+                continue
+            image = self._answers(table_id, run, file, written, plan)
+            rows = None if image is None else image.first_rows(tokens[places])
+            there = (places if rows is None else places[rows >= 0]).tolist()
+            answers = self._all_in(image, rows, [keys[place] for place in there], plan)
+            for place, answer in zip(there, answers, strict=True):
+                found[place] = answer
         return found
 
     def _all_in(
-        self, image: Container, tokens: Int64s, places: Sequence[int], keys: Sequence[bytes]
-    ) -> list[tuple[int, Answer | None]] | None:
-        """The places of the keys that an image has, with its answers; None if it is damaged."""
-        there = [(place, row) for place, row in zip(places, image.first_rows(tokens), strict=True) if row >= 0]
+        self, image: Container | None, rows: Int64s | None, keys: Sequence[bytes], plan: MergePlan
+    ) -> Sequence[Answer | bytes | None]:
+        """What an image says of the keys, whose tokens are first in those of ``rows`` that are not negative; None of
+        each if there is no image, or it is damaged.
+        """
+        if image is None or rows is None:
+            return [None] * len(keys)
+        found = rows[rows >= 0]
+        stands = plan.whole is not None and bool(plan.whole.columns)
         try:
-            entries = image.entries([row for _, row in there])
+            heads = [key + _ROW for key in keys]
+            bodies = [None] * len(keys) if stands else image.behind(found, heads, TAG_LENGTH)
+            if None not in bodies:
+                return bodies
             return [
-                (place, _said(entry, len(keys[place])))
-                if entry.startswith(keys[place])
-                else (place, _answer_in(image, image.rows_from(row), keys[place]))
-                for (place, row), entry in zip(there, entries, strict=True)
+                _answer_in(image, image.rows_from(row), key) if body is None else body
+                for row, key, body in zip(found.tolist(), keys, bodies, strict=True)
             ]
         except Damaged:
             self._drop(image)
-            return None
+            return [None] * len(keys)
 
     def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
         """The state row of ``key`` in a run; None if the run has none."""
@@ -250,17 +257,20 @@ def _answer_in(image: Container, rows: Iterable[int], key: bytes) -> Answer | No
     return ABSENT
 
 
-_ROW, _DELETED = (ord(known.value) for known in (Known.ROW, Known.DELETED))
+_ROW, _DELETED = (known.value.encode() for known in (Known.ROW, Known.DELETED))
 _STANDING = STANDING.encode()
+_CLOSED = ord("}")  # what ends a row's JSON
 
 
 def _said(entry: bytes, behind: int) -> Answer | None:
     """What an entry says behind its key; None where only the state row tells."""
-    known = entry[behind]
+    known = entry[behind : behind + 1]
     if known == _ROW:
         start = behind + 1 + TAG_LENGTH
+        if entry[-1] == _CLOSED:
+            return Answer(entry[start:], entry[behind + 1 : start], True)
         body, _, standing = entry[start:].partition(_STANDING)
-        return Answer(body, entry[behind + 1 : start].decode(), True, standing)
+        return Answer(body, entry[behind + 1 : start], True, standing)
     if known != _DELETED:
         return None
     return DELETED if len(entry) == behind + 1 else Answer(None, None, True, entry[behind + 2 :])
