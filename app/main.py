@@ -42,6 +42,7 @@ from app.services.awaited_batches import AwaitedBatches
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
+from app.services.images_ahead import ImagesAhead
 from app.services.tokens import TokenGate
 from app.services.views import Views
 from app.settings import Settings, is_loopback
@@ -151,6 +152,7 @@ class _Service:
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
+        self.ahead = ImagesAhead(database, self.views, self.images)
         awaited = AwaitedBatches(database, self.views, heads)
         executor = self.running.executor
         ready = spark_ready or (executor.ready if executor is not None else lambda: True)
@@ -162,6 +164,7 @@ class _Service:
         self.running.start()
         self.views.start()
         self.images.start_sweeping(self._live_runs)
+        self.ahead.start()
 
     def _live_runs(self) -> set[tuple[str, str]]:
         with self.running.database.reading() as repository:
@@ -169,6 +172,7 @@ class _Service:
 
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
+        self.ahead.close()
         self.views.close()
         self.images.close()
         self.running.stop()

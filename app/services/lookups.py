@@ -197,7 +197,7 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     text = key_json(schema, key)
     partition = partition_of(schema, key)
     found = ABSENT
-    for run in view.snapshot.runs if view.snapshot else ():
+    for run in view.runs:
         if run.partition != partition:
             continue
         written = view.readable[run.schema_id]
@@ -261,11 +261,10 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key]) -> list[list
 def runs_of(view: View, keys: Sequence[Key]) -> Iterator[tuple[Run, Sequence[int]]]:
     """The snapshot's runs, oldest first, each with the places of the keys whose partition it is of."""
     schema = view.table.schema
-    runs = view.snapshot.runs if view.snapshot else ()
     if not schema.partition_keys:
-        yield from ((run, range(len(keys))) for run in runs)
+        yield from ((run, range(len(keys))) for run in view.runs)
         return
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, key in enumerate(keys):
         places[partition_of(schema, key)].append(place)
-    yield from ((run, places[run.partition]) for run in runs if run.partition in places)
+    yield from ((run, places[run.partition]) for run in view.runs if run.partition in places)

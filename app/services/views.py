@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound, Unavailable
 from app.core.plan.evolution import renamed_record, same_fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.history import Batch, Snapshot, Table
+from app.core.table.history import Batch, Run, Snapshot, Table
 from app.core.table.keys import Key, token_of
 from app.core.table.option_entries import Consistency
 from app.core.table.records import Record
@@ -59,6 +59,11 @@ class View:
     def snapshot_id(self) -> int | None:
         """The number of the snapshot."""
         return self.snapshot.id if self.snapshot else None
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The runs of the snapshot, oldest first."""
+        return self.snapshot.runs if self.snapshot else ()
 
     @cached_property
     def columns(self) -> Sequence[str]:
@@ -167,6 +172,7 @@ class Views:
         self._default = default
         self._shared = shared
         self._kept: OrderedDict[Name, _Kept] = OrderedDict()
+        self._asked: set[Name] = set()
         self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
         self._threads = [threading.Thread(target=self._watch, name="views-poll", daemon=True)]
@@ -190,10 +196,23 @@ class Views:
         means what the table says, or else the service.
         """
         kept = self._kept.get(name)
-        if kept is None or kept.mark != self._database.marks.of(kept.view.table.id) or not kept.serves(wanted):
+        if kept is None:
+            return None
+        self._asked.add(name)
+        if kept.mark != self._database.marks.of(kept.view.table.id) or not kept.serves(wanted):
             return None
         seen = kept.seen(wanted)
         return None if seen is kept.view and not self._shared else seen
+
+    def asked(self) -> Collection[Name]:
+        """The names of the tables that were asked for since this was last called."""
+        asked, self._asked = self._asked, set()
+        return asked
+
+    def known(self, name: Name) -> View | None:
+        """The table's view, be it current or not; None if there is none."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept.view
 
     def current(self, name: Name, wanted: Consistency | None) -> View:
         """The table's view now. Raises ``NotFound``, and ``Unavailable`` when the catalog does not answer."""
@@ -221,6 +240,7 @@ class Views:
             raise
         self._kept[name] = kept
         self._kept.move_to_end(name)
+        self._asked.add(name)
         while len(self._kept) > MOST_TABLES:
             self._forget(next(iter(self._kept)))
         return kept

@@ -203,8 +203,7 @@ class Images:
         return found
 
     def _states_in(self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int]) -> list[Candidate]:
-        name = ImageName(table_id, run.id, file.name, STATES)
-        image = self._opened(name, lambda: ImageRequest(name, file.rows))
+        image = self._states(table_id, run, file)
         if image is not None:
             try:
                 return list(rows_in_image(image, tokens))
@@ -239,6 +238,15 @@ class Images:
         """Have the images of a run that answer as ``plan`` shows it made in the background, unless they are."""
         for file in run.files:
             self._answers(table_id, run, file, written, plan)
+
+    def want_states(self, table_id: str, run: Run) -> None:
+        """As ``want``, of state rows."""
+        for file in run.files:
+            self._states(table_id, run, file)
+
+    def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
+        name = ImageName(table_id, run.id, file.name, STATES)
+        return self._opened(name, lambda: ImageRequest(name, file.rows))
 
     def _drop(self, image: Container) -> None:
         """Have an image that is damaged made again."""
