@@ -12,42 +12,21 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.history import Run, Snapshot, Table
-from app.core.table.keys import Key, keys_from_json, tokens_of
-from app.core.table.records import TOKEN_COLUMN
-from app.core.table.schema import TableSchema
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import Snapshot, Table
+from app.core.table.keys import Key, keys_from_json
 from app.services.lookups import View, find
 from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json
-from app.storage.arrow import arrow_field
 from app.storage.images import Images
 from app.storage.images.builder import Builder
-from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run
+from app.storage.layout import Warehouse
 from bench.figures import table
+from bench.orders import BIGINT, COLUMNS, write_run
 from bench.sizes import Sizes
 
 ROWS = 1_000_000
 LOOKUPS = 20_000
 KEYS_AT_ONCE = 1000
-COLUMNS = {
-    "id": "BIGINT",
-    "customer": "BIGINT",
-    "quantity": "INT",
-    "paid": "BOOLEAN",
-    "price": "DECIMAL(10, 2)",
-    "weight": "DOUBLE",
-    "status": "STRING",
-    "city": "STRING",
-    "note": "STRING",
-    "ordered": "TIMESTAMP(3)",
-    "shipped": "TIMESTAMP(3)",
-    "day": "DATE",
-}
 
 
 def measure_images(sizes: Sizes) -> Iterator[Sequence[str]]:
@@ -69,20 +48,13 @@ class _Site:
     """Three runs of the same keys, and images of them."""
 
     def __init__(self, folder: Path, rows: int) -> None:
-        fields = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
-        self.schema = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})
+        self.schema = BIGINT.schema()
         self.plan = compile_plan(self.schema)
         self.warehouse = Warehouse(str(folder / "warehouse"))
         self.images = Images(folder / "images", self.warehouse)
         self.images.asking.builds = False
         self.rows = rows
-        self.runs = [self._run(f"r{number}", number) for number in range(3)]
-
-    def _run(self, name: str, seed: int) -> Run:
-        folder = Path(self.warehouse.path(*run_folder("t", name)))
-        folder.mkdir(parents=True)
-        pq.write_table(state_rows(self.plan, self.rows, seed), folder / "part-0.parquet", row_group_size=100_000)
-        return read_run(self.warehouse, "t", name, 0)
+        self.runs = [write_run(self.warehouse, "t", f"r{seed}", BIGINT, rows, seed) for seed in range(3)]
 
     def making(self) -> Iterator[Sequence[str]]:
         """Of answers, then of state rows: CPU, time and bytes."""
@@ -91,7 +63,8 @@ class _Site:
             self.images.want("t", run, self.schema, self.plan)
         yield self._made("answers", builder)
         for run in self.runs:
-            self.images.find("t", run, run.files[0].min_token, ("id",), (-1,))
+            for file in run.files:
+                self.images.find("t", run, file.min_token, ("id",), (-1,))
         yield self._made("state rows", builder)
 
     def _made(self, name: str, builder: Builder) -> Sequence[str]:
@@ -150,33 +123,3 @@ def _row(name: str, rounds: int, count: int, act: Callable[[], None]) -> Sequenc
 
 def _bytes_below(folder: Path) -> int:
     return sum(os.path.getsize(path) for path in folder.rglob("*.image"))
-
-
-def state_rows(plan: MergePlan, rows: int, seed: int) -> pa.Table:
-    """State rows of deduplicate, sorted by token."""
-    draw = np.random.default_rng(seed)
-    ids = np.arange(rows)
-    tokens = np.array(tokens_of(plan.schema, [(one,) for one in ids.tolist()]), dtype=np.int64)
-    words = np.array([f"word {number} of many" for number in range(1000)])
-    moments = draw.integers(1_600_000_000_000, 1_700_000_000_000, (2, rows)) * 1000
-    values = {
-        "id": ids,
-        "customer": draw.integers(0, 10**9, rows),
-        "quantity": draw.integers(0, 100, rows).astype(np.int32),
-        "paid": draw.random(rows) > 0.5,
-        "price": pa.array(draw.integers(0, 10**7, rows)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(38, 2)),
-        "weight": np.round(draw.random(rows) * 1000, 3),
-        "status": words[draw.integers(0, 5, rows)],
-        "city": words[draw.integers(0, 1000, rows)],
-        "note": np.char.add(words[draw.integers(0, 1000, rows)], " and what was noted with it"),
-        "ordered": pa.array(moments[0]).view(pa.timestamp("us")),
-        "shipped": pa.array(moments[1]).view(pa.timestamp("us")),
-        "day": pa.array(draw.integers(18_000, 20_000, rows).astype(np.int32)).view(pa.date32()),
-    }
-    fields = [arrow_field(column) for column in plan.schema.columns]
-    arrays = [pa.array(values[field.name]).cast(field.type) for field in fields]
-    columns = {TOKEN_COLUMN: pa.array(tokens)} | {
-        field.name: array for field, array in zip(fields, arrays, strict=True)
-    }
-    columns["_kf_live"] = pa.array(np.ones(rows, dtype=bool))
-    return pa.table(columns).take(pa.array(np.argsort(tokens, kind="stable")))

@@ -9,17 +9,15 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.schema import TableSchema
 from app.services.scans import WRITERS, read_scan, written
 from app.services.views import View
-from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run
+from app.storage.layout import Warehouse
 from bench.figures import table
-from bench.images import COLUMNS, ROWS, state_rows
+from bench.images import ROWS
+from bench.orders import BIGINT, COLUMNS, write_run
 from bench.sizes import Sizes
 
 SHARE = 0.05  # of the keys are in a second run too
@@ -30,9 +28,9 @@ def measure_scans(sizes: Sizes) -> Iterator[Sequence[str]]:
     rows = int(ROWS * sizes.scale)
     with TemporaryDirectory() as folder:
         warehouse = Warehouse(str(Path(folder) / "warehouse"))
-        fields = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
-        schema = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})
-        runs = [_run(warehouse, schema, "r0", rows), _run(warehouse, schema, "r1", int(rows * SHARE))]
+        schema = BIGINT.schema()
+        sizes_of_runs = {"r0": rows, "r1": int(rows * SHARE)}
+        runs = [write_run(warehouse, "t", name, BIGINT, size, size) for name, size in sizes_of_runs.items()]
         head = ("scan", "rows/s, median", "CPU s a million rows")
         lines = [
             _row(warehouse, _view(schema, runs[:count]), kind, f"{kind}, {name}", rows, sizes.rounds)
@@ -40,13 +38,6 @@ def measure_scans(sizes: Sizes) -> Iterator[Sequence[str]]:
             for kind in WRITERS
         ]
         yield ["### Scans", "", f"{rows:,} rows of {len(COLUMNS)} columns.", "", *table(head, lines)]
-
-
-def _run(warehouse: Warehouse, schema: TableSchema, name: str, rows: int) -> Run:
-    folder = Path(warehouse.path(*run_folder("t", name)))
-    folder.mkdir(parents=True)
-    pq.write_table(state_rows(compile_plan(schema), rows, rows), folder / "part-0.parquet", row_group_size=100_000)
-    return read_run(warehouse, "t", name, 0)
 
 
 def _view(schema: TableSchema, runs: Sequence[Run]) -> View:
