@@ -16,6 +16,7 @@ from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
+from bench.over_http.measure import measure_http
 from bench.scans import measure_scans
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
@@ -30,7 +31,11 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "logs": measure_logs,
     "absent": measure_absent_columns,
 }
-SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {"images": measure_images, "scan": measure_scans}
+SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {
+    "http": measure_http,
+    "images": measure_images,
+    "scan": measure_scans,
+}
 
 
 def _startup(_: Sizes, __: list[str]) -> Iterator[Sequence[str]]:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
+T = TypeVar("T")
 Timings = Mapping[str, Sequence[float]]
 """Seconds by step, one a round."""
 
@@ -37,13 +39,13 @@ def seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def interleaved(steps: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 2) -> Timings:
+def interleaved(steps: Mapping[str, Callable[[], T]], rounds: int, warm_ups: int = 2) -> Mapping[str, Sequence[T]]:
     """Each round measures every step once, so that whatever else the machine does hits all alike.
 
-    Every second round goes backwards: each of a pair comes first as often as second. Steps return their seconds;
-    ``warm_ups`` rounds before the first are left out.
+    Every second round goes backwards: each of a pair comes first as often as second. Steps return what they measured,
+    mostly seconds; ``warm_ups`` rounds before the first are left out.
     """
-    timings: dict[str, list[float]] = {name: [] for name in steps}
+    timings: dict[str, list[T]] = {name: [] for name in steps}
     for number in range(-warm_ups, rounds):
         for name in list(steps)[:: -1 if number % 2 else 1]:
             taken = steps[name]()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,27 +9,21 @@ from pathlib import Path
 
 import httpx
 
+from bench.processes import keyfold, started
+
 PATIENCE_SECONDS = 120
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[httpx.Client]:
     """A service that works in ``folder/data``, from the moment it listens: a client of it."""
-    # Without its compiled modules Python would compile the whole service at every start.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--data", str(folder / "data")]
-    with (
-        open(folder / "log", "w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+", process.stdout.readline())
-            assert found is not None, (folder / "log").read_text()
-            with httpx.Client(base_url=found[0], trust_env=False, timeout=PATIENCE_SECONDS) as client:
-                yield client
-        finally:
-            process.terminate()
+    with started(keyfold(folder / "data"), folder / "log") as server, client_of(server.url) as client:
+        yield client
+
+
+def client_of(url: str) -> httpx.Client:
+    """A client that waits long and knows no proxy."""
+    return httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def wait_ok(client: httpx.Client, path: str) -> None:

@@ -1,0 +1,100 @@
+"""What a service takes beside answers: memory, processor while nobody asks; and what a second process gives."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from bench.figures import table
+from bench.orders import BIGINT, STRING
+from bench.over_http import asking
+from bench.over_http.ground import Ground, Service, path_of
+from bench.over_http.turns import (
+    TURN_SECONDS,
+    Contender,
+    Goal,
+    Turns,
+    cpu,
+    goals_table,
+    middle,
+    rate,
+    take_turns,
+    turns_table,
+)
+
+ONE, TWO = "one process", "two processes"
+IDLE_SECONDS, SETTLE_SECONDS = 20, 20
+MEMORY_TURNS = 4
+MEBIBYTE = 2**20
+
+
+def two_processes(ground: Ground, one: Service, rounds: int) -> Iterator[str]:
+    """Hits on one process and on two of another service of the same folder."""
+    with ground.served("two", ("--processes", "2")) as two:
+        drawn = asking.lookups(path_of("bigint"), BIGINT, ground.rows)
+        turns = take_turns({ONE: Contender(one.server, drawn), TWO: Contender(two.server, drawn)}, rounds)
+    yield from ("### Two processes", "", *turns_table(turns), *goals_table(turns, [MEASURED]), _apart(turns))
+
+
+MEASURED = Goal("requests/s, two processes : one, the client on the same cores", rate, TWO, ONE)
+
+
+def _apart(turns: Turns) -> str:
+    """Requests that the processes could answer in a second if each had a core for itself."""
+    ratio = 2 * middle(turns, ONE, cpu) / middle(turns, TWO, cpu)
+    return f"| requests by second of CPU × processes, two : one, the client apart | {ratio:.2f} | ≥ 1.80 |"
+
+
+def memory(ground: Ground) -> Iterator[str]:
+    """The memory of services that have answered lookups in one table, and nothing else, for a while."""
+    lines: list[Sequence[str]] = []
+    drawn = asking.lookups(path_of("string"), STRING, ground.rows)
+    for count in (1, 2):
+        with ground.served(f"memory{count}", ("--processes", str(count))) as service:
+            for _ in range(MEMORY_TURNS):
+                Contender(service.server, drawn).turn()
+            lines += [(f"{count}", *_sizes(process)) for process in service.server.family]
+    head = ("`--processes`", "RSS MiB", "PSS MiB", "its own (USS) MiB")
+    about = (
+        f"After lookups of random keys for {MEMORY_TURNS * TURN_SECONDS:.0f} s. RSS and PSS have what was read of the"
+    )
+    yield from ("### Memory", "", f"{about} mapped images; of two processes and their parent.", "", *table(head, lines))
+
+
+def _sizes(process: psutil.Process) -> Iterator[str]:
+    full = process.memory_full_info()
+    yield from (f"{size / MEBIBYTE:,.0f}" for size in (full.rss, full.pss, full.uss))
+
+
+def idle(ground: Ground) -> Iterator[str]:
+    """The processor that a service with its Spark takes while nobody asks, by process."""
+    with ground.served("idle", (), {}) as service:
+        time.sleep(SETTLE_SECONDS)
+        family = service.server.family
+        before = [_seconds(one) for one in family]
+        time.sleep(IDLE_SECONDS)
+        taken = [_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
+        names = _roles(ground.folder / "idle.log", family)
+    lines = [_idle_line(name, seconds) for name, seconds in zip(names, taken, strict=True)]
+    lines.append((*_idle_line("all together", sum(taken))[:3], "< 1 %"))
+    head = ("process", f"CPU s in {IDLE_SECONDS} s", "of a core", "target")
+    yield from ("### Idle", "", "`keyfold serve` with its defaults.", "", *table(head, lines))
+
+
+def _idle_line(name: str, seconds: float) -> tuple[str, str, str, str]:
+    return name, f"{seconds:.2f}", f"{seconds / IDLE_SECONDS:.2%}", ""
+
+
+def _roles(log: Path, family: Sequence[psutil.Process]) -> list[str]:
+    """What the service's log calls its processes, or else what the system does."""
+    told = dict(re.findall(r"process (\d+) is (.+)", log.read_text()))
+    return [told.get(str(one.pid), one.name()) for one in family]
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system

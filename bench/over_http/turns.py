@@ -1,0 +1,138 @@
+"""Turns: each contender serves requests for a while, one after the other, round after round; medians as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.figures import interleaved, table
+from bench.over_http.client import CONNECTIONS, load
+from bench.processes import Server
+
+TURN_SECONDS = 3.0
+WARM_UPS = 1
+LEAST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who serves: ``requests`` draws those of a turn, each of which must be answered with ``status`` and ``rows``.
+
+    ``store`` is the database behind the server.
+    """
+
+    server: Server
+    requests: Callable[[], Sequence[bytes]]
+    status: int = 200
+    rows: int = 1
+    store: Server | None = None
+    connections: int = CONNECTIONS
+
+    def turn(self) -> Turn:
+        """Serve for some seconds. Raises ``RuntimeError`` for an answer of another status."""
+        requests = self.requests()
+        cpu, store_cpu = self.server.cpu_seconds(), self._store_cpu()
+        came = load(self.server.url, requests, TURN_SECONDS, self.connections)
+        cpu, store_cpu = self.server.cpu_seconds() - cpu, self._store_cpu() - store_cpu
+        if set(came.statuses) != {self.status}:
+            raise RuntimeError(f"{requests[0]!r} was answered with {came.statuses}, not only {self.status}")
+        answers = len(came.latencies)
+        micros = 1e6 / answers
+        return Turn(
+            cpu_micros=cpu * micros,
+            store_micros=store_cpu * micros,
+            client_micros=came.cpu_seconds * micros,
+            a_second=answers / came.seconds,
+            p50_millis=came.latency(0.50) * 1e3,
+            p99_millis=came.latency(0.99) * 1e3,
+        )
+
+    def _store_cpu(self) -> float:
+        return self.store.cpu_seconds() if self.store else 0.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn showed; CPU is of each request, of all processes of the server, of its store, of the client."""
+
+    cpu_micros: float
+    store_micros: float
+    client_micros: float
+    a_second: float
+    p50_millis: float
+    p99_millis: float
+
+
+Turns = Mapping[str, Sequence[Turn]]
+
+
+def cpu(turn: Turn) -> float:
+    """The server's CPU of a request in microseconds."""
+    return turn.cpu_micros
+
+
+def p99(turn: Turn) -> float:
+    """The latency of the slowest request but one in a hundred, in milliseconds."""
+    return turn.p99_millis
+
+
+def rate(turn: Turn) -> float:
+    """Requests a second."""
+    return turn.a_second
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``of`` divided by ``to`` in medians of ``what``, and what issue 9 wants of it; no ``target``: it is stated."""
+
+    name: str
+    what: Callable[[Turn], float]
+    of: str
+    to: str
+    target: str = ""
+
+    def line(self, turns: Turns) -> Sequence[str]:
+        """Its row in a table."""
+        return self.name, f"{middle(turns, self.of, self.what) / middle(turns, self.to, self.what):.2f}", self.target
+
+
+def middle(turns: Turns, name: str, what: Callable[[Turn], float]) -> float:
+    """The median of what the turns of a contender showed."""
+    return median(map(what, turns[name]))
+
+
+def take_turns(contenders: Mapping[str, Contender], rounds: int) -> Turns:
+    """Each contender in each round, every second round backwards."""
+    steps = {name: contender.turn for name, contender in contenders.items()}
+    return interleaved(steps, max(LEAST_ROUNDS, rounds), WARM_UPS)
+
+
+def turns_table(turns: Turns) -> Iterator[str]:
+    """The medians of each contender."""
+    head = ("", "CPU µs", "least", "requests/s", "p50 ms", "p99 ms", "store's CPU µs", "client's CPU µs")
+    yield from table(head, [(name, *_medians(taken)) for name, taken in turns.items()])
+
+
+def _medians(taken: Sequence[Turn]) -> Sequence[str]:
+    of = [(one.p50_millis, one.p99_millis, one.client_micros, one.store_micros) for one in taken]
+    p50, p99_, client, store = (median(column) for column in zip(*of, strict=True))
+    micros = [one.cpu_micros for one in taken]
+    shown_store = f"{store:.0f}" if store else ""
+    a_second = f"{median(map(rate, taken)):,.0f}"
+    return (
+        f"{median(micros):.0f}",
+        f"{min(micros):.0f}",
+        a_second,
+        f"{p50:.2f}",
+        f"{p99_:.2f}",
+        shown_store,
+        f"{client:.0f}",
+    )
+
+
+def goals_table(turns: Turns, goals: Sequence[Goal]) -> Iterator[str]:
+    """Targets beside what was measured; those whose contenders were not measured are left out."""
+    there = [goal.line(turns) for goal in goals if goal.of in turns and goal.to in turns]
+    if there:
+        yield from ("", *table(("ratio of medians", "measured", "target"), there))

@@ -1,0 +1,66 @@
+"""Child processes that serve: where they listen, what CPU and memory they take with all their children."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that listens at ``url``, which is empty where it is no HTTP; with it count its children."""
+
+    url: str
+    process: psutil.Process
+
+    @property
+    def family(self) -> list[psutil.Process]:
+        """The process and all below it that have not ended."""
+        below = self.process.children(recursive=True)
+        return [self.process, *(one for one in below if one.status() != psutil.STATUS_ZOMBIE)]
+
+    def cpu_seconds(self) -> float:
+        """What they have taken so far, in the kernel too; the kernel counts in hundredths."""
+        return sum(times.user + times.system for times in (one.cpu_times() for one in self.family))
+
+
+@contextmanager
+def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A process from the moment that it prints the URL it listens at; its errors go to ``log``.
+
+    Raises ``RuntimeError`` with what it said when it ends without.
+    """
+    # Without its compiled modules Python would compile the whole service at every start.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with (
+        open(log, "w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**inherited, **(environment or {})}
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[^\s/]+", process.stdout.readline())
+            if found is None:
+                raise RuntimeError(f"{' '.join(command)} does not listen: {log.read_text()}")
+            yield Server(found[0], psutil.Process(process.pid))
+        finally:
+            process.terminate()
+
+
+def keyfold(data: Path, *options: str) -> list[str]:
+    """The command that serves the folder ``data`` on a free port."""
+    return with_this_python("app.cli", "serve", "--port", "0", "--data", str(data), *options)
+
+
+def with_this_python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module as a program."""
+    return [sys.executable, "-m", module, *arguments]
