@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-peers lock
+.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-serve bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,10 @@ bench-merge: $(VENV)/.installed
 
 bench-amplification: $(VENV)/.installed
 	$(BIN)/python -m bench amplification
+
+# Lookups over HTTP, also beside Redis (apt-get install redis-server) and PostgreSQL; then images and scans.
+bench-serve: $(VENV)/.installed $(PEERS)/.installed
+	$(BIN)/python -m bench serve
 
 bench-peers: $(VENV)/.installed $(PEERS)/.installed
 	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python

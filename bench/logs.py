@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,12 @@ def measure_logs(site: BenchSite, sizes: Sizes) -> Figure:
         for name, table in logged_tables().items():
             for length in LENGTHS:
                 states = _states(table, length)
-                steps[f"{name}, fold, {length}"] = lambda t=table, s=states: seconds(lambda: combine_all(t.plan, s))
+                steps[f"{name}, fold, {length}"] = partial(seconds, partial(combine_all, table.plan, states))
                 state = compacted(table.plan, combine_all(table.plan, states) or {}, 0, oldest=True) or {}
-                steps[f"{name}, show, {length}"] = lambda t=table, s=state: seconds(lambda: finish(t.plan, s))
+                steps[f"{name}, show, {length}"] = partial(seconds, partial(finish, table.plan, state))
             for length in ON_SPARK:
                 job = _compaction(spark, table, Path(folder) / f"{name} {length}".replace(" ", "-"), length)
-                steps[f"{name}, Spark, {length}"] = lambda j=job: seconds(lambda: run_compaction(spark, j))
+                steps[f"{name}, Spark, {length}"] = partial(seconds, partial(run_compaction, spark, job))
             for act, lengths in (("fold", LENGTHS), ("Spark", ON_SPARK)):
                 ratios.append(Ratio(f"{name}, {act}, {lengths[-1]}", f"{name}, {act}, {lengths[-2]}", 5.0))
         timings = interleaved(steps, sizes.rounds, warm_ups=1)

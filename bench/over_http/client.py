@@ -59,11 +59,8 @@ def load(url: str, requests: Sequence[bytes], seconds: float, connections: int =
 
 async def _load(url: str, requests: Iterator[bytes], seconds: float, connections: int) -> Load:
     loop, place = asyncio.get_running_loop(), urlsplit(url)
-    turn = _Turn(requests)
-    opened = [
-        (await loop.create_connection(lambda: _Connection(turn), place.hostname, place.port))[1]
-        for _ in range(connections)
-    ]
+    host, port, turn = place.hostname or "", place.port or 80, _Turn(requests)
+    opened = [(await loop.create_connection(lambda: _Connection(turn), host, port))[1] for _ in range(connections)]
     began, cpu = time.perf_counter(), time.process_time()
     turn.ends = began + seconds
     for connection in opened:

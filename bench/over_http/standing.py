@@ -25,6 +25,7 @@ from bench.over_http.turns import (
     take_turns,
     turns_table,
 )
+from bench.processes import cpu_seconds
 
 ONE, TWO = "one process", "two processes"
 IDLE_SECONDS, SETTLE_SECONDS = 20, 20
@@ -75,9 +76,9 @@ def idle(ground: Ground) -> Iterator[str]:
     with ground.served("idle", (), {}) as service:
         time.sleep(SETTLE_SECONDS)
         family = service.server.family
-        before = [_seconds(one) for one in family]
+        before = [cpu_seconds(one) for one in family]
         time.sleep(IDLE_SECONDS)
-        taken = [_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
+        taken = [cpu_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
         names = _roles(ground.folder / "idle.log", family)
     lines = [_idle_line(name, seconds) for name, seconds in zip(names, taken, strict=True)]
     lines.append((*_idle_line("all together", sum(taken))[:3], "< 1 %"))
@@ -93,8 +94,3 @@ def _roles(log: Path, family: Sequence[psutil.Process]) -> list[str]:
     """What the service's log calls its processes, or else what the system does."""
     told = dict(re.findall(r"process (\d+) is (.+)", log.read_text()))
     return [told.get(str(one.pid), one.name()) for one in family]
-
-
-def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system

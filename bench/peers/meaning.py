@@ -61,7 +61,7 @@ def _plain_values(values: pa.ChunkedArray, data_type: str) -> list[object]:
     if data_type.startswith("TIMESTAMP"):
         if not pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us"))
-        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_pylist()
+        return list(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_pylist())
     if data_type == "BOOLEAN":
         return [None if value is None else bool(value) for value in values.to_pylist()]
     return list(values.cast(pa.string()).to_pylist() if data_type == "STRING" else values.to_pylist())
