@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -60,7 +60,7 @@ class Batches:
         if added:
             number = added[-1].number
             self.transaction.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
-            self.transaction.execute(batches.insert(), [asdict(batch) for batch in added])
+            self.transaction.execute(batches.insert(), [vars(batch) for batch in added])
         return outcomes
 
     def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | Conflict:
@@ -79,7 +79,7 @@ class Batches:
             accepted_at=self.transaction.now(),
             merge_id=None,
             snapshot_id=None,
-            **asdict(new),
+            **vars(new),
         )
         added.append(batch)
         return batch

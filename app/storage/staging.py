@@ -16,11 +16,13 @@ from pyarrow import fs
 
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.keys import same_key
-from app.core.table.named_columns import names_in
+from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.layout import Warehouse, staging_file, sync_folder
+
+_ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,12 @@ def write_pieces(
     if not warehouse.local:
         warehouse.filesystem.create_dir(folder)
         with _gone_on_failure(warehouse, path), warehouse.filesystem.open_output_stream(path) as stream:
-            records, ignored = _write_all(stream, schema, chain([first], rest))
+            records, ignored = _write_all(stream, schema, first, rest)
         return Staged(name, warehouse.filesystem.get_file_info(path).size, records, ignored)
     _make_folder(folder)
     aside = f"{path}.writing"
     with _gone_on_failure(warehouse, aside), open(aside, "wb") as file:
-        records, ignored = _write_all(file, schema, chain([first], rest))
+        records, ignored = _write_all(file, schema, first, rest)
         file.flush()
         if sync:
             os.fsync(file.fileno())
@@ -77,12 +79,18 @@ def write_pieces(
     return Staged(name, size, records, ignored)
 
 
-def _write_all(sink: Any, schema: TableSchema, pieces: Iterable[DecodedRecords]) -> tuple[int, int]:
+def _write_all(
+    sink: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
+) -> tuple[int, int]:
     """How many records were written to ``sink``, and how many were ignored."""
     written = ignored = 0
     of = staging_schema(schema)
-    with pq.ParquetWriter(sink, of, compression="zstd") as writer:
-        for piece in pieces:
+    codec = "zstd" if len(first) >= _ZSTD_RECORDS else "snappy"
+    # Everything is read, once or twice, by a merge: dictionaries and statistics would cost more than all the rest. Few
+    # sets of columns are named by many records.
+    words = list(named_words(schema))
+    with pq.ParquetWriter(sink, of, compression=codec, use_dictionary=words or False, write_statistics=False) as writer:
+        for piece in chain([first], rest):
             columns = {**piece.columns, KIND_COLUMN: piece.kinds, POSITION_COLUMN: piece.positions, **piece.words}
             writer.write_table(pa.table(columns, schema=of))
             written, ignored = written + len(piece), ignored + piece.ignored
