@@ -71,6 +71,15 @@ FUNCTION_DOMAINS: Mapping[str, Mapping[str, list[Any]]] = {
     "product": FACTORS,
     **{function: {"BYTES": values, "VARBINARY(5000)": values} for function, values in VALUES.items()},
 }
+# By the type of a sequence: how late a record may come.
+HORIZONS: Mapping[str, list[str]] = {
+    "INT": ["0", "1", "2"],
+    "TINYINT": ["0", "1", "3"],
+    "BIGINT": ["0", "1", "2000000000000"],
+    "DATE": ["1 d", "29.5 d", "20000 d"],
+    "TIMESTAMP(6)": ["0 s", "0.5 ms", "500 ms"],
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": ["1 s", "2 d"],
+}
 ORDERED = [t for t in DOMAINS if not t.startswith(("ARRAY", "MAP"))]
 NESTED_TABLE = "ARRAY<ROW<id INT, s INT, v STRING>>"
 GROUP_ORDERED = ["INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIMESTAMP(6)", "DECIMAL(6,2)"]
@@ -135,6 +144,20 @@ class TableMaker:
         """Perhaps records that tell which columns they name."""
         if self.maybe(0.4):
             self.options["record.absent-columns"] = "unchanged"
+
+    def late_horizon(self, share: float) -> None:
+        """Perhaps a horizon of late records that suits the sequence field, or else any group."""
+        types = dict(self.columns)
+        fields = names(self.options.get("sequence.field", ""))
+        groups = [key.split(".")[1] for key in self.options if key.endswith(".sequence-group")]
+        first = (
+            types[fields[0]] if fields else self.random.choice([types[names(group)[0]] for group in groups or ["k"]])
+        )
+        contradicted = fields and (
+            "sequence.field.sort-order" in self.options or "sequence.auto-padding" in self.options
+        )
+        if not contradicted and first in HORIZONS and self.maybe(share):
+            self.options["sequence.late-horizon"] = self.random.choice(HORIZONS[first])
 
     def function(self, name: str) -> None:
         """A column with an aggregate function that takes the history's retracts."""
@@ -201,6 +224,7 @@ def _partial_update(maker: TableMaker) -> None:
             maker.options[key] = ",".join(listed)
     for i in range(maker.random.randint(0 if groups else 1, 3)):
         maker.column(f"v{i}", list(DOMAINS))
+    maker.late_horizon(0.5)
 
 
 def _aggregation(maker: TableMaker) -> None:
@@ -217,6 +241,7 @@ def _aggregation(maker: TableMaker) -> None:
             for own in [own for own in maker.options if own.startswith(f"fields.{column}.")]:
                 del maker.options[own]
             maker.options[f"fields.{column}.aggregate-function"] = "last_non_null_value"
+    maker.late_horizon(0.5)
 
 
 ENGINES: Mapping[str, Callable[[TableMaker], None]] = {

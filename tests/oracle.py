@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -35,7 +36,7 @@ class TableCase:
 
 @dataclass(frozen=True)
 class Change:
-    """One record: kind, values by column; its place in the history is its arrival.
+    """One record: kind, values by column; its place in the history is its arrival, which ``fold`` writes down.
 
     ``named``: the columns that it names, None for all; the others are null.
     """
@@ -43,6 +44,7 @@ class Change:
     kind: str
     values: Mapping[str, Any]
     named: frozenset[str] | None = None
+    at: int = field(default=0, compare=False)
 
     @property
     def add(self) -> bool:
@@ -182,8 +184,13 @@ def meant(table: TableCase, row: Mapping[str, Any] | None) -> Values | None:
 def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
     """The row after the whole history of one key, None if there is none."""
     options = table.options
-    kept = [c for c in history if c.add or not _dropped(options, c)]
+    kept = [replace(c, at=at) for at, c in enumerate(history) if c.add or not _dropped(options, c)]
     engine = options.get("merge-engine", "deduplicate")
+    if "partial-update.remove-record-on-sequence-group" in options or _removes(options, engine):
+        # One log holds the whole row.
+        kept = on_time(table, names(options.get("sequence.field", ""))[:1], kept)
+        options = {key: text for key, text in options.items() if key != "sequence.late-horizon"}
+        table = replace(table, options=options)
     order = merge_order(table, kept)
     if engine == "first-row":
         return dict(kept[0].values) if kept else None
@@ -192,8 +199,7 @@ def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
         return dict(latest.values) if latest and latest.add else None
     if "partial-update.remove-record-on-sequence-group" in options:
         return _removing_groups(table, kept, order)
-    removing = f"{engine}.remove-record-on-delete"
-    if options.get(removing) == "true":
+    if _removes(options, engine):
         deletes = [place for place, position in enumerate(order) if kept[position].kind == "-D"]
         order = order[deletes[-1] + 1 :] if deletes else order
         if engine == "partial-update":
@@ -204,6 +210,35 @@ def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
     row = fold_columns(table, kept, order)
     keys = {name: kept[0].values[name] for name in table.primary_key}
     return {name: {**keys, **row}[name] for name, _ in table.columns}
+
+
+def _removes(options: Mapping[str, str], engine: str) -> bool:
+    return options.get(f"{engine}.remove-record-on-delete") == "true"
+
+
+def on_time(table: TableCase, first: Sequence[str], changes: Sequence[Change]) -> list[Change]:
+    """``changes`` without those that ``sequence.late-horizon`` leaves out of a log that column ``first`` orders."""
+    horizon = table.options.get("sequence.late-horizon")
+    data_type = dict(table.columns)[first[0]] if first else ""
+    times = data_type.startswith(("DATE", "TIMESTAMP"))
+    if horizon is None or times is horizon.isdigit() or not (times or data_type.endswith("INT")):
+        return list(changes)
+
+    def late(change: Change) -> bool:
+        own = change.values[first[0]]
+        earlier = [c.values[first[0]] for c in changes if c.at < change.at and c.values[first[0]] is not None]
+        if not earlier or own is None:
+            return bool(earlier)
+        return any(high - own > _distance(horizon) for high in earlier)
+
+    return [change for change in changes if not late(change)]
+
+
+def _distance(horizon: str) -> int | timedelta:
+    if horizon.isdigit():
+        return int(horizon)
+    number, unit = horizon.split()
+    return float(number) * {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "d": timedelta(days=1)}[unit]
 
 
 def _dropped(options: Mapping[str, str], change: Change) -> bool:
@@ -220,8 +255,12 @@ def _function(table: TableCase, column: str) -> str | None:
     return table.options.get(f"fields.{column}.aggregate-function", default)
 
 
-def _run(table: TableCase, column: str, function: str, changes: Sequence[Change]) -> Any:
+def _run(table: TableCase, column: str, function: str, changes: Sequence[Change], first: Sequence[str] = ()) -> Any:
+    """What the function comes to; ``first`` is the column that orders ``changes`` first."""
     ignore = table.options.get(f"fields.{column}.ignore-retract") == "true"
+    if function in COLLECTIONS:
+        taken = [change for change in changes if change.values[column] is not None and (change.add or not ignore)]
+        changes = on_time(table, first, taken)
     data_type = dict(table.columns)[column]
     step, acc = _step(table, column, function, data_type)
     for change in changes:
@@ -256,7 +295,7 @@ def _aggregation(table: TableCase, kept: Sequence[Change], order: Sequence[int])
     for column in table.values:
         if column not in sequence:
             heard = [change for change in changes if says(change, column)]
-            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", heard)
+            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", heard, sequence[:1])
     return row
 
 
@@ -284,7 +323,7 @@ def _group(
             function = _function(table, column)
             # A retract takes a plain column away without naming it, as it does where nothing tells.
             heard = [c for c in inside if says(c, column) or not (function or c.add)]
-            row[column] = _run(table, column, function or "last_value", heard)
+            row[column] = _run(table, column, function or "last_value", heard, ordering[:1])
     return row
 
 

@@ -44,6 +44,7 @@ ABSENT = "record.absent-columns"
 CLUSTERING = "pk-clustering-override"
 GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
+HORIZON = "sequence.late-horizon"
 
 # Each: what is wrong, the options, the option and code of the violation.
 EXPIRATION, TIME_PATTERN = "partition.expiration-time", "partition.timestamp-pattern"
@@ -101,6 +102,21 @@ ILLEGAL: list[tuple[str, Options, str, str]] = [
     ("padding of nothing", {PADDING: "row-kind-flag"}, PADDING, "missing_option"),
     ("padding of two fields", {SEQUENCE: "a,b", PADDING: "row-kind-flag"}, PADDING, "missing_option"),
     ("padding of a truth value", {SEQUENCE: "o", PADDING: "row-kind-flag"}, PADDING, "illegal_order_type"),
+    ("horizon of text", {SEQUENCE: "c", HORIZON: "7 d"}, HORIZON, "illegal_order_type"),
+    ("time as the horizon of numbers", {SEQUENCE: "a", HORIZON: "7 d"}, HORIZON, "illegal_order_type"),
+    ("number as the horizon of times", {SEQUENCE: "t", HORIZON: "7"}, HORIZON, "illegal_order_type"),
+    (
+        "horizon and padding",
+        {SEQUENCE: "a", PADDING: "second-to-micro", HORIZON: "7"},
+        HORIZON,
+        "contradicting_options",
+    ),
+    (
+        "horizon of a descending sequence",
+        {SEQUENCE: "a", "sequence.field.sort-order": "descending", HORIZON: "7"},
+        HORIZON,
+        "contradicting_options",
+    ),
     ("unknown row kind field", {"rowkind.field": "zzz"}, "rowkind.field", "unknown_column"),
     ("row kind field of numbers", {"rowkind.field": "a"}, "rowkind.field", "illegal_column_type"),
     ("unknown protected field", PARTIAL | {G_GROUPED: "a,zzz"}, G_GROUPED, "unknown_column"),
@@ -187,6 +203,9 @@ LEGAL: list[tuple[str, Options]] = [
             "millis-to-micro, row-kind-flag",
         )
     ],
+    ("horizon", {SEQUENCE: "t,a", HORIZON: "7 d"}),
+    ("horizon behind a key column", {SEQUENCE: "k,a", HORIZON: "7"}),
+    ("horizon of groups", PARTIAL | GROUP | {HORIZON: "7 d"}),
     ("row kind field", {"rowkind.field": "p"}),
     ("groups", PARTIAL | GROUP | {H_T_GROUPED: "c,d"}),
     ("ordering field that its own group protects", PARTIAL | {G_GROUPED: "a,g"}),

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from app.core.plan.fold import combine_all, lift, visible_row
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.rules.accumulators import Sum
+from app.core.rules.lateness import Lateness
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Condition, Participation
 from app.core.rules.replay import Replay
@@ -87,6 +88,7 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
         *plan.row.meaning,
         tuple(_meaning(register.order) for rule in replays for register in rule.listed),
         len(replays),
+        tuple(_meaning(rule.late) for rule in replays),
         _meaning(plan.schema.key_columns),
     )
 
@@ -119,6 +121,8 @@ def _meaning(value: Any) -> Any:
         return (value.column.id, value.descending, value.floor, value.integral)
     if isinstance(value, Order):
         return (tuple(_meaning(field) for field in value.fields), value.flag)
+    if isinstance(value, Lateness):
+        return (value.column.id, value.horizon)
     if isinstance(value, (Participation, Condition)):
         return (type(value), *(_meaning(getattr(value, one.name)) for one in fields(value)))  # type: ignore[arg-type]  # every condition is a dataclass
     return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value

@@ -12,6 +12,7 @@ from typing import Any
 from app.core.functions.entries import FUNCTIONS
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.accumulators import Sum, Union
+from app.core.rules.lateness import Lateness
 from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Pick, Register
@@ -53,9 +54,9 @@ def order_words(order: Order) -> str:
 
 def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
     """Whether arrival decides more than ties; where groups remove rows it does in every column: what arrives before a
-    removal is gone, what arrives after it is not (merge-semantics A.8).
+    removal is gone, what arrives after it is not (merge-semantics A.8). So it does where a record may come too late.
     """
-    if any(isinstance(one, Replay) and one.listed for one in plan.rules):
+    if any(isinstance(one, Replay) and (one.listed or one.late) for one in plan.rules):
         return True
     if isinstance(rule, (Sum, Union)):
         return False
@@ -63,7 +64,7 @@ def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
         return True
     if isinstance(rule, Register):
         return rule.order.by_arrival
-    return isinstance(rule, Stepwise) and rule.order.by_arrival
+    return isinstance(rule, Stepwise) and (rule.order.by_arrival or rule.late is not None)
 
 
 def _group_words(group: tuple[str, ...]) -> str:
@@ -154,12 +155,20 @@ def _accumulated(rule: Sum | Union | Stepwise, step: Step, verbs: tuple[str, str
     apart = rule.part.reason(record)
     if apart is not None:
         return apart
+    if isinstance(rule, Stepwise) and rule.late is not None and step.before and rule.closed_to(step.before, record):
+        return _too_late(rule.late)
     verb = verbs[0] if record.kind.add else verbs[1]
     return f"late but {verb}" if _late(rule, step) else verb
 
 
+def _too_late(late: Lateness) -> str:
+    return f"{late.words}: ignored"
+
+
 def _stepwise_words(rule: Stepwise, _column: Column) -> str:
-    return f"{rule.meaning or 'folded value by value'}, by {order_words(rule.order)}{_group_words(rule.part.group)}"
+    late = f"; records {_too_late(rule.late)}" if rule.late else ""
+    words = rule.meaning or "folded value by value"
+    return f"{words}, by {order_words(rule.order)}{_group_words(rule.part.group)}{late}"
 
 
 EXPLANATIONS: Mapping[type[Rule], Explanation] = {
@@ -196,6 +205,11 @@ def plan_rules(plan: MergePlan) -> tuple[Rule, ...]:
 def row_words(plan: MergePlan) -> str:
     """When the row exists."""
     replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
+    late = f"; records {_too_late(replay.late)}" if replay is not None and replay.late else ""
+    return _row_words(plan, replay) + late
+
+
+def _row_words(plan: MergePlan, replay: Replay | None) -> str:
     if replay is not None and replay.listed:
         groups = " or ".join("(" + ", ".join(register.part.group) + ")" for register in replay.listed)
         return (
@@ -231,6 +245,8 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
     inner: Mapping[str, Any] | None = before
     closed: set[tuple[str, ...]] = set()
     if replay is not None:
+        if before is not None and replay.late is not None and replay.comes_late(before, record):
+            return dict.fromkeys((column.name for column in replay.columns), _too_late(replay.late))
         closed = replay.closed_groups(before, record) if before is not None else closed
         inner = replay.inner_state(before) if before is not None else None
         if replay.removes(inner, record):

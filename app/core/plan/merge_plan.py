@@ -13,6 +13,7 @@ from typing import Any
 from app.core.errors import ErrorCode, Invalid
 from app.core.plan.column_defaults import defaults_of, row_kind_default
 from app.core.plan.engines import ENGINES, RETRACTS, EnginePlan, Refusal, dropped_kinds
+from app.core.plan.late_horizon import with_horizon
 from app.core.plan.option_checks import check_options
 from app.core.plan.order_checks import PADDING_FLAG, PADDING_FLOORS
 from app.core.plan.whole_rows import WholeRow, whole_row
@@ -163,7 +164,7 @@ def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
     never_retracts = not may_hide or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
     return MergePlan(
         schema,
-        plan.rules,
+        with_horizon(plan.rules, options["sequence.late-horizon"]),
         order,
         _row_rule(plan, order, never_retracts),
         dropped,

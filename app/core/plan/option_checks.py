@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from app.core.errors import Violation
 from app.core.plan.column_defaults import DEFAULT_CHECKS
 from app.core.plan.function_checks import FUNCTION_CHECKS
+from app.core.plan.late_horizon import HORIZON_CHECKS
 from app.core.plan.mode_checks import MODE_CHECKS
 from app.core.plan.order_checks import ORDER_CHECKS
 from app.core.table.options import TableOptions
@@ -14,7 +15,7 @@ from app.core.table.schema import TableSchema
 
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 
-CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS, *DEFAULT_CHECKS)
+CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS, *DEFAULT_CHECKS, *HORIZON_CHECKS)
 
 
 def check_options(schema: TableSchema) -> list[Violation]:

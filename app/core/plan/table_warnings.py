@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
 from app.core.plan.column_functions import function_of, has_functions
+from app.core.plan.late_horizon import horizon_warnings
+from app.core.plan.merge_plan import compile_plan
 from app.core.plan.option_checks import Check
 from app.core.table.option_entries import ChangelogProducer, MergeEngine, find_option
 from app.core.table.options import TableOptions, option_violation
@@ -128,6 +130,11 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
                 yield option_violation(f"fields.{column}.{suffix}", FaultCode.OPTION_WITHOUT_EFFECT, message, fix)
 
 
+def _horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Logs without an end although the table has a horizon."""
+    yield from horizon_warnings(compile_plan(schema).rules, options["sequence.late-horizon"])
+
+
 CHECKS: tuple[Check, ...] = (
     _counting_groups,
     _ungrouped,
@@ -137,4 +144,5 @@ CHECKS: tuple[Check, ...] = (
     _without_effect,
     _changelog,
     _ignored_fields,
+    _horizon,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from app.core.rules.lateness import Lateness
 from app.core.rules.log_records import member_of
 from app.core.rules.order import Order
 from app.core.rules.register import Register
@@ -29,6 +30,7 @@ from app.core.types.kinds import Kind
 LOG = "_kf_log"
 BASE = "_kf_base"
 _ALL_NAMED = -1  # every bit of a word
+_KEPT, _BOUND, _BELOW, _LEFT = "_kf_kept", "_kf_bound", "_kf_below", "_kf_left"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Replay(Rule):
     """All columns of a row whose records are replayed in merge order with ``rules``.
 
     ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``told``: the
-    log tells which columns a record names (merge-semantics A.12).
+    log tells which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and what
+    of it settles; None if none, and all of it where arrival is the order.
     """
 
     columns: tuple[Column, ...]
@@ -44,6 +47,7 @@ class Replay(Rule):
     order: Order
     listed: tuple[Register, ...] = ()
     told: bool = False
+    late: Lateness | None = None
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -75,8 +79,10 @@ class Replay(Rule):
 
     @property
     def settles(self) -> bool:
-        """Whether what the oldest run holds may stand for its log: nothing can come before it any more."""
-        return self.order.by_arrival
+        """Whether what the oldest run holds may stand for its log, or for a part: nothing can come before it any
+        more.
+        """
+        return self.order.by_arrival or self.late is not None
 
     @cached_property
     def base_type(self) -> DataType:
@@ -125,12 +131,16 @@ class Replay(Rule):
         return self._replayed(states[0].get(BASE), [entry for state in known for entry in state[LOG] or ()])
 
     def _replayed(self, base: Mapping[str, Any] | None, log: Sequence[Mapping[str, Any]]) -> State:
-        """The state that holds ``base`` and ``log``, and the columns that they come to."""
+        """The state that holds ``base`` and ``log`` without what came too late, and the columns that they come to."""
+        log = self.late.on_time(log, self._sequence(self.late), ARRIVAL_COLUMN) if self.late else log
         row = ReplayedRow(self, base, log)
         inner = row.state
         folded = {name: inner[name] for name in (*self._visible, *(bounds.carry for bounds in self.bounds))}
         kept = {LIVE_COLUMN: row.live, LOG: log, BASE: base} if self.settles else {LIVE_COLUMN: row.live, LOG: log}
         return {**folded, **kept}
+
+    def _sequence(self, late: Lateness) -> str:
+        return self.members[late.column.name]
 
     @cached_property
     def _visible(self) -> tuple[str, ...]:
@@ -141,10 +151,16 @@ class Replay(Rule):
         return ReplayedRow(self, state.get(BASE), state[LOG] or ())
 
     def settled(self, state: Mapping[str, Any]) -> State:
-        kept = super().settled(state)
-        # A total outside its column is none yet: its log stays.
-        outside = any(state[bounds.carry] is not None for bounds in self.bounds)
-        return {**kept, LOG: [], BASE: self.row(state).base} if self.settles and not outside else kept
+        kept, log = super().settled(state), state[LOG] or ()
+        if not self.settles:
+            return kept
+        below, others = self.late.split(log, self._sequence(self.late)) if self.late else (log, [])
+        row = ReplayedRow(self, state.get(BASE), below)
+        # A total outside its column is none yet: its log stays. So does the -D of a row that is gone, which may have to
+        # be told from its log (``removal``).
+        outside = any(row.state[bounds.carry] is not None for bounds in self.bounds)
+        stays = outside or (self.late is not None and not row.live)
+        return kept if stays else {**kept, LOG: others, BASE: row.base}
 
     def refolded(self, state: Mapping[str, Any]) -> State:
         return self._replayed(state.get(BASE), state[LOG] or ())
@@ -194,6 +210,12 @@ class Replay(Rule):
         """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
         return self.row(state).closed_to(record)
 
+    def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
+        """Whether the record comes too late for what ``state`` holds."""
+        if self.late is None:
+            return False
+        return self.late.closed_to(state[LOG] or (), self._sequence(self.late), record.values[self.late.column.name])
+
     def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
         """Whether a record removes a row whose rules hold ``inner``."""
         if record.kind is not RowKind.DELETE:
@@ -225,20 +247,44 @@ class Replay(Rule):
         return {**self._only_log_sql(log), **({BASE: ref(older, BASE)} if self.settles else {})}
 
     def settle_sql(self, state: str, oldest: bool) -> Settled:
+        if self.late is not None:
+            return self._settled_late_sql(self.late, state, oldest)
         replayed = ReplaySql(self, state)
         outputs = replayed.finished
         if oldest and self.settles:
-            # A total outside its column is none yet: its log stays.
-            outside = " OR ".join(f"{outputs[bounds.carry]} IS NOT NULL" for bounds in self.bounds) or "FALSE"
-            settled = {LOG: f"CAST(array() AS {self.log_type})", BASE: replayed.base}
-            types = {LOG: self.log_type, BASE: self.base_type.spark}
-            outputs |= {
-                name: f"IF({outside}, {ref(state, name)}, CAST({value} AS {types[name]}))"
-                for name, value in settled.items()
-            }
+            empty = f"CAST(array() AS {self.log_type})"
+            outputs |= self._based_sql(state, replayed, self._outside_sql(replayed), ref(state, LOG), empty)
         elif not self.listed:
             outputs[LOG] = self._without_removed_sql(ref(state, LOG), replayed.keys("e"))
         return Settled(replayed.steps, outputs)
+
+    def _outside_sql(self, replayed: ReplaySql) -> str:
+        """A total outside its column is none yet: its log stays."""
+        return " OR ".join(f"{replayed.finished[bounds.carry]} IS NOT NULL" for bounds in self.bounds) or "FALSE"
+
+    def _based_sql(self, state: str, settled: ReplaySql, stays: str, log: str, others: str) -> Sql:
+        """Base and log, with what was ``settled`` in the base and the ``others`` left in the log unless it stays."""
+        return {
+            LOG: f"IF({stays}, {log}, {others})",
+            BASE: f"IF({stays}, {ref(state, BASE)}, CAST({settled.base} AS {self.base_type.spark}))",
+        }
+
+    def _settled_late_sql(self, late: Lateness, state: str, oldest: bool) -> Settled:
+        sequence, log = self._sequence(late), f"{state}.{_KEPT}"
+        kept = {_KEPT: late.on_time_sql(ref(state, LOG), sequence, ARRIVAL_COLUMN, self.entry_type)}
+        replayed = ReplaySql(self, state, log)
+        outputs, steps = {**replayed.finished, LOG: log}, (kept, *replayed.steps)
+        if oldest:
+            below, others = (late.part_sql(log, sequence, f"{state}.{_BOUND}", settled=part) for part in (True, False))
+            settled = ReplaySql(self, state, f"{state}.{_BELOW}", _BELOW)
+            bounded = ({_BOUND: late.settled_below_sql(log, sequence)}, {_BELOW: below})
+            stays = f"({self._outside_sql(settled)} OR NOT {settled.finished[LIVE_COLUMN]})"
+            outputs |= self._based_sql(state, settled, stays, log, others)
+            steps = (*steps, *bounded, *settled.steps, {_LEFT: outputs[LOG]})
+            outputs[LOG] = f"{state}.{_LEFT}"
+        if not self.listed:
+            outputs[LOG] = self._without_removed_sql(outputs[LOG], replayed.keys("e"))
+        return Settled(steps, outputs)
 
     @staticmethod
     def _without_removed_sql(log: str, order: Sequence[str]) -> str:

@@ -31,13 +31,14 @@ _PLACE, _SINCE = "_kf_place", "_kf_since"
 
 class ReplaySql:
     """The texts of one rule over the relation ``state`` of state rows. ``a`` is what is accumulated, ``n`` a lifted
-    record.
+    record. ``log``: SQL of what is replayed, if not all of the log; ``label`` tells its steps from others.
     """
 
-    def __init__(self, rule: Replay, state: str) -> None:
+    def __init__(self, rule: Replay, state: str, log: str | None = None, label: str = "") -> None:
         self.rule = rule
         self.state = state
-        self._log = ref(state, rule.log)
+        self._label = label
+        self._log = log or ref(state, rule.log)
         self._base = ref(state, rule.base) if rule.settles else None
 
     @cached_property
@@ -62,16 +63,17 @@ class ReplaySql:
     def steps(self) -> tuple[Sql, ...]:
         """Columns to be added one after the other: the last ones hold what all records come to."""
         begun = ({_BEGUN: self._stored()},) if self._base else ()
-        return (
+        steps = (
             *begun,
             {_RECORDS: self._records()},
             {_WALKED: self._walk()},
             {_HELD: self._with_lists()},
             {_FINISHED: self._finished()},
         )
+        return tuple({f"{name}{self._label}": sql for name, sql in step.items()} for step in steps)
 
     def _step(self, name: str) -> str:
-        return f"{self.state}.{name}"
+        return f"{self.state}.{name}{self._label}"
 
     @property
     def finished(self) -> Sql:

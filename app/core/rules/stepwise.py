@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from app.core.rules.accumulators import overflow
+from app.core.rules.lateness import Lateness
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import Participation
@@ -32,7 +33,10 @@ BEFORE_ALL = -1  # the arrival of a settled value in a log: older than any recor
 
 @dataclass(frozen=True)
 class Stepwise(Rule):
-    """A step function used on a column; ``called`` names the function and its options."""
+    """A step function used on a column; ``called`` names the function and its options.
+
+    ``late``: which records its log leaves out, and what of the log settles; None if neither.
+    """
 
     column: Column
     function: StepFunction
@@ -40,6 +44,7 @@ class Stepwise(Rule):
     part: Participation
     meaning: str = ""
     called: tuple[Any, ...] = ()
+    late: Lateness | None = None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules
@@ -53,6 +58,11 @@ class Stepwise(Rule):
     @cached_property
     def _by_arrival(self) -> bool:
         return self.order.by_arrival
+
+    @property
+    def keeps_log(self) -> bool:
+        """Whether late records may belong in the middle, so that no compaction settles all of the log."""
+        return not self._by_arrival
 
     @cached_property
     def _direct(self) -> bool:
@@ -118,7 +128,10 @@ class Stepwise(Rule):
         """What is to be folded: the log, or the settled value in its place."""
         if state[self.log] is not None:
             return list(state[self.log])
-        value = state[self.column.name]
+        return self._settled_entries(state[self.column.name])
+
+    def _settled_entries(self, value: Any) -> list[State]:
+        """What stands in a log for the records that came to ``value``."""
         order = {member: None for member, _ in self._order_members}
         return [] if value is None else [{"t": BEFORE_ALL, "add": True, **order, "v": value}]
 
@@ -153,10 +166,11 @@ class Stepwise(Rule):
         return super().refolded(state) if self._direct or state[self.log] is None else self.of_log(state[self.log])
 
     def of_log(self, log: Sequence[Mapping[str, Any]]) -> State:
-        """The state that holds ``log``, and what it comes to."""
+        """The state that holds ``log`` without what came too late, and what it comes to."""
         if not log:
             return self.empty
-        return {**self.empty, **self._total(log), self.log: log}
+        kept = self.late.on_time(log, "f0", "t") if self.late else log
+        return {**self.empty, **self._total(kept), self.log: kept}
 
     def _total(self, log: Sequence[Mapping[str, Any]]) -> State:
         """The visible column, and the total beside it where the column cannot hold it; ``log`` is by arrival."""
@@ -177,8 +191,20 @@ class Stepwise(Rule):
 
     def settled(self, state: Mapping[str, Any]) -> State:
         kept = super().settled(state)
+        if self.late is not None and kept[self.log]:
+            return {**kept, self.log: self._settled_log(self.late, kept[self.log])}
         # A total outside the column is none yet: its log stays.
         return {**kept, self.log: None} if self._settles and not self._outside(state) else kept
+
+    def closed_to(self, state: Mapping[str, Any], record: Record) -> bool:
+        """Whether the record comes too late for what ``state`` holds."""
+        log = None if self._direct else state[self.log]
+        return self.late is not None and bool(log) and self.late.closed_to(log or (), "f0", self._entry(record)["f0"])
+
+    def _settled_log(self, late: Lateness, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        below, others = late.split(log, "f0")
+        total = self._total(below)
+        return log if self._outside(total) else [*self._settled_entries(total.get(self.column.name)), *others]
 
     @cached_property
     def _settles(self) -> bool:
@@ -221,10 +247,12 @@ class Stepwise(Rule):
         return {**dict.fromkeys(self.names, "NULL"), self.log: log}
 
     def _entries_sql(self, state: str) -> str:
-        value, log, log_type = ref(state, self.column.name), ref(state, self.log), self._log_type()
+        return f"coalesce({ref(state, self.log)}, {self._settled_entries_sql(ref(state, self.column.name))})"
+
+    def _settled_entries_sql(self, value: str) -> str:
         order = "".join(f"'{member}', NULL, " for member, _ in self._order_members)
         settled = f"array(named_struct('t', {BEFORE_ALL}L, 'add', TRUE, {order}'v', {value}))"
-        return f"coalesce({log}, CAST(IF({value} IS NULL, array(), {settled}) AS {log_type}))"
+        return f"CAST(IF({value} IS NULL, array(), {settled}) AS {self._log_type()})"
 
     def combine_sql(self, older: str, newer: str) -> Sql:
         a, b = ref(older, self.column.name), ref(newer, self.column.name)
@@ -237,19 +265,41 @@ class Stepwise(Rule):
     def settle_sql(self, state: str, oldest: bool) -> Settled:
         if self._direct:
             return Settled()
-        log = ref(state, self.log)
+        log, kept = ref(state, self.log), f"_kf_kept_{self.column.id}"
+        if self.late is None:
+            return self._totalled_sql(state, log, oldest and self._settles)
+        on_time = self.late.on_time_sql(log, "f0", "t", self._entry_type)
+        totalled = self._totalled_sql(state, f"{state}.{kept}", False)
+        steps, settled_log = self._settled_log_sql(self.late, state, f"{state}.{kept}") if oldest else ((), "")
+        own = {self.log: settled_log} if oldest else {}
+        return Settled(({kept: on_time}, *totalled.steps, *steps), totalled.outputs | own)
+
+    def _totalled_sql(self, state: str, log: str, settled: bool) -> Settled:
         step = f"_kf_total_{self.column.id}"
         total = f"{state}.{step}"
         replayed = f"IF({log} IS NULL, {ref(state, self.column.name)}, {self._finish_sql(log)})"
-        settled = oldest and self._settles
         if self.function.wide is None:
             return Settled(({step: replayed},), {self.column.name: total, self.log: "NULL" if settled else log})
-        value = f"TRY_CAST({total} AS {self.column.type.spark})"
-        if self.function.inexact:
-            value = f"IF({total} = {self.function.inexact}, NULL, {value})"
+        value = self._fitting_sql(total)
         outside = f"IF({value} IS NULL, {total}, NULL)"
         kept = f"IF({value} IS NULL, {log}, NULL)" if settled else log
         return Settled(({step: replayed},), {self.column.name: value, self.log: kept, self._carry: outside})
+
+    def _fitting_sql(self, total: str) -> str:
+        """``total`` as the column's value; null if the column cannot hold it."""
+        if self.function.wide is None:
+            return total
+        value = f"TRY_CAST({total} AS {self.column.type.spark})"
+        return f"IF({total} = {self.function.inexact}, NULL, {value})" if self.function.inexact else value
+
+    def _settled_log_sql(self, late: Lateness, state: str, log: str) -> tuple[tuple[Sql, ...], str]:
+        """As ``_settled_log``, and before it the columns that it is made of."""
+        bound, begun = f"_kf_bound_{self.column.id}", f"_kf_begun_{self.column.id}"
+        below, others = (late.part_sql(log, "f0", f"{state}.{bound}", settled=part) for part in (True, False))
+        steps = ({bound: late.settled_below_sql(log, "f0")}, {begun: self._finish_sql(below)})
+        value = self._fitting_sql(f"{state}.{begun}")
+        settled = f"concat({self._settled_entries_sql(value)}, {others})"
+        return steps, f"IF({state}.{begun} IS NOT NULL AND {value} IS NULL, {log}, {settled})"
 
     def _finish_sql(self, log: str) -> str:
         if self._by_arrival:

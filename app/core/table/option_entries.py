@@ -16,6 +16,7 @@ from app.core.table.option_values import (
     boolean,
     count,
     duration,
+    horizon,
     names,
     one_of,
     percent,
@@ -136,6 +137,13 @@ _TABLE_OPTIONS = (
     ),
     Option("sequence.field.sort-order", one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
     Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
+    Option(
+        "sequence.late-horizon",
+        horizon,
+        None,
+        "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
+        folds=True,
+    ),
     Option(
         "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER
     ),

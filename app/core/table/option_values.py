@@ -58,6 +58,18 @@ def duration(text: str) -> timedelta:
         raise ValueError("write a shorter time") from None
 
 
+def horizon(text: str) -> int | timedelta:
+    """A whole number from 0 on, or a time with its unit: a distance of numbers, or of times."""
+    if not re.fullmatch(r"\s*[0-9]+\s*", text):
+        try:
+            return duration(text if re.search("[a-z]", text.lower()) else "")
+        except ValueError:
+            raise ValueError("write a whole number, or a number and a unit: 1000, 10 s, 5 min, 1 h, 7 d") from None
+    if int(text) >= 2**63:
+        raise ValueError("write a number below 9223372036854775808")
+    return int(text)
+
+
 def names(text: str) -> tuple[str, ...]:
     """The comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
     return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -43,6 +43,7 @@ IGNORED, NO_BEFORE = {"ignore-delete": "true"}, {"ignore-update-before": "true"}
 COLLECTED = {**SUM, "fields.l.aggregate-function": "collect"}
 LISTED = {**SUM, "fields.b.aggregate-function": "listagg", "fields.b.ignore-retract": "true"}
 TIMED = {**SUM, "fields.m.aggregate-function": "merge_map_with_keytime", "fields.m.ignore-retract": "true"}
+LATE, LISTED_GROUP = {"sequence.late-horizon": "0"}, {**GROUP, "fields.b.aggregate-function": "listagg"}
 ON_DELETE = "partial-update.remove-record-on-delete"
 TELLING = {"record.absent-columns": "unchanged"}
 Options = Mapping[str, str]
@@ -54,6 +55,12 @@ CASES: Mapping[str, list[tuple[Options, Options]]] = {
     "sequence.auto-padding": [
         (BY_T, BY_T | {"sequence.auto-padding": "second-to-micro"}),
         (BY_S, BY_S | {"sequence.auto-padding": "row-kind-flag"}),
+    ],
+    "sequence.late-horizon": [
+        (LISTED | BY_S, LISTED | BY_S | LATE),
+        (REMOVING, REMOVING | LATE),
+        (REMOVING | LATE, REMOVING | {"sequence.late-horizon": "2"}),
+        (PARTIAL | IGNORED | LISTED_GROUP | LATE, PARTIAL | IGNORED | LISTED_GROUP),
     ],
     "ignore-delete": [({}, IGNORED), (SUM, SUM | IGNORED), (REMOVING, REMOVING | IGNORED)],
     "ignore-update-before": [(BY_S, BY_S | NO_BEFORE), (REMOVING, REMOVING | NO_BEFORE)],

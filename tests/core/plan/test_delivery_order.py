@@ -60,6 +60,7 @@ def test_any_delivery_that_keeps_the_order_of_the_plan_gives_the_same_row(engine
     plan = compile_plan(schema_of(table))
     orders = list(orders_of(plan))
     assume(not plan.row.removes_on_delete and not any(order.by_arrival for order in orders))
+    assume("sequence.late-horizon" not in table.options)  # what came before decides what is too late
     note(str(table))
     changes = [
         change

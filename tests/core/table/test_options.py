@@ -34,6 +34,9 @@ READ = [
     ("sequence.field", " a , b,", ("a", "b")),
     ("sequence.field.sort-order", "DESCENDING", SortOrder.DESCENDING),
     ("sequence.auto-padding", "second-to-micro, row-kind-flag", ("second-to-micro", "row-kind-flag")),
+    ("sequence.late-horizon", " 0 ", 0),
+    ("sequence.late-horizon", "1000", 1000),
+    ("sequence.late-horizon", "7 d", timedelta(days=7)),
     ("sequence.snapshot-ordering", "true", True),
     ("rowkind.field", " p ", "p"),
     ("ignore-delete", "TRUE", True),
@@ -124,6 +127,7 @@ UNREADABLE = {
             *("partial-update.remove-record-on-delete", "aggregation.remove-record-on-delete", "write-only"),
         )
     },
+    "sequence.late-horizon": ["", "-1", "1.5", "late", "7 fortnights", "9223372036854775808"],
     "merge.max-staleness": ["", "soon", "1 fortnight", "-1 s", "1,5 s", "s"],
     "merge.max-staged-rows": ["", "0", "-1", "1.5", "many", "1e3"],
     "num-sorted-run.compaction-trigger": ["0", "x"],
