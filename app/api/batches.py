@@ -19,6 +19,7 @@ from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
+from app.services.first_records import rows_there
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
 from app.services.heads import Heads
 from app.services.ingest import Change, Upload, accept_batch
@@ -124,7 +125,10 @@ async def accepted(
 ) -> BatchBody:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     bounds = bounds_of(parts.settings)
-    batch = await run_in_threadpool(accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits)
+    there = rows_there(parts.views, parts.images, name)
+    batch = await run_in_threadpool(
+        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there
+    )
     wait = _wait_seconds(prefer)
     if wait:
         batch = await _merged(parts.database, parts.heads, batch, wait)

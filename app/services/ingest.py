@@ -26,6 +26,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
+from app.services.first_records import RowsThere, with_first_records
 from app.services.formats import FORMATS, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.storage.ingest.pieces import Piece, decoded_pieces
@@ -103,10 +104,12 @@ def accept_batch(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit | None = None,
+    there: RowsThere | None = None,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
-    What comes through the same ``commits`` at the same time shares its transactions.
+    What comes through the same ``commits`` at the same time shares its transactions. ``there`` knows the rows of the
+    table; without it every record counts as the first of its key.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
     fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``bounds``,
@@ -116,7 +119,7 @@ def accept_batch(
     commits = commits or GroupCommit(database, warehouse)
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, (database_name, table_name), upload, bounds, commits)
+            return _accept(database, warehouse, (database_name, table_name), upload, bounds, commits, there)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -131,13 +134,15 @@ def _accept(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit,
+    there: RowsThere | None,
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
         earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
-    pieces = upload.pieces(RecordDecoder(compile_plan(table.schema)), bounds)
+    plan = compile_plan(table.schema)
+    pieces = with_first_records(plan, upload.pieces(RecordDecoder(plan), bounds), there)
     return _stage(database, warehouse, table, upload, pieces, commits)
 
 

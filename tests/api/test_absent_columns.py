@@ -162,3 +162,32 @@ def test_empty_fields_are_absent_only_where_there_are_fields_and_columns_can_be_
     [fault] = answer.json()["errors"]
     assert (fault["pointer"], fault["code"]) == ("/emptyFields", "contradicting_parameters")
     assert fault["fix"]
+
+
+STRICT = [*FIELDS[:3], {"name": "city", "type": "STRING NOT NULL"}, {"name": "total", "type": "INT NOT NULL"}]
+DEFAULTED = {**TELLING, "fields.total.default-value": "0"}
+
+
+def post(client: TestClient, *records: dict[str, Any]) -> Any:
+    answer = client.post(f"{TABLE}/batches", json={"records": list(records)})
+    if answer.status_code == 202:
+        return 202
+    return answer.status_code, [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
+
+
+def test_the_first_record_of_a_key_names_what_may_not_be_null(create: CreateTable, shop: TestClient) -> None:
+    create(fields=STRICT, options=DEFAULTED)
+    packed = {"id": 7, "edited": "10:05", "status": "packed"}
+    assert post(shop, packed) == (400, [("/records/0/city", "missing_column")])
+    assert post(shop, {**packed, "city": None}) == (400, [("/records/0/city", "null_in_not_null")])
+    assert post(shop, {**packed, "city": "Bonn"}) == 202
+    assert post(shop, packed) == 202
+    assert row(shop) == {"id": 7, "edited": "10:05", "status": "packed", "city": "Bonn", "total": 0}
+    assert (
+        post(shop, {"id": 8, "edited": "10:00", "city": "Oslo"}, {"id": 8, "edited": "10:01", "status": "new"}) == 202
+    )
+    assert post(shop, {"id": 9, "status": "new"}, {"id": 9, "city": "Rome"}) == (
+        400,
+        [("/records/0/city", "missing_column")],
+    )
+    assert post(shop, {"id": 9, "edited": "10:00", "_kind": "-D"}) == 202

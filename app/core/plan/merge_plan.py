@@ -55,6 +55,14 @@ class MergePlan:
     row_kind_default: str | None = None
 
     @cached_property
+    def omissible(self) -> frozenset[str]:
+        """The NOT NULL columns that a record may leave out, once the row has them (merge-semantics A.12)."""
+        if not self.schema.tells_named:
+            return frozenset()
+        needed = {*self.required_columns, self.row_kind_column}
+        return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in needed)
+
+    @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """Every state column beside the visible ones."""
         return (*(hidden for rule in self.rules for hidden in rule.hidden), *self.row.hidden)

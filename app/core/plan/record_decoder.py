@@ -106,6 +106,9 @@ class RecordDecoder:
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for column, decode in self.columns:
+            if column.name not in raw and column.name in self.plan.omissible:
+                values[column.name] = None
+                continue
             try:
                 values[column.name] = decode(raw.get(column.name))
             except ValueFault as fault:

@@ -60,14 +60,15 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     """
     arrays: dict[str, pa.Array] = {}
     refused = [sent.odd_rows]
+    schema = decoder.plan.schema
+    words = sent.words(schema.columns) if schema.tells_named else {}
     for column, decode in decoder.columns:
         arrays[column.name], at = _settled(decoder.plan, column, decode, sent)
-        refused.append(at)
+        omitted = column.name in decoder.plan.omissible and len(at)
+        refused.append(at[naming(words, column)[at]] if omitted else at)
     kinds = _kinds(decoder, sent, arrays)
     refused.append(np.flatnonzero(kinds == _NO_KIND))
     kept = ~np.isin(kinds, [int(kind) for kind in decoder.plan.dropped])
-    schema = decoder.plan.schema
-    words = sent.words(schema.columns) if schema.tells_named else {}
     refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):
