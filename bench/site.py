@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,6 @@ from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.merges import request_merge, run_next_merge
 from app.settings import Settings
-from app.storage.ingest.named import Words, without_nulls, words_of_columns
 from app.storage.layout import Warehouse, staging_file
 from app.storage.runs import stored_files
 from app.storage.staging import write_batch
@@ -68,14 +67,16 @@ class BenchSite:
         """Merge what is staged, in which no key may come twice, into an empty table."""
         self._merge(replace(self.merges, executor=LiftingExecutor(self.executor)), table)
 
-    def stage(self, table: Table, records: pa.Table) -> Batch:
-        """What accepting a POST does after decoding: the staging file, then the batch in the catalog."""
+    def stage(self, table: Table, records: pa.Table, named: Sequence[Collection[str]] = ()) -> Batch:
+        """What accepting a POST does after decoding: the staging file, then the batch in the catalog; ``named`` is what
+        each record names, where the table's records tell.
+        """
         count = len(records)
         columns = {name: records[name] for name in records.column_names}
         kinds, positions = [int(RowKind.INSERT)] * count, list(range(count))
-        decoded = DecodedRecords(
-            columns, kinds, positions, words=_words(table.schema, records)
-        )  # Arrow columns, as lists
+        words = words_of_members(table.schema.columns, named) if table.schema.tells_named else {}
+        # Arrow columns serve as well as lists.
+        decoded = DecodedRecords(columns, kinds, positions, words=words)
         batch_id = uuid.uuid4().hex
         file, size = write_batch(self.merges.warehouse, table.id, batch_id, table.schema, decoded)
         fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()
@@ -134,14 +135,6 @@ class BenchSite:
         """End Spark and the catalog's connections."""
         self.executor.close()
         self.merges.database.close()
-
-
-def _words(schema: TableSchema, records: pa.Table) -> Words:
-    """A record names what it has a value for, where the table's records tell."""
-    if not schema.tells_named:
-        return {}
-    present = {name: records[name].is_valid().to_numpy() for name in records.column_names}
-    return without_nulls(schema.columns, words_of_columns(schema.columns, records.column_names, len(records)), present)
 
 
 @contextmanager
