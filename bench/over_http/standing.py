@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 import psutil
 
@@ -28,7 +29,7 @@ from bench.over_http.turns import (
 from bench.processes import cpu_seconds
 
 ONE, TWO = "one process", "two processes"
-IDLE_SECONDS, SETTLE_SECONDS = 20, 20
+IDLE_SECONDS, IDLE_SPANS, SETTLE_SECONDS = 20, 3, 60
 MEMORY_TURNS = 4
 MEBIBYTE = 2**20
 
@@ -59,7 +60,7 @@ def memory(ground: Ground) -> Iterator[str]:
             for _ in range(MEMORY_TURNS):
                 Contender(service.server, drawn).turn()
             lines += [(f"{count}", *_sizes(process)) for process in service.server.family]
-    head = ("`--processes`", "RSS MiB", "PSS MiB", "its own (USS) MiB")
+    head = ("`--processes`", "RSS MiB", "PSS MiB", "RSS without files MiB")
     about = (
         f"After lookups of random keys for {MEMORY_TURNS * TURN_SECONDS:.0f} s. RSS and PSS have what was read of the"
     )
@@ -68,7 +69,7 @@ def memory(ground: Ground) -> Iterator[str]:
 
 def _sizes(process: psutil.Process) -> Iterator[str]:
     full = process.memory_full_info()
-    yield from (f"{size / MEBIBYTE:,.0f}" for size in (full.rss, full.pss, full.uss))
+    yield from (f"{size / MEBIBYTE:,.0f}" for size in (full.rss, full.pss, full.rss - full.shared))
 
 
 def idle(ground: Ground) -> Iterator[str]:
@@ -76,18 +77,23 @@ def idle(ground: Ground) -> Iterator[str]:
     with ground.served("idle", (), {}) as service:
         time.sleep(SETTLE_SECONDS)
         family = service.server.family
-        before = [cpu_seconds(one) for one in family]
-        time.sleep(IDLE_SECONDS)
-        taken = [cpu_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
+        spans = [_taken(family) for _ in range(IDLE_SPANS)]
         names = _roles(ground.folder / "idle.log", family)
-    lines = [_idle_line(name, seconds) for name, seconds in zip(names, taken, strict=True)]
-    lines.append((*_idle_line("all together", sum(taken))[:3], "< 1 %"))
-    head = ("process", f"CPU s in {IDLE_SECONDS} s", "of a core", "target")
+    lines = [_idle_line(name, span) for name, span in zip(names, zip(*spans, strict=True), strict=True)]
+    lines.append((*_idle_line("all together", [sum(span) for span in spans])[:3], "< 1 %"))
+    head = ("process", f"CPU s in {IDLE_SECONDS} s, median", "of a core", "target")
     yield from ("### Idle", "", "`keyfold serve` with its defaults.", "", *table(head, lines))
 
 
-def _idle_line(name: str, seconds: float) -> tuple[str, str, str, str]:
-    return name, f"{seconds:.2f}", f"{seconds / IDLE_SECONDS:.2%}", ""
+def _taken(family: Sequence[psutil.Process]) -> list[float]:
+    """What each takes within a span of idleness."""
+    before = [cpu_seconds(one) for one in family]
+    time.sleep(IDLE_SECONDS)
+    return [cpu_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
+
+
+def _idle_line(name: str, spans: Sequence[float]) -> tuple[str, str, str, str]:
+    return name, f"{median(spans):.2f}", f"{median(spans) / IDLE_SECONDS:.2%}", ""
 
 
 def _roles(log: Path, family: Sequence[psutil.Process]) -> list[str]:
