@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 
 from bench.figures import interleaved, table
-from bench.over_http.client import CONNECTIONS, load
+from bench.over_http.client import CONNECTIONS, Load, load
 from bench.processes import Server
 
 TURN_SECONDS = 3.0
@@ -17,7 +17,7 @@ LEAST_ROUNDS = 5
 
 @dataclass(frozen=True)
 class Contender:
-    """Who serves: ``requests`` draws those of a turn, each of which must be answered with ``status`` and ``rows``.
+    """Who serves: ``requests`` draws those of a turn, each of which must be answered with ``status``.
 
     ``store`` is the database behind the server.
     """
@@ -25,28 +25,18 @@ class Contender:
     server: Server
     requests: Callable[[], Sequence[bytes]]
     status: int = 200
-    rows: int = 1
     store: Server | None = None
     connections: int = CONNECTIONS
 
     def turn(self) -> Turn:
         """Serve for some seconds. Raises ``RuntimeError`` for an answer of another status."""
         requests = self.requests()
-        cpu, store_cpu = self.server.cpu_seconds(), self._store_cpu()
+        before = self.server.cpu_seconds(), self._store_cpu()
         came = load(self.server.url, requests, TURN_SECONDS, self.connections)
-        cpu, store_cpu = self.server.cpu_seconds() - cpu, self._store_cpu() - store_cpu
+        after = self.server.cpu_seconds(), self._store_cpu()
         if set(came.statuses) != {self.status}:
             raise RuntimeError(f"{requests[0]!r} was answered with {came.statuses}, not only {self.status}")
-        answers = len(came.latencies)
-        micros = 1e6 / answers
-        return Turn(
-            cpu_micros=cpu * micros,
-            store_micros=store_cpu * micros,
-            client_micros=came.cpu_seconds * micros,
-            a_second=answers / came.seconds,
-            p50_millis=came.latency(0.50) * 1e3,
-            p99_millis=came.latency(0.99) * 1e3,
-        )
+        return _turn(came, after[0] - before[0], after[1] - before[1])
 
     def _store_cpu(self) -> float:
         return self.store.cpu_seconds() if self.store else 0.0
@@ -64,12 +54,29 @@ class Turn:
     p99_millis: float
 
 
+def _turn(came: Load, cpu_seconds: float, store_seconds: float) -> Turn:
+    micros = 1e6 / len(came.latencies)
+    return Turn(
+        cpu_micros=cpu_seconds * micros,
+        store_micros=store_seconds * micros,
+        client_micros=came.cpu_seconds * micros,
+        a_second=len(came.latencies) / came.seconds,
+        p50_millis=came.latency(0.50) * 1e3,
+        p99_millis=came.latency(0.99) * 1e3,
+    )
+
+
 Turns = Mapping[str, Sequence[Turn]]
 
 
 def cpu(turn: Turn) -> float:
     """The server's CPU of a request in microseconds."""
     return turn.cpu_micros
+
+
+def p50(turn: Turn) -> float:
+    """The latency of the request in the middle, in milliseconds."""
+    return turn.p50_millis
 
 
 def p99(turn: Turn) -> float:
@@ -114,21 +121,11 @@ def turns_table(turns: Turns) -> Iterator[str]:
     yield from table(head, [(name, *_medians(taken)) for name, taken in turns.items()])
 
 
-def _medians(taken: Sequence[Turn]) -> Sequence[str]:
-    of = [(one.p50_millis, one.p99_millis, one.client_micros, one.store_micros) for one in taken]
-    p50, p99_, client, store = (median(column) for column in zip(*of, strict=True))
-    micros = [one.cpu_micros for one in taken]
-    shown_store = f"{store:.0f}" if store else ""
-    a_second = f"{median(map(rate, taken)):,.0f}"
-    return (
-        f"{median(micros):.0f}",
-        f"{min(micros):.0f}",
-        a_second,
-        f"{p50:.2f}",
-        f"{p99_:.2f}",
-        shown_store,
-        f"{client:.0f}",
-    )
+def _medians(taken: Sequence[Turn]) -> Iterator[str]:
+    columns = zip(*map(astuple, taken), strict=True)
+    micros, store, client, a_second, middle_, slow = map(median, columns)
+    yield from (f"{micros:.0f}", f"{min(map(cpu, taken)):.0f}", f"{a_second:,.0f}", f"{middle_:.2f}", f"{slow:.2f}")
+    yield from (f"{store:.0f}" if store else "", f"{client:.0f}")
 
 
 def goals_table(turns: Turns, goals: Sequence[Goal]) -> Iterator[str]:
