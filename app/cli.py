@@ -138,7 +138,7 @@ def token_list(data: DataFolder = None) -> None:
 
 @tokens.command("revoke")
 def token_revoke(name: str, data: DataFolder = None) -> None:
-    """Take a token back; running servers follow within seconds."""
+    """Take a token back; running servers follow at once."""
     database = _migrated(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)

@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 SLOTS = 4096
-_ANY, _IDENTITY, _FIRST = 0, 1, 2  # slots that belong to no table, and the first that does
+TOKENS = "tokens"  # instead of a table's id: the API tokens
+_ANY, _IDENTITY, _TOKENS, _FIRST = 0, 1, 2, 3  # slots that belong to no table, and the first that does
 _SLOT_BYTES = 8
 
 
@@ -27,7 +28,7 @@ class Marks:
         self._path = path
 
     def of(self, table_id: str) -> int:
-        """The table's mark."""
+        """The mark of the table, or of the ``TOKENS``."""
         return self._slots[_slot(table_id)]
 
     @property
@@ -41,14 +42,14 @@ class Marks:
         return self._slots[_IDENTITY]
 
     def change(self, table_ids: Collection[str]) -> None:
-        """New marks for the tables."""
+        """New marks for the tables, or for the ``TOKENS``."""
         for table_id in table_ids:
             self._slots[_slot(table_id)] = _fresh()
         self._slots[_ANY] = _fresh()
 
     def change_all(self) -> None:
-        """New marks for every table."""
-        for slot in range(_FIRST, SLOTS):
+        """New marks for every table and the tokens."""
+        for slot in range(_TOKENS, SLOTS):
             self._slots[slot] = _fresh()
         self._slots[_ANY] = _fresh()
 
@@ -64,6 +65,8 @@ class Marks:
 
 
 def _slot(table_id: str) -> int:
+    if table_id == TOKENS:
+        return _TOKENS
     return _FIRST + zlib.crc32(table_id.encode()) % (SLOTS - _FIRST)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, snapshots, tables
+from app.catalog.marks import TOKENS
+from app.catalog.models import batches, facts, snapshots, tables, tokens
 from app.catalog.snapshot_cache import SnapshotCache
 
 AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query's columns
@@ -19,7 +20,9 @@ _SEEN = (batches, snapshots, tables)  # lookups depend on them; on others only w
 
 @dataclass
 class Touched:
-    """The tables that a transaction changes in what lookups see: those it has locked, once it changes any."""
+    """The tables that a transaction changes in what lookups see: those it has locked, once it changes any; and the
+    ``TOKENS`` where it changes those.
+    """
 
     locked: set[str] = field(default_factory=set)
     changes: bool = False
@@ -28,6 +31,9 @@ class Touched:
         """Counts ``statement``. A table that is only just made is in nobody's view."""
         if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
             self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
+        elif isinstance(statement, sa.UpdateBase) and statement.table in (tokens, facts):
+            self.changes = True
+            self.locked.add(TOKENS)
 
     @property
     def everything(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.marks import TOKENS
 from app.core.errors import FaultCode, KeyfoldError, Unauthorized, Violation
 
 PREFIX = "kf_"
@@ -45,11 +46,12 @@ class _Failure:
 
 @dataclass(frozen=True)
 class _Access:
-    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock)."""
+    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock), and their mark from before."""
 
     required: bool
     digests: frozenset[str]
     read_at: float
+    mark: int = 0
 
     def admits(self, digest: str | None) -> bool:
         """Whether the bearer of ``digest`` may pass."""
@@ -60,9 +62,11 @@ class TokenGate:
     """Lets requests in: all of them while no token was ever made and ``required`` is false, else only those with a
     known token.
 
-    What the catalog says is remembered for two seconds, so a revoked token ends within that time. A token that is not
-    known makes the gate look sooner, but not more than ten times a second. That the catalog could not be read is
-    remembered for a second: who waits behind a catalog that hangs does not wait for it again, one after another.
+    What the catalog says is remembered until the mark of the tokens changes (docs/decisions/0018), so a revoked token
+    ends with its commit on this machine and a notification later on others; and for two seconds at most, for what no
+    mark told of. A token that is not known makes the gate look sooner, but not more than ten times a second. That the
+    catalog could not be read is remembered for a second: who waits behind a catalog that hangs does not wait for it
+    again, one after another.
 
     ``clock`` tells seconds that never go back.
     """
@@ -94,7 +98,7 @@ class TokenGate:
         return access.required if known else None
 
     def _older(self, access: _Access, seconds: float) -> bool:
-        return self._clock() - access.read_at > seconds
+        return self._clock() - access.read_at > seconds or access.mark != self._database.marks.of(TOKENS)
 
     def _read(self, most_seconds: float) -> _Access:
         with self._lock:
@@ -109,11 +113,11 @@ class TokenGate:
             raise failure.error.with_traceback(None)  # else it would grow by each who is told
 
     def _ask(self) -> _Access:
-        read_at = self._clock()
+        read_at, mark = self._clock(), self._database.marks.of(TOKENS)
         try:
             with self._database.reading() as repository:
                 required = self._required or repository.tokens.required()
-                return _Access(required, repository.tokens.digests(), read_at)
+                return _Access(required, repository.tokens.digests(), read_at, mark)
         except KeyfoldError as error:
             self._failure = _Failure(error, self._clock())
             raise

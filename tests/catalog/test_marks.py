@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.marks import Marks
+from app.catalog.marks import TOKENS, Marks
 from app.catalog.models import tables
 from tests.catalog.builders import new_batch
 from tests.services.builders import SUM, create_table, schema
@@ -96,6 +96,9 @@ def test_postgresql_tells_other_machines_and_not_its_own(catalog_url: str, tmp_p
     with there.transaction() as repository:
         repository.batches.add(table.id, new_batch())
     assert next(notifications.within(10)) == table.id
+    with there.transaction() as repository:
+        repository.tokens.add("till", "a digest")
+    assert next(notifications.within(10)) == TOKENS
     notifications.close()
     for database in (here, there, at_home):
         database.close()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.marks import TOKENS
 from app.catalog.repository import Repository
-from app.core.errors import Unavailable
-from app.services.tokens import TokenGate
+from app.core.errors import Unauthorized, Unavailable
+from app.services.tokens import TokenGate, create_token
+from tests.catalog.builders import new_batch
+from tests.services.builders import create_table
 
 
 class Seconds:
@@ -73,3 +77,45 @@ def test_a_failure_is_remembered_for_a_second_only(hanging: HangingDatabase, sec
     seconds.now += 1.01
     assert gate.check(None) is False
     assert hanging.asked == 2
+
+
+@pytest.fixture
+def two(catalog_url: str, tmp_path: Path) -> Iterator[tuple[CatalogDatabase, CatalogDatabase]]:
+    """The catalog as two processes of one machine have it open."""
+    opened = CatalogDatabase(catalog_url, folder=tmp_path), CatalogDatabase(catalog_url, folder=tmp_path)
+    opened[0].migrate()
+    yield opened
+    for one in opened:
+        one.close()
+
+
+def test_a_token_is_revoked_in_every_process_with_its_commit(
+    two: tuple[CatalogDatabase, CatalogDatabase], seconds: Seconds
+) -> None:
+    mine, others = two
+    gate = TokenGate(mine, required=False, clock=seconds)
+    assert gate.check(None) is False
+    first, second = (f"Bearer {create_token(others, name)}" for name in ("first", "second"))
+    with pytest.raises(Unauthorized):
+        gate.check(None)
+    assert gate.check(first)
+    assert gate.check(second)
+    assert gate.recall(first)
+    with others.transaction() as repository:
+        repository.tokens.revoke("first")
+    assert gate.recall(first) is None
+    with pytest.raises(Unauthorized):
+        gate.check(first)
+    assert gate.check(second)
+
+
+def test_commits_of_tables_do_not_make_the_gate_ask(
+    two: tuple[CatalogDatabase, CatalogDatabase], seconds: Seconds
+) -> None:
+    mine, others = two
+    create_token(others, "till")
+    table = create_table(others)
+    before = mine.marks.of(TOKENS)
+    with others.transaction() as repository:
+        repository.batches.add(table.id, new_batch())
+    assert mine.marks.of(TOKENS) == before
