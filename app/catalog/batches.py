@@ -14,6 +14,12 @@ from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
 from app.core.table.history import Batch, BatchState, NewBatch
 
 _LARGEST_NUMBER = 2**63 - 1
+# Made once: to build a statement takes as long as to run it.
+_ADDED = batches.insert()
+_NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(last_batch_number=sa.bindparam("number"))
+_BY_KEY = sa.select(batches).where(
+    batches.c.table_id == sa.bindparam("table"), batches.c.idempotency_key == sa.bindparam("key")
+)
 
 
 def _batch(row: AnyRow) -> Batch:
@@ -54,13 +60,15 @@ class Batches:
         """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
         # no gaps and whoever sees batch n sees every batch before it.
-        table = self.tables.lock(table_id)
+        return self.add_locked(self.tables.lock(table_id), news)
+
+    def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | Conflict]:
+        """The same for a table that ``Tables.lock`` has answered in this transaction."""
         added: list[Batch] = []
         outcomes = [self._outcome(table, new, added) for new in news]
         if added:
-            number = added[-1].number
-            self.transaction.execute(tables.update().where(tables.c.id == table_id).values(last_batch_number=number))
-            self.transaction.execute(batches.insert(), [vars(batch) for batch in added])
+            self.transaction.execute(_NUMBERED, {"table": table.id, "number": added[-1].number})
+            self.transaction.execute(_ADDED, [vars(batch) for batch in added])
         return outcomes
 
     def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | Conflict:
@@ -94,8 +102,7 @@ class Batches:
 
     def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
         """The table's batch that was posted with this Idempotency-Key, if any."""
-        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.idempotency_key == idempotency_key)
-        row = self.transaction.execute(query).first()
+        row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
         return None if row is None else _batch(row)
 
     def page(self, table_id: str, *, after_number: int = 0, limit: int, state: BatchState | None = None) -> list[Batch]:

@@ -66,6 +66,10 @@ TABLES = sa.select(
     )
 )
 
+# Made once: to build a statement takes as long as to run it.
+_BY_NAME = TABLES.where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
+_LOCKED = sa.select(tables).where(tables.c.id == sa.bindparam("table")).with_for_update()
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -176,7 +180,7 @@ class Tables:
 
         On SQLite the whole write transaction is the lock.
         """
-        row = self.transaction.execute(sa.select(tables).where(tables.c.id == table_id).with_for_update()).first()
+        row = self.transaction.execute(_LOCKED, {"table": table_id}).first()
         if row is None:
             raise not_found(Resource.TABLE, table_id)
         self.transaction.touched.locked.add(table_id)
@@ -191,7 +195,7 @@ class Tables:
         return str(table_id)
 
     def _row(self, database: str, name: str) -> AnyRow:
-        row = self.transaction.execute(TABLES.where(databases.c.name == database, tables.c.name == name)).first()
+        row = self.transaction.execute(_BY_NAME, {"database": database, "table": name}).first()
         if row is None:
             self.databases.row(database)
             raise not_found(Resource.TABLE, name)

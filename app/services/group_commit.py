@@ -93,11 +93,11 @@ class GroupCommit:
         with self._database.transaction() as repository:
             try:
                 # A sweep holds the table's lock, too: what is there now stays, for a batch names it.
-                repository.tables.lock(table_id)
+                table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
             there = [new for new in news if has_batch(self._warehouse, table_id, new.file)]
-            outcomes = dict(zip((new.id for new in there), repository.batches.add_all(table_id, there), strict=True))
+            outcomes = dict(zip((new.id for new in there), repository.batches.add_locked(table, there), strict=True))
         return [outcomes.get(new.id) or swept() for new in news]
 
 

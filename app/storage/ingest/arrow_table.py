@@ -57,20 +57,20 @@ def _light(
     them by column. Raises ``TooLarge`` for a column that unfolds to more than a body.
     """
     for batch in batches:
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            unfolded[name] += _bytes(column)
+        weights = [_bytes(column) for column in batch.columns]
+        for name, weight in zip(batch.schema.names, weights, strict=True):
+            unfolded[name] += weight
             bounds.check_bytes(unfolded[name])
-        yield from _cut(batch, bounds.piece_bytes)
+        yield from _cut(batch, sum(weights), bounds.piece_bytes)
 
 
-def _cut(batch: pa.RecordBatch, most: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    weight = sum(map(_bytes, batch.columns))
+def _cut(batch: pa.RecordBatch, weight: int, most: int) -> Iterator[tuple[pa.RecordBatch, int]]:
     if weight <= most or batch.num_rows <= 1:
         yield batch, weight
         return
     half = batch.num_rows // 2
-    yield from _cut(batch.slice(0, half), most)
-    yield from _cut(batch.slice(half), most)
+    for part in (batch.slice(0, half), batch.slice(half)):
+        yield from _cut(part, sum(map(_bytes, part.columns)), most)
 
 
 def check_columns(decoder: RecordDecoder, schema: pa.Schema) -> None:
