@@ -68,7 +68,8 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
         refused.append(at[naming(words, column)[at]] if omitted else at)
     kinds = _kinds(decoder, sent, arrays)
     refused.append(np.flatnonzero(kinds == _NO_KIND))
-    kept = ~np.isin(kinds, [int(kind) for kind in decoder.plan.dropped])
+    dropped = [int(kind) for kind in decoder.plan.dropped]
+    kept = ~np.isin(kinds, dropped) if dropped else np.ones(len(kinds), bool)
     refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):

@@ -30,7 +30,8 @@ class Vector:
 
 def places(mask: pa.Array) -> Places:
     """Where ``mask`` is true; a null is not."""
-    found: Places = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+    known = pc.fill_null(mask, False) if mask.null_count else mask
+    found: Places = np.flatnonzero(known.to_numpy(zero_copy_only=False))
     return found
 
 
