@@ -169,11 +169,11 @@ def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundR
 
 
 def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
-    body, tag = answer.body, None if answer.tag is None else answer.tag.decode()
+    body = answer.body
     if body is not None and columns is not view.columns:
         row = json.loads(body)
         body = to_json({name: row[name] for name in columns})
-        tag = tag_of(body)
+    tag = None if body is None else tag_of(body)
     return FoundRow(key, body, tag, answer.written, view.snapshot_id, view.table)
 
 
@@ -182,8 +182,7 @@ def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
     row = None if state is None else finish(view.plan, state)
     if row is None:
         return ABSENT if state is None else DELETED
-    body = row_json(view.table.schema, row)
-    return Answer(body, tag_of(body).encode(), True)
+    return Answer(row_json(view.table.schema, row), True)
 
 
 def _imaged(view: View, images: Images, key: Key) -> Answer | None:
@@ -197,15 +196,21 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     text = key_json(schema, key)
     partition = partition_of(schema, key)
     found = ABSENT
-    for run in view.runs:
+    for run in view.deciding or view.runs:
         if run.partition != partition:
             continue
         written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
-        found_now = None if answer is None else answer_of_both(view.plan, found, answer)
-        if found_now is None:
+        if answer is None:
             return None
-        found = found_now
+        if answer is ABSENT:
+            continue
+        if view.deciding is not None:
+            return answer
+        both = answer_of_both(view.plan, found, answer)
+        if both is None:
+            return None
+        found = both
     return found
 
 
@@ -248,7 +253,7 @@ def combined_state(
 def _stored_states(view: View, images: Images, keys: Sequence[Key]) -> list[list[StoredState]]:
     """Each key's state row in each run that has it, oldest first, with the schema it was written under."""
     found: list[list[StoredState]] = [[] for _ in keys]
-    for run, places in runs_of(view, keys):
+    for run, places in runs_of(view, keys, view.runs):
         schema = view.schemas[run.schema_id]
         asked = [keys[place] for place in places]
         states = images.find_all(view.table.id, run, tokens_of(schema, asked), schema.primary_key, asked)
@@ -258,13 +263,13 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key]) -> list[list
     return found
 
 
-def runs_of(view: View, keys: Sequence[Key]) -> Iterator[tuple[Run, Sequence[int]]]:
-    """The snapshot's runs, oldest first, each with the places of the keys whose partition it is of."""
+def runs_of(view: View, keys: Sequence[Key], runs: Sequence[Run]) -> Iterator[tuple[Run, Sequence[int]]]:
+    """``runs`` of the snapshot, each with the places of the keys whose partition it is of."""
     schema = view.table.schema
     if not schema.partition_keys:
-        yield from ((run, range(len(keys))) for run in view.runs)
+        yield from ((run, range(len(keys))) for run in runs)
         return
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, key in enumerate(keys):
         places[partition_of(schema, key)].append(place)
-    yield from ((run, places[run.partition]) for run in view.runs if run.partition in places)
+    yield from ((run, places[run.partition]) for run in runs if run.partition in places)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.core.plan.answers import joined_keys, key_texts, to_json
 from app.core.plan.fold import finish
 from app.core.plan.merge_plan import MergePlan
+from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
 from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
 from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images
-from app.storage.tokens import tokens_of_keys
+from app.storage.tokens import Tokens, tokens_of_keys
 
 
 @dataclass(frozen=True)
@@ -71,39 +72,60 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
 
 
-def _of_both(plan: MergePlan, older: Answer | bytes, newer: Answer | bytes | None) -> Answer | None:
-    """As ``answer_of_both``, where a row may be its JSON alone; None also where an image does not say it."""
-    answers = [Answer(one, None, True) if isinstance(one, bytes) else one for one in (older, newer)]
+Told = Answer | bytes
+"""What images say of a key: of a row perhaps its JSON alone."""
+
+
+def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
+    """As ``answer_of_both``; None also where an image does not say it."""
+    answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
 
-def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Answer | bytes]:
-    """The answer for each key, of a row perhaps its JSON alone: finished bytes where one run alone has it, or its row
-    wins whole, else made of its state rows.
+def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Told]:
+    """The answer for each key: finished bytes where one run alone has it, or its row wins whole, else made of its state
+    rows.
     """
     tokens = tokens_of_keys(view.table.schema, keys)
-    found: list[Answer | bytes] = [ABSENT] * len(keys)
-    again = (
-        {place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)} if view.stages else set()
-    )
-    for run, places in runs_of(view, keys):
-        written = view.readable[run.schema_id]
-        if written is None:
-            again.update(places)
-            continue
-        every = len(places) == len(keys)
-        asked = (tokens, texts) if every else (tokens[places], [texts[place] for place in places])
-        answers = images.answers(view.table.id, run, written, view.plan, *asked)
-        for place, answer in zip(places, answers, strict=True):
-            if answer is ABSENT:
-                continue
-            before = found[place]
-            both = answer if before is ABSENT else _of_both(view.plan, before, answer)
-            if both is None:
-                again.add(place)
-            else:
-                found[place] = both
-    combined = sorted(again)
-    for place, state in zip(combined, states_of(view, images, [keys[place] for place in combined]), strict=True):
-        found[place] = folded(view, state)
-    return found
+    staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
+    told: list[Told | None] = [ABSENT] * len(keys)
+    for place in staged:
+        told[place] = None
+    for run, places in runs_of(view, keys, view.deciding or view.runs):
+        _ask(view, images, run, _Asked(tokens, texts, told), places)
+    combined = [place for place, one in enumerate(told) if one is None]
+    states = states_of(view, images, [keys[place] for place in combined])
+    again = iter([folded(view, state) for state in states])
+    return [next(again) if one is None else one for one in told]
+
+
+class _Asked(NamedTuple):
+    """Keys, as tokens and texts, and what has been told of each; None where only state rows tell."""
+
+    tokens: Tokens
+    texts: Sequence[bytes]
+    told: list[Told | None]
+
+
+def _ask(view: View, images: Images, run: Run, asked: _Asked, places: Sequence[int]) -> None:
+    """Ask a run for those of its keys of which it is not yet known what the answer is, and note what it tells."""
+    told = asked.told
+    if view.deciding is None:
+        wanted = places if None not in told else [place for place in places if told[place] is not None]
+    else:
+        wanted = [place for place in places if told[place] is ABSENT]
+    written = view.readable[run.schema_id]
+    if not wanted:
+        return
+    if written is None:
+        answers: Sequence[Told | None] = [None] * len(wanted)
+    else:
+        every = len(wanted) == len(told)
+        keys = (asked.tokens, asked.texts) if every else (asked.tokens[wanted], [asked.texts[one] for one in wanted])
+        answers = images.answers(view.table.id, run, written, view.plan, *keys)
+    for place, answer in zip(wanted, answers, strict=True):
+        before = told[place]
+        if before is ABSENT:
+            told[place] = answer
+        elif answer is not ABSENT and before is not None:
+            told[place] = _of_both(view.plan, before, answer)

@@ -66,6 +66,14 @@ class View:
         return self.snapshot.runs if self.snapshot else ()
 
     @cached_property
+    def deciding(self) -> Sequence[Run] | None:
+        """The runs in an order in which the first that has a key answers for it; None where it needs the others too."""
+        whole = self.plan.whole
+        if whole is None or whole.compares:
+            return None
+        return self.runs[::-1] if whole.latest else self.runs
+
+    @cached_property
     def columns(self) -> Sequence[str]:
         """The columns that are answered where a request names none."""
         return tuple(self.table.schema.by_name)

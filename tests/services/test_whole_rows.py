@@ -184,3 +184,18 @@ def test_where_columns_are_of_several_rows_none_wins_whole(options: dict[str, st
 def test_what_tells_which_row_wins_is_part_of_the_form() -> None:
     forms: list[Any] = [compile_plan(schema(*COLUMNS, options=one)).answer_form for one in ({}, SEQUENCE)]
     assert len(set(forms)) == 2
+
+
+@pytest.mark.parametrize("name", ["the latest record", "the first record"])
+def test_where_arrival_decides_no_other_run_is_asked(site: Site, name: str) -> None:
+    plan = compile_plan(schema(*COLUMNS, options=WHOLE[name]))
+    for place in range(3):
+        site.add(plan, [record("+I", place, f"of run {place}", place)])
+    deciding = site.runs[-1 if "latest" in name else 0]
+    site.images.want("t1", deciding, plan.schema, plan)
+    build(site.images)
+    told = imaged_row(site.view(plan), site.images, ["1"])
+    assert told is not None
+    assert told.row is not None
+    assert told.row["v"] == ("of run 2" if "latest" in name else "of run 0")
+    assert imaged_row(site.view(plan), site.apart, ["1"]) is None

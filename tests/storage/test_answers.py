@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.plan.answers import key_json, row_json, tag_of, to_json
+from app.core.plan.answers import key_json, row_json, to_json
 from app.core.plan.fold import finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.records import Record, RowKind
@@ -23,7 +23,7 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.storage.arrow import arrow_type
-from app.storage.images.answers import TAG_LENGTH, entries
+from app.storage.images.answers import entries
 from app.storage.images.json_texts import JSON_TEXTS, json_texts
 from tests.core.strategies import TYPES, values
 from tests.services.builders import schema
@@ -96,8 +96,7 @@ def expected(plan: MergePlan, key: Any, state: Any) -> bytes:
     text = key_json(plan.schema, key)
     if row is None:
         return text + b"D"
-    body = row_json(plan.schema, row)
-    return text + b"R" + tag_of(body).encode() + body
+    return text + b"R" + row_json(plan.schema, row)
 
 
 ENGINES: dict[str, dict[str, str]] = {
@@ -175,7 +174,7 @@ def test_an_older_schema_is_shown_as_the_newer_one() -> None:
     plan, shown = compile_plan(old), compile_plan(new)
     state = lift(plan, Record(RowKind.INSERT, {"id": 1, "a": 2, "b": 0.1, "gone": "x"}))
     [entry] = entries_of(plan, [state], shown)
-    assert entry[len(b"[1]R") + TAG_LENGTH :] == b'{"B":0.10000000149011612,"id":1,"new":null,"a":2}'
+    assert entry[len(b"[1]R") :] == b'{"B":0.10000000149011612,"id":1,"new":null,"a":2}'
 
 
 def _form(declared: TableSchema) -> str:

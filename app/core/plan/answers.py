@@ -11,9 +11,6 @@ import xxhash
 from app.core.table.keys import Key
 from app.core.table.schema import TableSchema
 
-TAG_BYTES = 16
-
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

@@ -39,6 +39,11 @@ class WholeRow:
         """The columns whose values decide, in the order's order; none where arrival alone does."""
         return tuple(field.column for field in self.rule.order.fields)
 
+    @property
+    def latest(self) -> bool:
+        """Whether the last one wins; else the first one."""
+        return self.rule.pick is Pick.LATEST
+
     @cached_property
     def compares(self) -> bool:
         """Whether more than arrival decides."""
@@ -46,11 +51,10 @@ class WholeRow:
 
     def newer_wins(self, older: Standing, newer: Standing) -> bool:
         """As ``Register.newer_wins``, of two state rows of which this much is known."""
-        latest = self.rule.pick is Pick.LATEST
         if not self.compares:
-            return latest
+            return self.latest
         later = bool(self._rank(newer) >= self._rank(older))
-        return later if latest else not later
+        return later if self.latest else not later
 
     def _rank(self, standing: Standing) -> tuple[Any, ...]:
         told = json.loads(standing.values) if self.columns else ()

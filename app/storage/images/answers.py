@@ -1,22 +1,20 @@
 """Rows of a data file as the entries of its image of answers, made a batch at a time (decision 17).
 
-An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its tag and its
-JSON; then, where columns tell which of a key's rows wins whole, a line break and their values as a JSON array.
+An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its JSON; then,
+where columns tell which of a key's rows wins whole, a line break and their values as a JSON array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
-from app.core.plan.answers import TAG_BYTES, to_json
+from app.core.plan.answers import to_json
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN, Liveness
 from app.core.rules.widening import same_type, widened
@@ -26,31 +24,28 @@ from app.core.types.kinds import Family
 from app.storage.arrow import arrow_type
 from app.storage.images.json_texts import TEXT, Texts, each, join, json_pieces, json_texts
 
-TAG_LENGTH = 2 * TAG_BYTES
 STANDING = "\n"  # no JSON of a row holds one
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint8).reshape(256, 2)
+Parts = list[pa.Array | str]  # of texts that are joined, row by row
 
 
 class Known(Enum):
     """What an entry says of its key."""
 
-    ROW = "R"  # its row is visible; its tag and its JSON follow
+    ROW = "R"  # its row is visible; its JSON follows
     DELETED = "D"  # no row is visible
     STATE = "S"  # only the state row tells: a total in it is outside its column's type
 
 
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
     """The entries of state rows that were written under one plan, as another one shows them, which means the same."""
-    keys = _keys(batch, written, shown)
+    keys, standings = _keys(batch, written, shown), _standings(batch, written, shown)
     live, unsettled = live_rows(batch, shown), unsettled_rows(batch, written)
     answered = pc.and_(live, pc.invert(unsettled))
-    bodies = _bodies(batch, written, shown)
-    standings = _standings(batch, written, shown)
-    rows = join(keys, Known.ROW.value, _tags(bodies), bodies, *standings)
+    rows = join(*keys, Known.ROW.value, *_bodies(batch, written, shown), *standings)
     if answered.true_count == len(batch):
         return rows
     rest = pc.if_else(unsettled, pa.scalar(Known.STATE.value, TEXT), pa.scalar(Known.DELETED.value, TEXT))
-    return pc.if_else(answered, rows, join(keys, rest, *standings))
+    return pc.if_else(answered, rows, join(*keys, rest, *standings))
 
 
 def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
@@ -71,31 +66,31 @@ def unsettled_rows(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
     return found
 
 
-def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
     before = {column.id: column for column in written.schema.columns}
-    parts: list[pa.Array | str] = ["["]
+    parts: Parts = ["["]
     for column in shown.schema.key_columns:
         values = stored_values(batch, before[column.id])
         if column.type.family is Family.FLOATING:
             values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0: one key
         parts += [json_texts(values, column.type), ","]
-    return join(*parts[:-1], "]")
+    return [*parts[:-1], "]"]
 
 
-def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> list[pa.Array | str]:
+def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
     """What ends each entry where columns tell which row wins: their values, as the plan that shows them has them."""
     if shown.whole is None or not shown.whole.columns:
         return []
     before = {column.id: column for column in written.schema.columns}
-    parts: list[pa.Array | str] = [f"{STANDING}["]
+    parts: Parts = [f"{STANDING}["]
     for column in shown.whole.columns:
         parts += [_converted(batch, before[column.id], column, _as_it_is, "null").whole, ","]
     return [*parts[:-1], "]"]
 
 
-def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
     before = {column.id: column for column in written.schema.columns}
-    parts: list[pa.Array | str] = []
+    parts: Parts = []
     literal = "{"
     for column in shown.schema.columns:
         texts = _shown(batch, before.get(column.id), column, shown)
@@ -105,7 +100,7 @@ def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
         else:
             parts += [literal + texts.before, texts.inner]
             literal = f"{texts.after},"
-    return join(*parts, literal[:-1] + "}")
+    return [*parts, literal[:-1] + "}"]
 
 
 def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> Texts | str:
@@ -145,14 +140,3 @@ def stored_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
 
 def _nested(data_type: DataType) -> bool:
     return bool(data_type.nested)
-
-
-def _tags(bodies: pa.Array) -> pa.Array:
-    """As ``tag_of``, of each."""
-    _, places, content = bodies.buffers()
-    edges = np.frombuffer(places, dtype=np.int64)[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
-    data, digest = memoryview(content), xxhash.xxh3_128_digest
-    digests = b"".join([digest(data[start:end]) for start, end in pairwise(edges)])
-    text = _HEX[np.frombuffer(digests, dtype=np.uint8)].tobytes()
-    starts = np.arange(len(bodies) + 1, dtype=np.int64) * TAG_LENGTH
-    return pa.Array.from_buffers(TEXT, len(bodies), [None, pa.py_buffer(starts.tobytes()), pa.py_buffer(text)])

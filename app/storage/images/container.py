@@ -128,10 +128,8 @@ class Container:
         place = row // self._rows_per_entry
         return self._mapped[self._places[place] : self._places[place + 1]]
 
-    def behind(self, rows: Int64s, heads: Sequence[bytes], skipped: int) -> list[bytes | None]:
-        """What of each row's entry follows its head and ``skipped`` more bytes; None where it has another head. Raises
-        as ``entry``.
-        """
+    def behind(self, rows: Int64s, heads: Sequence[bytes]) -> list[bytes | None]:
+        """What of each row's entry follows its head; None where it has another one. Raises as ``entry``."""
         for block in np.unique(rows // BLOCK_ROWS).tolist():
             if not self._checked[block]:
                 self._check(block)
@@ -140,7 +138,7 @@ class Container:
         starts, ends = edges[places].tolist(), edges[places + 1].tolist()
         # All that is copied of a row are the bytes that are answered: no entry, no object for it.
         return [
-            mapped[after + skipped : end] if mapped[start : (after := start + len(head))] == head else None
+            mapped[after:end] if mapped[start : (after := start + len(head))] == head else None
             for start, end, head in zip(starts, ends, heads, strict=True)
         ]
 

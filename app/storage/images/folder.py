@@ -18,7 +18,7 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
-from app.storage.images.answers import STANDING, TAG_LENGTH, Known
+from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
 from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
@@ -34,19 +34,18 @@ DEFAULT_BYTES = 16 * 2**30
 
 
 class Answer(NamedTuple):
-    """What one run answers for a key: a row's JSON and its tag, or neither; ``written``: the run has the key.
+    """What one run answers for a key: a row's JSON; ``written``: the run has the key.
 
     ``standing`` are the values that decide against other runs' answers (``WholeRow.columns``), as a JSON array.
     """
 
     body: bytes | None
-    tag: bytes | None
     written: bool
     standing: bytes = b""
 
 
-ABSENT = Answer(None, None, False)
-DELETED = Answer(None, None, True)
+ABSENT = Answer(None, False)
+DELETED = Answer(None, True)
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class Images:
         stands = plan.whole is not None and bool(plan.whole.columns)
         try:
             heads = [key + _ROW for key in keys]
-            bodies = [None] * len(keys) if stands else image.behind(found, heads, TAG_LENGTH)
+            bodies = [None] * len(keys) if stands else image.behind(found, heads)
             if None not in bodies:
                 return bodies
             return [
@@ -274,14 +273,13 @@ def _said(entry: bytes, behind: int) -> Answer | None:
     """What an entry says behind its key; None where only the state row tells."""
     known = entry[behind : behind + 1]
     if known == _ROW:
-        start = behind + 1 + TAG_LENGTH
         if entry[-1] == _CLOSED:
-            return Answer(entry[start:], entry[behind + 1 : start], True)
-        body, _, standing = entry[start:].partition(_STANDING)
-        return Answer(body, entry[behind + 1 : start], True, standing)
+            return Answer(entry[behind + 1 :], True)
+        body, _, standing = entry[behind + 1 :].partition(_STANDING)
+        return Answer(body, True, standing)
     if known != _DELETED:
         return None
-    return DELETED if len(entry) == behind + 1 else Answer(None, None, True, entry[behind + 2 :])
+    return DELETED if len(entry) == behind + 1 else Answer(None, True, entry[behind + 2 :])
 
 
 def _read(path: Path) -> Container | None:

@@ -14,7 +14,7 @@ from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.answers import entries
 from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_container
 
-_BATCH_ROWS = 256 * BLOCK_ROWS
+_BATCH_ROWS = 64 * BLOCK_ROWS  # a few megabytes: the texts of a batch stay in the processor's cache
 _BATCH_BYTES = 32 * 2**20
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
