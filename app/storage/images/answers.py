@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.core.errors import KeyfoldError
 from app.core.plan.answers import to_json
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN, Liveness
@@ -27,13 +28,15 @@ from app.storage.images.json_texts import TEXT, Texts, each, join, json_pieces, 
 STANDING = "\n"  # no JSON of a row holds one
 Parts = list[pa.Array | str]  # of texts that are joined, row by row
 
+_ODD = (ValueError, ArithmeticError, KeyfoldError, pa.ArrowException)  # what encoding a value raises
+
 
 class Known(Enum):
     """What an entry says of its key."""
 
     ROW = "R"  # its row is visible; its JSON follows
     DELETED = "D"  # no row is visible
-    STATE = "S"  # only the state row tells: a total in it is outside its column's type
+    STATE = "S"  # only the state row tells: a total in it is outside its column's type, or it has no JSON
 
 
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
@@ -46,6 +49,31 @@ def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
         return rows
     rest = pc.if_else(unsettled, pa.scalar(Known.STATE.value, TEXT), pa.scalar(Known.DELETED.value, TEXT))
     return pc.if_else(answered, rows, join(*keys, rest, *standings))
+
+
+def entries_but_odd(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan, most_odd: int) -> tuple[pa.Array, int]:
+    """As ``entries``; a row that has no answer in bytes (a time that Python does not have) is left to its state row.
+    Also how many of ``most_odd`` such rows are then left over: each takes two dozen tries. Where there are more, the
+    last one's error is raised.
+    """
+    try:
+        return entries(batch, written, shown), most_odd
+    except _ODD:
+        if len(batch) == 1 and most_odd:
+            return _left_to_state(batch, written, shown), most_odd - 1
+        if len(batch) <= 1:
+            raise
+    half = len(batch) // 2
+    first, most_odd = entries_but_odd(batch.slice(0, half), written, shown, most_odd)
+    second, most_odd = entries_but_odd(batch.slice(half), written, shown, most_odd)
+    return pa.concat_arrays([first, second]), most_odd
+
+
+def _left_to_state(row: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
+    try:
+        return join(*_keys(row, written, shown), Known.STATE.value)
+    except _ODD:
+        return pa.array([Known.STATE.value], TEXT)  # begins with no key
 
 
 def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:

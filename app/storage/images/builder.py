@@ -52,7 +52,7 @@ class Builder:
             try:
                 os.utime(path)  # should this one end the process, the next begins with another
                 self._make(read_request(path))
-            except (OSError, ValueError, KeyfoldError, pa.ArrowException):
+            except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException):
                 # Lookups go on from the Parquet file; a table that was just dropped takes its files along.
                 logger.warning("no image for %s", path.name, exc_info=True)
             path.unlink(missing_ok=True)

@@ -11,20 +11,21 @@ import pyarrow.parquet as pq
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.records import TOKEN_COLUMN
-from app.storage.images.answers import entries
+from app.storage.images.answers import entries_but_odd
 from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_container
 
 _BATCH_ROWS = 64 * BLOCK_ROWS  # a few megabytes: the texts of a batch stay in the processor's cache
 _BATCH_BYTES = 32 * 2**20
+_MOST_ODD = 100  # rows of a file that have no answer in bytes; a file that has more gets no image
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
     """The image of what lookups answer of the rows of a data file. Raises ``Damaged`` where they are not in order."""
-    tokens, places, end = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], 0
+    tokens, places, end, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], 0, _MOST_ODD
     with open(path, "wb") as file:
         for batch in _batches(source):
-            texts = entries(batch, written, shown)
+            texts, most_odd = entries_but_odd(batch, written, shown, most_odd)
             _, starts, content = texts.buffers()
             edges = np.frombuffer(starts, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
             file.write(memoryview(content)[edges[0] : edges[-1]])
