@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.spark_sql import any_not_null, ref
@@ -183,27 +184,27 @@ class Participation:
         """Why the record does not take part; None if it does."""
         return next((condition.reason(record) for condition in self.conditions if not condition.met(record)), None)
 
-    @property
+    @cached_property
     def adds_only(self) -> bool:
         """Whether no retract takes part."""
         return any(isinstance(condition, Adds) for condition in self.conditions)
 
-    @property
+    @cached_property
     def skips_null(self) -> bool:
         """Whether null is skipped."""
         return any(isinstance(condition, NotNull) for condition in self.conditions)
 
-    @property
+    @cached_property
     def tells_named(self) -> bool:
         """Whether a record that does not name the column is skipped."""
         return any(isinstance(condition, Names) for condition in self.conditions)
 
-    @property
+    @cached_property
     def in_group(self) -> InGroup | None:
         """The condition of the sequence group that the rule is in; None outside groups."""
         return next((condition for condition in self.conditions if isinstance(condition, InGroup)), None)
 
-    @property
+    @cached_property
     def group(self) -> tuple[str, ...]:
         """The ordering fields of that group; none outside groups."""
         return self.in_group.names if self.in_group else ()

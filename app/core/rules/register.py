@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -141,6 +141,13 @@ class Register(Rule):
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         winner = newer if self.newer_wins(older, newer) else older
         return {name: winner[name] for name in self.names}
+
+    def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
+        if not self.order.by_arrival:
+            return super().combine_all(states)
+        in_turn = states if self.pick is Pick.FIRST else reversed(states)
+        winner = next((state for state in in_turn if self._seen(state)), states[0])
+        return {name: winner.get(name) for name in self.names}
 
     def fold_log(self, records: LogRecords) -> State:
         places = self.part.places(records)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from app.core.rules.log_records import LogRecords
@@ -141,7 +141,7 @@ class Rule(ABC):
         """The state to which no record has contributed."""
         return {**{c.name: None for c in self.columns}, **{h.name: None for h in self.hidden}}
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of all state columns, visible ones first."""
         return (*(c.name for c in self.columns), *(h.name for h in self.hidden))
