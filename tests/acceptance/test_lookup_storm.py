@@ -31,7 +31,7 @@ OPTIONS = {
     "fields.n.aggregate-function": "last_value",
     "fields.ones.aggregate-function": "sum",
     "fields.said.aggregate-function": "last_value",
-    "merge.max-staleness": "500 ms",
+    "merge.max-staleness": "2 s",
     "num-sorted-run.compaction-trigger": "2",
     "snapshot.num-retained.min": "1",
     "snapshot.num-retained.max": "2",
@@ -235,7 +235,7 @@ class Unrest:
         """Twice everything, and once more back to a schema of before."""
         self.alter("addColumn", "note", dataType="STRING")
         self.merge()
-        self.alter("setOption", "merge.max-staleness", value="300 ms")
+        self.alter("setOption", "merge.max-staleness", value="1 s")
         places = self.tag()
         self.compact()
         self.rename_text("said", "told")
