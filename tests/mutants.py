@@ -25,10 +25,11 @@ FIRST: Mapping[str, tuple[str, ...]] = {
     "options": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py", "tests/core/table"),
         *("tests/core/alter", "tests/core/plan/test_option_checks.py", "tests/core/plan/test_altered_options.py"),
+        "tests/api/test_misspelt_options.py",
     ),
     "functions": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py"),
-        *("tests/core/plan/test_option_checks.py", "tests/core/functions", "tests/core/plan/test_merge_plan.py"),
+        *("tests/core/plan/test_option_checks.py", "tests/core/functions", "tests/core/plan/test_fold.py"),
     ),
     "types": ("tests/test_types_everywhere.py", "tests/core/types", "tests/core/table", "tests/core/plan"),
     "faults": ("tests/test_semantics_document.py", "tests/api/test_fault_codes.py"),
