@@ -82,7 +82,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def records_of(plan: MergePlan, changes: Sequence[Change], first: int) -> list[Record]:
     numbered = enumerate(changes, first)
     records = [Record(KINDS_BY_TEXT[change.kind], change.values, place) for place, change in numbered]
-    return [one for one in records if one.kind not in plan.dropped and plan.refusal_of(one.kind, one.values) is None]
+    return [one for one in records if one.kind not in plan.dropped and plan.refusal_of(one) is None]
 
 
 @pytest.mark.slow(reason="writes hundreds of runs and makes their images")
