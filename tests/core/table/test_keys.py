@@ -15,7 +15,7 @@ from app.core.errors import ErrorCode, Invalid
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, token_of
 from app.core.table.schema import TableSchema
-from app.core.types.datatype import DataType
+from app.core.types.datatype import ENTRIES, DataType
 from app.core.types.values import value_text
 from tests.core.strategies import SCALAR_TYPES, values
 from tests.core.tables import plan, table
@@ -128,3 +128,37 @@ def test_keys_are_in_primary_key_order() -> None:
     assert key_from_text(one, ["a", "1"]) == ("a", 1)
     assert key_from_json(one, {"k": 1, "s": "a"}, "") == ("a", 1)
     assert token_of(one, ("a", 1)) != token_of(table(None, COLUMNS, key="k,s"), (1, "a"))
+
+
+# Runs are sorted by them: what was stored must be found again. tests/spark_jobs/test_tokens.py asks Spark for more.
+TOKENS = [
+    ("BOOLEAN", "true", -6698625589789238999),
+    ("TINYINT", "-3", 1399955818750051488),
+    ("SMALLINT", "-300", 2895908635257747121),
+    ("INT", "-70000", 3780762490442745380),
+    ("BIGINT", "-70000", 6320425099413660933),
+    ("FLOAT", "1.5", 6163473420726370430),
+    ("DOUBLE", "1.5", 7738255526519901366),
+    ("DECIMAL(6,2)", "-1.50", -3700955262752989823),
+    ("DECIMAL(30,2)", "-1.50", -6659465364316328129),
+    ("CHAR(3)", "abc", 1423657621850124518),
+    ("VARCHAR(3)", "ä", 7417751083862048809),
+    ("STRING", "z𝄞", 5485607173842235818),
+    ("BINARY(2)", "AP8=", 879945414100663330),
+    ("VARBINARY(2)", "AP8=", 879945414100663330),
+    ("BYTES", "AP8=", 879945414100663330),
+    ("DATE", "2024-02-29", 4183429117450946631),
+    ("TIME(3)", "12:34:56.789", -6642948388326649525),
+    ("TIMESTAMP(6)", "2024-02-29T12:34:56.789012", -2021281541725647388),
+    ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "2024-02-29T12:34:56.789012Z", -2021281541725647388),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "token"), TOKENS)
+def test_the_token_of_a_key_never_changes(kind: str, text: str, token: int) -> None:
+    assert token_of(schema(kind), key_from_text(schema(kind), [text])) == token
+
+
+def test_the_list_above_holds_every_type_of_a_key() -> None:
+    listed = {schema(kind).columns[0].type.kind for kind, _, _ in TOKENS}
+    assert listed == {kind for kind, entry in ENTRIES.items() if entry.hashed is not None}
