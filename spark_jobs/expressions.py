@@ -10,7 +10,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.types import StructField, StructType
 
-from app.core.plan.evolution import converted_sql, may_be_unsaid, removing
+from app.core.plan.evolution import converted_sql, removing, said_sql
 from app.core.plan.evolution import key_names as key_names_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.replay import LOG, Replay
@@ -189,7 +189,7 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
     """The rows that state rows of ``old`` show, as first records of ``new``, and the removals of those that they hide
     (``app.core.plan.evolution.carried_over``).
     """
-    live = rows.where(F.expr(old.row.live_sql))
+    live = rows.where(F.expr(old.row.live_sql)).alias("s")
     known = {column.id: column for column in old.schema.columns}
     values = [
         widened_sql(quote(known[column.id].name), known[column.id].type, column.type) if column.id in known else "NULL"
@@ -200,20 +200,20 @@ def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
         for column, sql in zip(new.schema.columns, values, strict=True)
     ]
     kind, arrived = F.lit(0).cast("tinyint").alias(KIND_COLUMN), F.lit(0).cast("bigint").alias(ARRIVAL_COLUMN)
-    words = [F.expr(sql).alias(word) for word, sql in _said_sql(old, new).items()]
+    words = [F.expr(sql).alias(word) for word, sql in _named_sql(old, new).items()]
     shown = folded(new, live.select(F.col(TOKEN_COLUMN), *columns, kind, *words, arrived))
     replays = removing(old, new)
     return shown if replays is None else shown.unionAll(_removals(old, new, *replays, rows))
 
 
-def _said_sql(old: MergePlan, new: MergePlan) -> dict[str, str]:
-    """The words that say what the shown rows name as first records of ``new``."""
+def _named_sql(old: MergePlan, new: MergePlan) -> dict[str, str]:
+    """The words that say what the shown rows, state rows ``s`` of ``old``, name as first records of ``new``."""
     if not new.schema.tells_named:
         return {}
-    before, unsaid = {column.id: column for column in old.schema.columns}, may_be_unsaid(old)
-    said = [(column, before[column.id].name) for column in new.schema.columns if column.id in before]
-    named = ((column, f"{quote(name)} IS NOT NULL" if name in unsaid else "TRUE") for column, name in said)
-    return dict.fromkeys(named_words(new.schema), "0L") | naming_sql(named)
+    said, before = said_sql(old, "s"), {column.id: column.name for column in old.schema.columns}
+    known = [(column, before[column.id]) for column in new.schema.columns if column.id in before]
+    named = naming_sql((column, said.get(name, "TRUE")) for column, name in known)
+    return dict.fromkeys(named_words(new.schema), "0L") | named
 
 
 def _removals(old: MergePlan, new: MergePlan, before: Replay, after: Replay, rows: DataFrame) -> DataFrame:

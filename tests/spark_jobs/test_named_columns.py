@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
+from app.core.table.schema import TableSchema
 from app.storage.layout import staging_file
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
@@ -91,6 +93,34 @@ def test_a_row_that_was_removed_before_the_change_stays_so_for_what_is_older(
     assert visible(site.rows()) == {}
     site.merge([[change("+I", "ghb", g=6, h=2, b="back")]])
     assert visible(site.rows()) == {(1,): {"k": 1, "g": 6, "h": 2, "a": None, "b": "back"}}
+
+
+@pytest.mark.parametrize("options", [{**GROUP, **TELLING}, {**REMOVING, **TELLING}])
+def test_what_was_said_outlives_a_change_of_meaning(
+    options: dict[str, str], spark: SparkConnection, tmp_path: Path
+) -> None:
+    """A group of which one field is null, and a column that was cleared; id 63 is the last of its word."""
+    columns = (*COLUMNS, ("free", "INT"))
+    old, new = (
+        compile_plan(with_id(schema_of(TableCase(columns, ("k",), o)), "free", 63))
+        for o in (options, {**options, "fields.a.aggregate-function": "sum"})
+    )
+    site = Site(spark, tmp_path, old)
+    every = dict.fromkeys(name for name, _ in columns) | {"k": 1}
+    site.merge([[Change("+I", every | {"g": 5, "a": 1, "b": "x", "free": 2}, frozenset("kghab") | {"free"})]])
+    site.merge([[Change("+I", every, frozenset({"k", "free"}))]])
+    row = every | {"g": 5, "a": 1, "b": "x"}
+    assert site.rows() == {(1,): row}
+    site.plan = new
+    site.merge([[Change("+I", every | {"g": 4, "a": 2}, frozenset("kgha"))]])
+    assert site.rows() == {(1,): row | {"a": 3}}
+    site.compact(0, 3)
+    assert site.rows() == {(1,): row | {"a": 3}}
+
+
+def with_id(schema: TableSchema, name: str, column_id: int) -> TableSchema:
+    columns = (replace(column, id=column_id) if column.name == name else column for column in schema.columns)
+    return replace(schema, columns=tuple(columns))
 
 
 @pytest.mark.parametrize(("options", "words"), [({}, []), (TELLING, ["_kf_named_0"])])

@@ -262,7 +262,7 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     """
     row = visible_row(old, state)
     if row is not None:
-        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _said(old, row)), old.schema, new.schema))
+        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _said(old, state)), old.schema, new.schema))
     replays = removing(old, new)
     removal = None if replays is None else replays[0].removal(state)
     if replays is None or removal is None:
@@ -272,17 +272,16 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     return {**key, **replays[1].removed(entry), **new.row.touched(None)}
 
 
-def may_be_unsaid(plan: MergePlan) -> frozenset[str]:
-    """The columns in which null may mean that no record said anything: a row that enters another plan as its first
-    record does not name them where they are null (merge-semantics A.10, A.12).
+def said_sql(plan: MergePlan, state: str) -> Sql:
+    """For each column the condition under which a row that enters another plan as its first record names it: that the
+    records in ``state`` said something of it (merge-semantics A.10, A.12).
     """
-    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
-    return frozenset(column.name for rule in rules if rule.may_be_unsaid for column in rule.columns)
+    return {name: sql for rule in plan.rules for name, sql in rule.said_sql(state).items()}
 
 
-def _said(plan: MergePlan, row: Mapping[str, Any]) -> frozenset[str]:
-    unsaid = may_be_unsaid(plan)
-    return frozenset(name for name, value in row.items() if value is not None or name not in unsaid)
+def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
+    """As ``said_sql``, of a state row: the columns."""
+    return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:

@@ -15,7 +15,7 @@ from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import UNCHANGED, Adds, Names, Participation
 from app.core.rules.rule import HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ref
-from app.core.table.named_columns import bit_of, is_named_sql, word_of
+from app.core.table.named_columns import bit_of, column_bit_sql, is_named_sql, word_of
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
@@ -42,6 +42,13 @@ class NamedValues(Rule):
     @property
     def may_be_unsaid(self) -> bool:
         return True
+
+    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+        word = state.get(self.word) or 0
+        return frozenset(column.name for column in self.columns if word & bit_of(column))
+
+    def said_sql(self, state: str) -> Sql:
+        return {column.name: is_named_sql(state, column) for column in self.columns}
 
     def part_of(self, column: Column) -> Participation:
         """The records that set the column."""
@@ -83,7 +90,7 @@ class NamedValues(Rule):
 
     def _bits_sql(self, word: str) -> str:
         """The bits of ``word`` that are these columns'."""
-        return f"({word} & {sum(bit_of(column) for column in self.columns)}L)"
+        return f"({word} & ({' | '.join(column_bit_sql(column) for column in self.columns)}))"
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
         aggregates, outputs = {}, {}

@@ -117,6 +117,12 @@ class Register(Rule):
             return state[self.columns[0].name] is not None
         return not self.part.group or any(state[name] is not None for name in self.part.group)
 
+    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+        return self._own if self._seen(state) else frozenset()
+
+    def said_sql(self, state: str) -> Sql:
+        return {column.name: self._seen_sql(state) for column in self.columns}
+
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of the order's columns in the record that ``state`` holds."""
         stored = (state[self._order_column] if self._order_column else None) or {}

@@ -20,7 +20,7 @@ from app.core.rules.replay_sql import ReplaySql
 from app.core.rules.replayed_row import TOMBSTONE, ReplayedRow
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
-from app.core.rules.spark_sql import bound_sql, literal, ref
+from app.core.rules.spark_sql import any_not_null, bound_sql, literal, ref
 from app.core.table.named_columns import words_naming, words_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
@@ -206,6 +206,20 @@ class Replay(Rule):
         replayed = ReplaySql(self, state)
         return replayed.steps, replayed.removal
 
+    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(
+            column.name
+            for column, telling in self._tellings
+            if not telling or any(state[name] is not None for name in telling)
+        )
+
+    def said_sql(self, state: str) -> Sql:
+        return {c.name: any_not_null(state, telling) if telling else "TRUE" for c, telling in self._tellings}
+
+    @cached_property
+    def _tellings(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
+        return tuple((column, _telling(rule, column)) for rule in self.rules for column in rule.columns)
+
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
         """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
         return self.row(state).closed_to(record)
@@ -293,6 +307,16 @@ class Replay(Rule):
         removals = f"transform(filter({log}, e -> e.{KIND_COLUMN} = 3), e -> {keys})"
         kept = f"IF(last IS NULL, {log}, filter({log}, e -> {keys} >= last))"
         return bound_sql(f"array_max({removals})", "last", kept)
+
+
+def _telling(rule: Rule, column: Column) -> tuple[str, ...]:
+    """The columns of which one that is not null shows that records said something of ``column``; none where they always
+    did. What the rules inside hold beside them is in the log alone.
+    """
+    within = set(rule.part.group) <= {own.name for own in rule.columns}
+    if rule.part.group and (within or not rule.may_be_unsaid):
+        return rule.part.group
+    return (column.name,) if rule.may_be_unsaid else ()
 
 
 def _id_of(name: str) -> int:

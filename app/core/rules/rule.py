@@ -15,6 +15,7 @@ from typing import Any
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import EVERY_RECORD, Participation
+from app.core.rules.spark_sql import ref
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
@@ -71,6 +72,16 @@ class Rule(ABC):
     def may_be_unsaid(self) -> bool:
         """Whether a null of its columns may mean that no record said anything of them (merge-semantics A.12)."""
         return self.part.skips_null or self.part.tells_named
+
+    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+        """The columns of which the records in ``state`` said something, be it null (merge-semantics A.12)."""
+        unsaid = self.may_be_unsaid
+        return frozenset(c.name for c in self.columns if not unsaid or state[c.name] is not None)
+
+    def said_sql(self, state: str) -> Sql:
+        """As ``said``, a condition for each column."""
+        unsaid = self.may_be_unsaid
+        return {c.name: f"{ref(state, c.name)} IS NOT NULL" if unsaid else "TRUE" for c in self.columns}
 
     @property
     @abstractmethod

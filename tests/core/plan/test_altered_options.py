@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.evolution import combined_row, same_fold
-from app.core.plan.fold import finish, fold
+from app.core.plan.evolution import carried_over, combined_row, same_fold
+from app.core.plan.fold import finish, fold, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.option_entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.records import KINDS_BY_TEXT, Record
@@ -172,6 +172,64 @@ def _said(table: oracle.TableCase, row: Mapping[str, Any]) -> frozenset[str]:
     grouped = {name for ordering, text in groups for name in (*oracle.names(ordering), *oracle.names(text))}
     kept = grouped | {name for name in row if table.options.get(f"fields.{name}.aggregate-function") == "last_value"}
     return frozenset(name for name, value in row.items() if value is not None or name in kept)
+
+
+TWO_FIELDS = {**PARTIAL, **TELLING, "fields.s,t.sequence-group": "a,n", "fields.b.sequence-group": "l"}
+LISTED_TWO = {**TWO_FIELDS, "partial-update.remove-record-on-sequence-group": "s"}
+
+
+@pytest.mark.parametrize("before", [TWO_FIELDS, LISTED_TWO])
+@pytest.mark.parametrize("change", [{"sequence.field": "m2"}, LAST, {"fields.n.aggregate-function": "sum"}])
+@pytest.mark.parametrize("ordering", [(1, None), (None, 1)])
+def test_a_group_of_two_fields_of_which_one_is_null_outlives_a_change_of_meaning(
+    before: Options, change: Options, ordering: tuple[int | None, int | None]
+) -> None:
+    columns = (
+        ("k", "INT"),
+        ("s", "INT"),
+        ("t", "INT"),
+        ("a", "INT"),
+        ("n", "INT"),
+        ("b", "INT"),
+        ("l", "INT"),
+        ("m2", "INT"),
+    )
+    old, new = (compile_plan(schema_of(oracle.TableCase(columns, ("k",), o))) for o in (before, before | change))
+    assert not same_fold(old.schema, new.schema)
+    row = {"k": 1, "s": ordering[0], "t": ordering[1], "a": 1, "n": 7, "b": None, "l": None, "m2": 3}
+    state = fold(old, [Record(KINDS_BY_TEXT["+I"], row, 1)])
+    assert state is not None
+    carried = carried_over(state, old, new)
+    assert carried is not None
+    assert finish(new, carried) == row
+
+
+@pytest.mark.parametrize(
+    ("options", "cleared", "late"),
+    [
+        ({"fields.s.sequence-group": "a"}, {"s": 10, "a": None}, {"s": 7, "a": 1}),
+        ({}, {"a": None, "z": 9}, {"a": 4, "z": 2}),
+    ],
+)
+def test_what_was_named_null_stays_cleared_under_a_new_order(
+    options: Options, cleared: Mapping[str, Any], late: Mapping[str, Any]
+) -> None:
+    columns = (("k", "INT"), ("s", "INT"), ("a", "INT"), ("z", "INT"))
+    every = dict.fromkeys(("k", "s", "a", "z"))
+    before = {**PARTIAL, **TELLING, **options}
+    old, new = (
+        compile_plan(schema_of(oracle.TableCase(columns, ("k",), o)))
+        for o in (before, before | {"sequence.field": "z"})
+    )
+
+    def naming(values: Mapping[str, Any], arrival: int) -> Record:
+        given = {"k": 1, **values}
+        return Record(KINDS_BY_TEXT["+I"], {**every, **given}, arrival, frozenset(given))
+
+    state = fold(old, [naming({"s": 5, "a": 8, "z": 1}, 1), naming(cleared, 2)])
+    assert state is not None
+    whole = combined_row(new, [(old, state), (new, lift(new, naming(late, 3)))])
+    assert (finish(new, whole or {}) or {})["a"] is None
 
 
 ORDER = ("sequence.field", "sequence.field.sort-order", "sequence.auto-padding", "merge-engine")
