@@ -64,8 +64,8 @@ _PUT = _described(
     needed=True,
 )
 _PATCH = _described(
-    "the columns to set, null to clear one; every column that is left out stays as it is. Only of a table with "
-    "`record.absent-columns` = `unchanged`",
+    "the columns to set, null to clear one; every column that is left out stays as it is. Columns of a sequence group "
+    "need its ordering fields beside them. Only of a table with `record.absent-columns` = `unchanged`",
     MERGE_PATCH,
     JSON,
     needed=True,

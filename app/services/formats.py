@@ -89,10 +89,8 @@ def format_of(media_type: str, events: str | None, empty_fields: EmptyFields = E
     Raises ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
     what has none.
     """
-    if empty_fields is EmptyFields.ABSENT:
-        return _absent_fields(media_type)
     if events is None:
-        return FORMATS.get(media_type)
+        return _absent_fields(media_type) if empty_fields is EmptyFields.ABSENT else FORMATS.get(media_type)
     reader = EVENT_FORMATS.get(events)
     if reader is None:
         message, fix = f"{events[:100]!r} is no format of change events", f"one of: {', '.join(EVENT_FORMATS)}"

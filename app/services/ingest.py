@@ -26,7 +26,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.encodings import decoded
-from app.services.first_records import RowsThere, with_first_records
+from app.services.first_records import RowsThere, check_of_first_records, nothing_there
 from app.services.formats import FORMATS, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.storage.ingest.pieces import Piece, decoded_pieces
@@ -104,7 +104,7 @@ def accept_batch(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit | None = None,
-    there: RowsThere | None = None,
+    there: RowsThere = nothing_there,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
@@ -134,7 +134,7 @@ def _accept(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit,
-    there: RowsThere | None,
+    there: RowsThere,
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
@@ -142,7 +142,7 @@ def _accept(
     if earlier is not None:
         return _same_request(earlier, upload)
     plan = compile_plan(table.schema)
-    pieces = with_first_records(plan, upload.pieces(RecordDecoder(plan), bounds), there)
+    pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
     return _stage(database, warehouse, table, upload, pieces, commits)
 
 

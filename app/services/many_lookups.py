@@ -86,6 +86,27 @@ def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[by
     """The answer for each key: finished bytes where one run alone has it, or its row wins whole, else made of its state
     rows.
     """
+    told = _told(view, images, keys, texts)
+    combined = [place for place, one in enumerate(told) if one is None]
+    states = states_of(view, images, [keys[place] for place in combined])
+    again = iter([folded(view, state) for state in states])
+    return [next(again) if one is None else one for one in told]
+
+
+def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
+    """Of each key whether it has a row, whatever the row holds."""
+    told = _told(view, images, keys, joined_keys(key_texts(view.table.schema, keys)))
+    combined = [place for place, one in enumerate(told) if one is None]
+    states = states_of(view, images, [keys[place] for place in combined])
+    live = iter([state is not None and view.plan.row.is_live(state) for state in states])
+    return [
+        next(live) if one is None else isinstance(one, bytes) or (one is not ABSENT and one.body is not None)
+        for one in told
+    ]
+
+
+def _told(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Told | None]:
+    """What images say of each key; None where only state rows tell."""
     tokens = tokens_of_keys(view.table.schema, keys)
     staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
     told: list[Told | None] = [ABSENT] * len(keys)
@@ -93,10 +114,7 @@ def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[by
         told[place] = None
     for run, places in runs_of(view, keys, view.deciding or view.runs):
         _ask(view, images, run, _Asked(tokens, texts, told), places)
-    combined = [place for place, one in enumerate(told) if one is None]
-    states = states_of(view, images, [keys[place] for place in combined])
-    again = iter([folded(view, state) for state in states])
-    return [next(again) if one is None else one for one in told]
+    return told
 
 
 class _Asked(NamedTuple):

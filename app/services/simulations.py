@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.catalog.repository import Repository
@@ -18,6 +19,7 @@ from app.core.table.keys import Key, key_from_json, key_to_json
 from app.core.table.named_columns import names_in
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
+from app.services.first_records import check_of_first_records
 from app.services.json_bodies import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table
@@ -91,7 +93,7 @@ def _records(parsed: object) -> list[Any]:
 
 
 def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> list[SimulatedRow]:
-    decoded = RecordDecoder(plan).decode(records)
+    decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
     for position, raw in enumerate(records):
@@ -101,6 +103,10 @@ def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> lis
             folds[repr(key)] = _Fold(plan, key, state_of(key))
         folds[repr(key)].step(position, record)
     return [fold.row() for fold in folds.values()]
+
+
+def _live(plan: MergePlan, state_of: StateOf, keys: Sequence[Key]) -> list[bool]:
+    return [(state := state_of(key)) is not None and plan.row.is_live(state) for key in keys]
 
 
 def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:

@@ -191,3 +191,50 @@ def test_the_first_record_of_a_key_names_what_may_not_be_null(create: CreateTabl
         [("/records/0/city", "missing_column")],
     )
     assert post(shop, {"id": 9, "edited": "10:00", "_kind": "-D"}) == 202
+
+
+def test_a_patch_of_a_key_without_a_row_is_refused_by_a_pointer_into_it(create: CreateTable, shop: TestClient) -> None:
+    create(fields=STRICT, options=DEFAULTED)
+    answer = shop.patch(f"{TABLE}/rows/7", json={"status": "new"})
+    assert [(fault["pointer"], fault.get("row")) for fault in answer.json()["errors"]] == [("/city", None)]
+
+
+def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: CreateTable, shop: TestClient) -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "record.absent-columns": "unchanged",
+        "partial-update.remove-record-on-delete": "true",
+    }
+    create(fields=STRICT, options=options | {"fields.total.default-value": "0"})
+    whole, part, gone = {"id": 1, "city": "Bonn"}, {"id": 1, "status": "new"}, {"id": 1, "_kind": "-D"}
+    assert post(shop, whole, part, gone, part) == (400, [("/records/3/city", "missing_column")])
+    assert post(shop, whole, part, gone, whole, part) == 202
+    assert post(shop, gone, part) == (400, [("/records/1/city", "missing_column")])
+
+
+def test_a_simulation_refuses_what_a_batch_would(create: CreateTable, shop: TestClient) -> None:
+    create(fields=STRICT, options=DEFAULTED)
+    part = {"records": [{"id": 1, "status": "new"}]}
+    assert shop.post(f"{TABLE}/rows:simulate", json=part).json()["errors"][0]["code"] == "missing_column"
+    post(shop, {"id": 1, "city": "Bonn"})
+    assert shop.post(f"{TABLE}/rows:simulate", json=part).status_code == 200
+
+
+def test_a_total_out_of_range_keeps_nobody_from_bringing_it_back(create: CreateTable, shop: TestClient) -> None:
+    fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "INT"}, {"name": "c", "type": "INT NOT NULL"}]
+    aggregated = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    create(fields=fields, options={**aggregated, "record.absent-columns": "unchanged"})
+    assert post(shop, {"id": 1, "n": 2147483647, "c": 1}, {"id": 1, "n": 9, "c": 1}) == 202
+    assert post(shop, {"id": 1, "n": -9}) == 202
+    assert row_of(shop, 1) == {"id": 1, "n": 2147483647, "c": 1}
+
+
+def row_of(client: TestClient, key: int) -> Any:
+    return client.get(f"{TABLE}/rows/{key}").json()
+
+
+def test_an_unknown_format_is_refused_with_empty_fields_too(create: CreateTable, shop: TestClient) -> None:
+    create(fields=FIELDS, options=TELLING)
+    headers = {"Content-Type": "text/csv"}
+    answer = shop.post(f"{TABLE}/batches?emptyFields=absent&format=debezium-json", content=b"id\n1\n", headers=headers)
+    assert answer.json()["errors"][0]["pointer"] == "/format"

@@ -65,11 +65,20 @@ class _Faults:
             self.kept.append(Violation(pointer, code, message, fix, row, column))
 
 
-class RecordDecoder:
-    """Reads the records of one table; made once for its plan."""
+Check = Callable[[DecodedRecords], None]
+"""Raises ``Invalid`` for records that are legal by themselves, but not where they come."""
 
-    def __init__(self, plan: MergePlan) -> None:
+
+def no_check(_: DecodedRecords) -> None:
+    """Where whatever is legal by itself is legal."""
+
+
+class RecordDecoder:
+    """Reads the records of one table; made once for its plan, with a ``check`` once for a body."""
+
+    def __init__(self, plan: MergePlan, check: Check = no_check) -> None:
         self.plan = plan
+        self.check = check
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 
@@ -77,7 +86,9 @@ class RecordDecoder:
         """The records to stage. Raises ``Invalid`` naming row, column and reason of the first hundred faults, and
         their number.
         """
-        return self.decode_at(enumerate(records))
+        decoded = self.decode_at(enumerate(records))
+        self.check(decoded)
+        return decoded
 
     def decode_at(self, records: Iterable[tuple[int, object]]) -> DecodedRecords:
         """The same for some records of a request, each with its index in it."""

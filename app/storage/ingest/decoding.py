@@ -75,7 +75,9 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     if len(faulty):
         decoder.decode_at((first + int(row), sent.record(int(row))) for row in faulty)
         raise AssertionError("a column refuses what its record does not")
-    return _staged(arrays, words, kinds, kept, first)
+    records = _staged(arrays, words, kinds, kept, first)
+    decoder.check(records)
+    return records
 
 
 def _staged(
