@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 
-.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-serve bench-peers lock
+.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,10 @@ bench-amplification: $(VENV)/.installed
 # Lookups over HTTP, also beside Redis (apt-get install redis-server) and PostgreSQL; then images and scans.
 bench-serve: $(VENV)/.installed $(PEERS)/.installed
 	$(BIN)/python -m bench serve
+
+# Ingest by format, also beside FastAPI with PostgreSQL, pypaimon and delta-rs.
+bench-ingest: $(VENV)/.installed $(PEERS)/.installed
+	$(BIN)/python -m bench ingest
 
 bench-peers: $(VENV)/.installed $(PEERS)/.installed
 	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python

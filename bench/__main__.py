@@ -11,7 +11,7 @@ from bench.compaction import measure_compaction
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
 from bench.images import measure_images
-from bench.ingest import measure_ingest
+from bench.ingest.measure import measure_ingest
 from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
@@ -64,8 +64,7 @@ def _serve(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
 
 
 def _ingest(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
-    for figure in measure_ingest(sizes.rounds):
-        yield list(markdown(figure))
+    yield from measure_ingest(sizes)
 
 
 Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]

@@ -29,10 +29,10 @@ SQL_TYPES = {"DOUBLE": "DOUBLE PRECISION", "STRING": "TEXT"}
 
 @dataclass(frozen=True)
 class Backed:
-    """A route and the store behind it."""
+    """A route and the store behind it, where that is a process of its own."""
 
     route: Server
-    store: Server
+    store: Server | None = None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ LEAST_ROUNDS = 5
 class Contender:
     """Who serves: ``requests`` draws those of a turn, each of which must be answered with ``status``.
 
-    ``store`` is the database behind the server.
+    ``store`` is the database behind the server; ``seconds`` are those of a turn.
     """
 
     server: Server
@@ -27,12 +27,13 @@ class Contender:
     status: int = 200
     store: Server | None = None
     connections: int = CONNECTIONS
+    seconds: float = TURN_SECONDS
 
     def turn(self) -> Turn:
         """Serve for some seconds. Raises ``RuntimeError`` for an answer of another status."""
         requests = self.requests()
         before = self.server.cpu_seconds(), self._store_cpu()
-        came = load(self.server.url, requests, TURN_SECONDS, self.connections)
+        came = load(self.server.url, requests, self.seconds, self.connections)
         after = self.server.cpu_seconds(), self._store_cpu()
         if set(came.statuses) != {self.status}:
             raise RuntimeError(f"{requests[0]!r} was answered with {came.statuses}, not only {self.status}")
