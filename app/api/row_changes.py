@@ -12,6 +12,7 @@ from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_keys
 from app.core.errors import UnsupportedMediaType
+from app.services.formats import JSON
 from app.services.row_changes import RowChange, RowMethod
 
 register_keys()
@@ -49,7 +50,7 @@ class _Asked:
 Asked = Annotated[_Asked, Depends()]
 
 
-JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 def _described(columns: str, *media_types: str, needed: bool) -> dict[str, object]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from app.core.plan.answers import joined_keys, key_texts, to_json
 from app.core.plan.fold import finish
@@ -72,6 +73,7 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
 
 
+Made = TypeVar("Made")
 Told = Answer | bytes
 """What images say of a key: of a row perhaps its JSON alone."""
 
@@ -86,23 +88,32 @@ def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[by
     """The answer for each key: finished bytes where one run alone has it, or its row wins whole, else made of its state
     rows.
     """
-    told = _told(view, images, keys, texts)
-    combined = [place for place, one in enumerate(told) if one is None]
-    states = states_of(view, images, [keys[place] for place in combined])
-    again = iter([folded(view, state) for state in states])
-    return [next(again) if one is None else one for one in told]
+    return _completed(view, images, keys, texts, partial(folded, view))
 
 
 def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
     """Of each key whether it has a row, whatever the row holds."""
-    told = _told(view, images, keys, joined_keys(key_texts(view.table.schema, keys)))
-    combined = [place for place, one in enumerate(told) if one is None]
-    states = states_of(view, images, [keys[place] for place in combined])
-    live = iter([state is not None and view.plan.row.is_live(state) for state in states])
-    return [
-        next(live) if one is None else isinstance(one, bytes) or (one is not ABSENT and one.body is not None)
-        for one in told
-    ]
+
+    def is_live(state: Mapping[str, Any] | None) -> bool:
+        return state is not None and view.plan.row.is_live(state)
+
+    texts = joined_keys(key_texts(view.table.schema, keys))
+    found = _completed(view, images, keys, texts, is_live)
+    return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in found]
+
+
+def _completed(
+    view: View,
+    images: Images,
+    keys: Sequence[Key],
+    texts: Sequence[bytes],
+    made: Callable[[Mapping[str, Any] | None], Made],
+) -> list[Told | Made]:
+    """What images say of each key, and what is ``made`` of its state row where they do not say it."""
+    told = _told(view, images, keys, texts)
+    combined = [keys[place] for place, one in enumerate(told) if one is None]
+    rest = iter([made(state) for state in states_of(view, images, combined)])
+    return [next(rest) if one is None else one for one in told]
 
 
 def _told(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Told | None]:

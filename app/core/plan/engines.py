@@ -31,9 +31,8 @@ RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 @dataclass(frozen=True)
 class Refusal:
-    """Records that the table can never fold (merge-semantics A.7): those of ``kind``.
-
-    Of them only those in which one column of ``group``, if it is set, is not null, and that name all of ``naming``.
+    """Records that the table can never fold (merge-semantics A.7): those of ``kind`` that name all of ``naming`` and,
+    if ``group`` is set, have a value in one of its columns.
     """
 
     kind: RowKind

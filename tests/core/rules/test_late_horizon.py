@@ -14,7 +14,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.plan.explanations import column_words, depends_on_arrival, reasons, row_words
-from app.core.plan.fold import combine_all, compacted, finish, fold, lift
+from app.core.plan.fold import combine_all, finish, lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.table_warnings import table_warnings
 from app.core.rules.replay import BASE, LOG, Replay
@@ -23,6 +23,7 @@ from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
 from tests.builders import schema_of
 from tests.core.plan.test_fold import combine_anyhow, to_records
+from tests.core.rules.test_settled_logs import settled, state_of
 from tests.histories import cut, random_history, random_table
 from tests.services.builders import schema
 
@@ -51,18 +52,6 @@ def plan_of(options: Mapping[str, str]) -> MergePlan:
 
 def record(arrival: int, kind: str = "+I", **values: Any) -> Record:
     return Record(KINDS_BY_TEXT[kind], {name: values.get(name) for name, _ in COLUMNS} | {"id": 1}, arrival)
-
-
-def state_of(plan: MergePlan, *records: Record) -> Mapping[str, Any]:
-    state = fold(plan, records)
-    assert state is not None
-    return state
-
-
-def settled(plan: MergePlan, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    kept = compacted(plan, state, 0, oldest=True)
-    assert kept is not None
-    return kept
 
 
 def log_of(plan: MergePlan, state: Mapping[str, Any]) -> Any:
