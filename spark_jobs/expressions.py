@@ -142,8 +142,15 @@ def _stepped(rows: DataFrame, steps: Sequence[Sequence[Mapping[str, str]]]) -> D
     """
     for step in zip_longest(*steps, fillvalue={}):
         columns = {name: sql for one in step for name, sql in one.items()}
-        rows = rows.select("s.*", *(F.expr(sql).alias(name) for name, sql in columns.items())).alias("s")
+        rows = rows.select("s.*", *(F.expr(_kept_apart(sql)).alias(name) for name, sql in columns.items())).alias("s")
     return rows
+
+
+def _kept_apart(sql: str) -> str:
+    """``sql`` as Spark's optimizer leaves it: not deterministic, so that no filter above is pushed below it with a copy
+    of ``sql`` for each use. A filter above six steps, of which each uses the one before several times, took minutes.
+    """
+    return f"IF(spark_partition_id() < 0, NULL, {sql})"
 
 
 def _typed_columns(plan: MergePlan, outputs: dict[str, str]) -> list[Column]:

@@ -18,6 +18,7 @@ from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
 from spark_jobs.session import SparkConnection
+from spark_jobs.stored_runs import combined_runs
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import ENGINES as ENGINE_NAMES
@@ -186,3 +187,29 @@ def test_a_deleted_row_stays_deleted_against_older_records_when_a_function_chang
     site.merge([[change("+I", g=10, n=7)]])
     site.compact(0, 2)
     assert site.rows() == {(1,): {"k": 1, "g": 10, "n": 7}}
+
+
+@pytest.mark.parametrize("absent", ["null", "unchanged"])
+def test_a_compaction_across_a_change_of_meaning_replays_each_log_once(
+    absent: str, spark: SparkConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark pushes filters below what they use, with a copy for each use: planning took minutes."""
+    columns = ((2, "h", "INT"), (3, "n", "INT"), (4, "x", "INT"))
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g,h.sequence-group": "n,x",
+        "partial-update.remove-record-on-sequence-group": "g",
+        "record.absent-columns": absent,
+    }
+    site = Site(spark, tmp_path, plan_of(options, *columns))
+    site.merge([[change("+I", g=1, h=1, n=1, x=1), change("-D", g=5, h=1, n=None, x=None)]])
+    site.merge([[change("+I", g=7, h=1, n=2, x=2)]])
+    site.plan = plan_of(options | {"fields.n.aggregate-function": "sum"}, *columns)
+    site.merge([[change("+I", g=9, h=1, n=3, x=3)]])
+    with site.spark.job("plan") as session:
+        combined_runs(session, site.plan, site.stored(site.runs), lambda rows: rows, oldest=True).explain("extended")
+    optimized = capsys.readouterr().out.partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
+    # Two rows that are combined, the removals and the shown rows that enter, and what all of them come to.
+    assert 0 < optimized.count("aggregate(") <= 6
+    site.compact(0, 3)
+    assert site.rows() == {(1,): {"k": 1, "g": 9, "h": 1, "n": 5, "x": 3}}
