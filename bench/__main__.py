@@ -21,6 +21,7 @@ from bench.scans import measure_scans
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.smallest_merge import measure_smallest_merge
+from bench.stage_settings import measure_settings
 from bench.startup import measure_startup
 
 ON_A_SERVICE: Mapping[str, Callable[[], Figure]] = {"smallest": measure_smallest_merge, "many": measure_many_tables}
@@ -31,6 +32,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "logs": measure_logs,
     "absent": measure_absent_columns,
 }
+ON_SITES_OF_ITS_OWN: Mapping[str, Callable[[Sizes], Figure]] = {"settings": measure_settings}
 SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {
     "http": measure_http,
     "images": measure_images,
@@ -50,6 +52,9 @@ def _merge(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
         if not only or name in only:
             with bench_site() as site:
                 yield list(markdown(measure_on(site, sizes)))
+    for name, measure_alone in ON_SITES_OF_ITS_OWN.items():
+        if name in only:  # minutes, to decide what is decided
+            yield list(markdown(measure_alone(sizes)))
 
 
 def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
@@ -81,9 +86,8 @@ def main() -> None:
     """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument(
-        "--only", nargs="*", default=[], choices=[*ON_A_SERVICE, *ON_ONE_SITE, *SERVING], help="parts of merge, serve"
-    )
+    parts = [*ON_A_SERVICE, *ON_ONE_SITE, *ON_SITES_OF_ITS_OWN, *SERVING]
+    parser.add_argument("--only", nargs="*", default=[], choices=parts, help="parts of merge, serve")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")
     wanted = parser.parse_args()

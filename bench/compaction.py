@@ -22,7 +22,7 @@ TARGET_FILE_BYTES = TABLE_OPTIONS["target-file-size"].default
 
 def measure_compaction(site: BenchSite, sizes: Sizes) -> Figure:
     """Seconds of the compaction job and of two copies, in turns."""
-    job = _two_runs(site, sizes)
+    job = measured_runs(site, sizes)
     with site.session() as spark:
         steps = {
             "compaction": lambda: seconds(lambda: run_compaction(spark, job)),
@@ -40,7 +40,8 @@ def measure_compaction(site: BenchSite, sizes: Sizes) -> Figure:
     )
 
 
-def _two_runs(site: BenchSite, sizes: Sizes) -> CompactionJob:
+def measured_runs(site: BenchSite, sizes: Sizes) -> CompactionJob:
+    """The full compaction of a large run and a small one."""
     rows = sizes.rows(TABLE_ROWS)
     table = site.create_table("compacted")
     site.load(table, rows)

@@ -159,10 +159,10 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
 
 
 def lines_of(changes: Changes) -> Iterator[str]:
-    """Each change as JSON."""
+    """Each change as JSON; a column that a record does not name is not in it."""
     encoders = [(column.name, column.type.encoder) for column in changes.schema.columns]
     for kind, row in changes.rows:
-        values = {name: encode(row[name]) for name, encode in encoders}
+        values = {name: encode(row[name]) for name, encode in encoders if name in row}
         own = {"_kind": kind.text, "_snapshot": changes.start.snapshot}
         yield json.dumps(own | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 

@@ -13,6 +13,7 @@ from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, 
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
+from app.core.table.named_columns import names_in
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
@@ -47,7 +48,8 @@ class Position:
 class Changes:
     """Some neighbouring changes of one snapshot, by token, then key, -U before +U; the first is at ``start``.
 
-    ``schema`` is the table's at the snapshot. ``last``: the snapshot has no more; then ``rows`` may be empty.
+    ``schema`` is the table's at the snapshot. Rows have all of its columns, records (``input``) those that they name.
+    ``last``: the snapshot has no more; then ``rows`` may be empty.
     """
 
     start: Position
@@ -244,12 +246,20 @@ def _written_under(repository: Repository, table: Table, commit: Commit, schema:
     return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
 
 
+def _named(schema: TableSchema, record: dict[str, Any]) -> dict[str, Any]:
+    """The columns that the record names (merge-semantics A.12)."""
+    names = names_in(schema, record)
+    if names is None:
+        return record
+    return {name: value for name, value in record.items() if name in names}
+
+
 def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Iterator[Changes]:
     place, schema, brought_by = start, written.schema, written.commit.kind
     plan = compile_plan(schema)
     for batch in changes_in(warehouse, written.files, written.under, schema, start.change, MOST_TOGETHER):
         rows = [(RowKind(row.pop(KIND_COLUMN)), row) for row in batch.to_pylist()]
-        shown = [(kind, shown_row(plan, row)) for kind, row in rows] if written.folded else rows
+        shown = [(kind, shown_row(plan, row) if written.folded else _named(schema, row)) for kind, row in rows]
         last = place.change + len(rows) >= written.count
         yield Changes(place, brought_by, schema, shown, last)
         place = Position(place.snapshot, place.change + len(rows))

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
 from app.core.table.history import ChangelogFile, Run
+from app.core.table.named_columns import ALL_NAMED, NAMED_COLUMN, named_words
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
@@ -59,7 +60,7 @@ def arrow_stream(
     schema = pa.schema([*own, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
     with pa.ipc.new_stream(sink, schema) as writer:
         for snapshot, rows in changes:
-            values = [[row[column.name] for _, row in rows] for column in columns]
+            values = [[row.get(column.name) for _, row in rows] for column in columns]
             arrays = [[kind.text for kind, _ in rows], [snapshot] * len(rows), *values]
             typed = [pa.array(array, field.type) for array, field in zip(arrays, schema, strict=True)]
             writer.write_batch(pa.record_batch(typed, schema=schema))
@@ -75,7 +76,8 @@ def changes_in(
     most: int,
 ) -> Iterator[pa.RecordBatch]:
     """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` at a time: the row kind, then the
-    columns of ``schema``, found by their ids. The files were written under the schema ``written``.
+    columns of ``schema``, found by their ids, and the words in which records tell what they name, where the table's do.
+    The files were written under the schema ``written``.
     """
     for file in files:
         if start < file.rows:
@@ -111,7 +113,18 @@ def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> 
         else pa.nulls(len(batch), field.type)
         for column, field in zip(schema.columns, fields, strict=True)
     ]
-    return pa.record_batch([_kinds(batch), *columns], schema=pa.schema([pa.field(KIND_COLUMN, pa.int8()), *fields]))
+    words = [(pa.field(word, pa.int64()), _word(batch, word)) for word in named_words(schema)]
+    fields = [pa.field(KIND_COLUMN, pa.int8()), *fields, *(field for field, _ in words)]
+    return pa.record_batch([_kinds(batch), *columns, *(values for _, values in words)], schema=pa.schema(fields))
+
+
+def _word(batch: pa.RecordBatch, word: str) -> pa.Array:
+    """A word of the records; those that were merged before the table's told name all columns, as rows do."""
+    names = batch.schema.names
+    if word in names:
+        return batch.column(word)
+    told = any(name.startswith(NAMED_COLUMN) for name in names)
+    return pa.repeat(pa.scalar(0 if told else ALL_NAMED, pa.int64()), len(batch))
 
 
 def _converted(values: pa.Array, old: DataType, column: Column, arrow: pa.DataType) -> pa.Array:

@@ -192,3 +192,27 @@ def test_followers_do_not_keep_the_service_from_stopping(spark_remote: str, tmp_
             service.process.terminate()
             assert [line for line in received if line] == []
         assert service.process.wait(60) == -signal.SIGTERM  # uvicorn ends by the signal once it has stopped
+
+
+def test_records_of_an_input_changelog_say_what_they_named(client: Client) -> None:
+    """Also those that were merged before the table's records told, which named all."""
+    fields = [{"name": "id", "type": "BIGINT"}, {"name": "a", "type": "INT"}, {"name": "b", "type": "INT"}]
+    options = {"merge-engine": "partial-update", "changelog-producer": "input", "merge.max-staleness": "1 d"}
+    body = {"fields": fields, "primaryKeys": ["id"], "options": options}
+    client.create_table(DATABASE, "naming", body).raise_for_status()
+    table = TableClient(client, DATABASE, "naming")
+    merge(table, [{"id": 1, "a": 5}])
+    option = {"action": "setOption", "key": "record.absent-columns", "value": "unchanged"}
+    client.post(table.path, json={"changes": [option]}).raise_for_status()
+    merge(table, [{"id": 1, "b": 7}, {"id": 1, "a": None}])
+    told = lines(table.client.get(f"{table.path}/changelog"))
+    assert [{name: row[name] for name in row if not name.startswith("_")} for row in told] == [
+        {"id": 1, "a": 5, "b": None},
+        {"id": 1, "b": 7},
+        {"id": 1, "a": None},
+    ]
+    answer = table.client.get(f"{table.path}/changelog", headers={"Accept": "application/vnd.apache.arrow.stream"})
+    with pa.ipc.open_stream(answer.raise_for_status().content) as stream:
+        assert stream.read_all().select(["id", "a", "b"]).to_pylist() == [
+            {"id": 1, "a": 5, "b": None},
+        ]

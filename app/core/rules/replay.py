@@ -21,7 +21,7 @@ from app.core.rules.replayed_row import TOMBSTONE, ReplayedRow
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
 from app.core.rules.spark_sql import any_not_null, bound_sql, literal, ref
-from app.core.table.named_columns import words_naming, words_of
+from app.core.table.named_columns import ALL_NAMED, words_naming, words_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
@@ -29,7 +29,6 @@ from app.core.types.kinds import Kind
 
 LOG = "_kf_log"
 BASE = "_kf_base"
-_ALL_NAMED = -1  # every bit of a word
 _KEPT, _BOUND, _BELOW, _LEFT = "_kf_kept", "_kf_bound", "_kf_below", "_kf_left"
 
 
@@ -190,14 +189,14 @@ class Replay(Rule):
 
     def removed(self, removal: Mapping[str, Any]) -> State:
         """The state of a row of which nothing is known but the log entry of its last removal."""
-        return self._replayed(None, [{**removal, **dict.fromkeys(self.words, _ALL_NAMED)}])
+        return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
     def removed_sql(self, removals: str) -> str:
         """As ``removed``, the log of a row of which ``removals`` is all that is known."""
         if not self.words:
             return removals
         values = {field.name: f"e.{field.name}" for field in self.entry_type.fields}
-        values |= dict.fromkeys(self.words, f"{_ALL_NAMED}L")
+        values |= dict.fromkeys(self.words, f"{ALL_NAMED}L")
         members = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())
         return f"transform({removals}, e -> named_struct({members}))"
 

@@ -13,6 +13,7 @@ from app.core.table.schema import Column, TableSchema
 
 NAMED_COLUMN = "_kf_named"
 WORD_BITS = 64
+ALL_NAMED = -1  # every bit of a word
 
 Words = Mapping[str, int]
 """By word its bits, as a signed number of 64 bits."""
