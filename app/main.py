@@ -47,6 +47,7 @@ from app.services.tokens import TokenGate
 from app.services.views import Views
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
+from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker
 
@@ -125,7 +126,8 @@ class Running:
         self.workers: list[Worker] = []
         if self.executor is not None:
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
-            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(workers)]
+            pause, slots, known = settings.poll_seconds, settings.merge_slots, settings.keys_known
+            self.workers = [Worker(site, pause, slots, known) for _ in range(workers)]
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""
@@ -156,7 +158,7 @@ class _Service:
         awaited = AwaitedBatches(database, self.views, heads)
         executor = self.running.executor
         ready = spark_ready or (executor.ready if executor is not None else lambda: True)
-        commits = GroupCommit(database, warehouse)
+        commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
         self.parts = Parts(settings, database, warehouse, self.images, ready, gate, heads, commits, self.views, awaited)
 
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field, SecretStr
@@ -44,6 +45,9 @@ class Settings(BaseSettings):
         description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
+    idempotency_days: float = Field(
+        7.0, ge=0, description="days that an Idempotency-Key is known after its batch; told by /v1/config"
+    )
     image_bytes: int = Field(
         16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
     )
@@ -66,6 +70,11 @@ class Settings(BaseSettings):
     def serving_processes(self) -> int:
         """Processes that answer requests."""
         return self.processes or min(8, os.cpu_count() or 1)
+
+    @property
+    def keys_known(self) -> timedelta:
+        """How long an Idempotency-Key is known after its batch."""
+        return timedelta(days=self.idempotency_days)
 
     @property
     def merge_slots(self) -> int:

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from app.services.compactions import run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
-from app.services.sweeps import sweep
+from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ class Worker:
     One thread claims merges and starts each in a thread of its own; compactions have one thread.
     """
 
-    def __init__(self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> None:
+    def __init__(
+        self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1, keys_known: timedelta = KEYS_KNOWN
+    ) -> None:
+        self._keys_known = keys_known
         self.site = site
         self.poll_seconds = poll_seconds
         self.merges_at_once = merges_at_once
@@ -205,6 +209,6 @@ class Worker:
     def _sweep(self) -> None:
         while not self._stopped.wait(SWEEP_SECONDS):
             try:
-                sweep(self.site.database, self.site.warehouse)
+                sweep(self.site.database, self.site.warehouse, keys_known=self._keys_known)
             except Exception:
                 logger.warning("the sweep failed and is tried again later", exc_info=True)

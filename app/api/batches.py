@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -14,7 +14,7 @@ from app.api.deps import DatabaseDep, Parts, PartsDep, Reading, WarehouseDep
 from app.api.limits import SpooledBody, uploads_folder
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, withdraw_batch
@@ -28,6 +28,7 @@ from app.settings import Settings
 
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
+REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
 
 
@@ -84,6 +85,14 @@ _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
 
+_REPLAYED = {"description": "true: an earlier request with this key was answered so", "schema": {"type": "string"}}
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    200: {"model": BatchBody, "headers": {REPLAYED_HEADER: _REPLAYED}},
+    202: {"headers": {REPLAYED_HEADER: _REPLAYED}},
+    **KEY_RESPONSES,
+}
+
+
 async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
     """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
     no thread.
@@ -96,9 +105,7 @@ async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: flo
     return batch
 
 
-@router.post(
-    "", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses={200: {"model": BatchBody}}
-)
+@router.post("", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses=ACCEPTED)
 async def post_batch(
     name: FullName,
     request: Request,
@@ -113,6 +120,9 @@ async def post_batch(
 ) -> BatchBody:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
+
+    The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
+    ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     folder = uploads_folder(parts.settings)
@@ -126,9 +136,12 @@ async def accepted(
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     bounds = bounds_of(parts.settings)
     there = rows_there(parts.views, parts.images, name)
-    batch = await run_in_threadpool(
+    done = await run_in_threadpool(
         accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there
     )
+    batch = done.batch
+    if done.replayed:
+        response.headers[REPLAYED_HEADER] = "true"
     wait = _wait_seconds(prefer)
     if wait:
         batch = await _merged(parts.database, parts.heads, batch, wait)

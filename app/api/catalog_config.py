@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.api.deps import SettingsDep
 from app.api.paths import PREFIX
 from app.api.payloads import CatalogConfig
 from app.api.problems import PROBLEM_RESPONSES
@@ -15,9 +16,10 @@ router = APIRouter(tags=["catalog"], responses=PROBLEM_RESPONSES)
 
 @router.get("/v1/config", operation_id="getConfig")
 def get_config(
+    settings: SettingsDep,
     warehouse: Annotated[  # noqa: ARG001  # Paimon's clients send it
         str | None, Query(description="Paimon's; there is one warehouse, so it says nothing.")
     ] = None,
 ) -> CatalogConfig:
     """The settings of Paimon's REST clients."""
-    return CatalogConfig(defaults={}, overrides={"prefix": PREFIX})
+    return CatalogConfig(defaults={}, overrides={"prefix": PREFIX}, idempotency_key_lifetime=settings.keys_known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BeforeValidator, FailFast, Field, GetJsonSchemaHandler, TypeAdapter
@@ -37,6 +38,7 @@ class CatalogConfig(Payload):
 
     defaults: dict[str, str]
     overrides: dict[str, str]
+    idempotency_key_lifetime: timedelta = Field(description="how long an Idempotency-Key is known after its batch")
 
 
 class Health(Payload):

@@ -26,6 +26,7 @@ from app.core.errors import (
     Forbidden,
     Invalid,
     KeyfoldError,
+    KeyReused,
     NotFound,
     TooLarge,
     TooSlow,
@@ -49,6 +50,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     Conflict: HTTPStatus.CONFLICT,
+    KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -70,6 +72,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     415: {"Accept": ", ".join(FORMATS), "Accept-Encoding": ", ".join(ENCODINGS)},
     503: {"Retry-After": "1"},
 }
+_HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"}}
 # What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
     code.value: code
@@ -145,6 +148,10 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     **{status.value: _reference(status) for status in sorted({*KINDS.values(), HTTPStatus.INTERNAL_SERVER_ERROR})},
     "default": _reference("default"),
 }
+# Only where an Idempotency-Key can be sent: Paimon's clients know no 422.
+KEY_RESPONSES: dict[int | str, dict[str, Any]] = {
+    HTTPStatus.UNPROCESSABLE_ENTITY.value: PROBLEM_RESPONSES.pop(HTTPStatus.UNPROCESSABLE_ENTITY.value)
+}
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
@@ -165,7 +172,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    return ProblemResponse(content, status, headers=dict(_HEADERS.get(status, {})))
+    return ProblemResponse(content, status, headers={**_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})})
 
 
 def _fault(violation: Violation) -> Fault:

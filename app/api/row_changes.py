@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from app.api.batches import BatchBody, accepted, whole_body
+from app.api.batches import ACCEPTED, BatchBody, accepted, whole_body
 from app.api.deps import Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
@@ -72,16 +72,15 @@ _PATCH = _described(
     needed=True,
 )
 _DELETE = _described("columns of the -D record beside its key, such as a sequence field", needed=False)
-_MERGED: dict[int | str, dict[str, Any]] = {200: {"model": BatchBody}}
 
 
-@router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=_MERGED)
+@router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=ACCEPTED)
 async def put_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
     return await asked.answer(tuple(key), RowMethod.PUT)
 
 
-@router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=_MERGED)
+@router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=ACCEPTED)
 async def put_row_by_path(asked: Asked, key: str) -> BatchBody:
     """Upsert one row of a table with a single key column."""
     return await asked.answer((key,), RowMethod.PUT)
@@ -99,7 +98,7 @@ def patching(request: Request) -> None:
     status_code=202,
     operation_id="patchRow",
     openapi_extra=_PATCH,
-    responses=_MERGED,
+    responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
 async def patch_row_by_query(asked: Asked, key: Keys) -> BatchBody:
@@ -112,7 +111,7 @@ async def patch_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     status_code=202,
     operation_id="patchRowByPath",
     openapi_extra=_PATCH,
-    responses=_MERGED,
+    responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
 async def patch_row_by_path(asked: Asked, key: str) -> BatchBody:
@@ -120,13 +119,13 @@ async def patch_row_by_path(asked: Asked, key: str) -> BatchBody:
     return await asked.answer((key,), RowMethod.PATCH)
 
 
-@router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=_MERGED)
+@router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=ACCEPTED)
 async def delete_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     """Post a -D record for one row: ``?key=`` once per key column, in primary-key order."""
     return await asked.answer(tuple(key), RowMethod.DELETE)
 
 
-@router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=_MERGED)
+@router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=ACCEPTED)
 async def delete_row_by_path(asked: Asked, key: str) -> BatchBody:
     """Post a -D record for one row of a table with a single key column."""
     return await asked.answer((key,), RowMethod.DELETE)

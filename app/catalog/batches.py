@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from app.catalog.models import batches, databases, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
+from app.core.errors import Conflict, ErrorCode, KeyfoldError, KeyReused, NotFound, Resource, not_found
 from app.core.table.history import Batch, BatchState, NewBatch
 
 _LARGEST_NUMBER = 2**63 - 1
@@ -46,15 +47,15 @@ class Batches:
         """The batch that ``new`` became, staged under the table's next number.
 
         When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
-        answer and nothing is added. Raises ``Conflict`` when the key was used for another request or the table has
-        another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
+        answer and nothing is added. Raises ``KeyReused`` when the key was used for another request, ``Conflict`` when
+        the table has another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
         """
         [outcome] = self.add_all(table_id, [new])
-        if isinstance(outcome, Conflict):
+        if isinstance(outcome, KeyfoldError):
             raise outcome
         return outcome
 
-    def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | Conflict]:
+    def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
         """What became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict keeps
         none of the others out. Raises ``NotFound`` when the table is gone.
         """
@@ -62,7 +63,7 @@ class Batches:
         # no gaps and whoever sees batch n sees every batch before it.
         return self.add_locked(self.tables.lock(table_id), news)
 
-    def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | Conflict]:
+    def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
         """The same for a table that ``Tables.lock`` has answered in this transaction."""
         added: list[Batch] = []
         outcomes = [self._outcome(table, new, added) for new in news]
@@ -71,7 +72,7 @@ class Batches:
             self.transaction.execute(_ADDED, [vars(batch) for batch in added])
         return outcomes
 
-    def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | Conflict:
+    def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | KeyfoldError:
         """The earlier batch of the same request, or one more of ``added``."""
         if new.idempotency_key is not None:
             same = [batch for batch in added if batch.idempotency_key == new.idempotency_key]
@@ -172,19 +173,36 @@ class Batches:
             return set(files)
         return set(files) - self.live_staging_files(table_id)
 
+    def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
+        """Forgets up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
+        Idempotency-Key ``keyed_before``; says how many.
+        """
+        old = (
+            sa.select(batches.c.id)
+            .where(batches.c.table_id == table_id, batches.c.state != BatchState.STAGED, batches.c.accepted_at < before)
+            .where(batches.c.idempotency_key.is_(None) | (batches.c.accepted_at < keyed_before))
+            .order_by(batches.c.number)
+            .limit(most)
+        )
+        return self.transaction.execute(batches.delete().where(batches.c.id.in_(old))).rowcount
+
     def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
         """The batches under ``conditions`` that no snapshot has, in number order."""
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
         return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
 
 
-def _same_request(earlier: Batch, new: NewBatch) -> Batch | Conflict:
+def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:
     if earlier.fingerprint == new.fingerprint:
         return earlier
-    return Conflict(
-        f"the Idempotency-Key {new.idempotency_key!r} was used for another request (batch {earlier.id!r});"
+    return key_reused(earlier)
+
+
+def key_reused(earlier: Batch) -> KeyReused:
+    """The failure of a request that sends the Idempotency-Key of ``earlier``, which was another one."""
+    return KeyReused(
+        f"the Idempotency-Key {earlier.idempotency_key!r} was used for another request (batch {earlier.id!r});"
         " send a new key with a new request",
-        code=ErrorCode.IDEMPOTENCY_KEY_REUSED,
         resource_type="BATCH",
         resource_name=earlier.id,
     )

@@ -53,6 +53,9 @@ tables = sa.Table(
     sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("merges_since_full", sa.BigInteger, nullable=False, server_default="0"),  # full compaction
+    # What succeeded and is not listed any more: ``Tasks.forget``.
+    sa.Column("forgotten_merges", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("forgotten_compactions", sa.BigInteger, nullable=False, server_default="0"),
     # Merges that failed since the last one that succeeded: counted, for times do not tell which came first.
     sa.Column("failed_merges", sa.Integer, nullable=False, server_default="0"),
     sa.Column("merge_failed_at", UtcTime),

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, data_files, merges, snapshots, tags
-from app.catalog.tasks import task_of
+from app.catalog.models import batches, data_files, merges, snapshots, tables, tags
+from app.catalog.tasks import FORGOTTEN, task_of
 from app.catalog.transaction import Transaction
 from app.core.table.history import BatchState, Task, TaskKind, TaskState
 
@@ -60,10 +60,11 @@ class Stats:
     def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, Task | None]:
         """How many merges (or compactions) of the table have succeeded, and the last of them."""
         over = (merges.c.table_id == table_id) & (merges.c.state == TaskState.SUCCEEDED) & (merges.c.kind == kind)
-        count = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()
+        listed = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()
+        forgotten = self.transaction.execute(sa.select(FORGOTTEN[kind]).where(tables.c.id == table_id)).scalar() or 0
         newest = sa.select(merges).where(over).order_by(merges.c.finished_at.desc(), merges.c.id).limit(1)
         row = self.transaction.execute(newest).first()
-        return count, None if row is None else task_of(row)
+        return listed + forgotten, None if row is None else task_of(row)
 
     def _count(self, what: sa.Table, table_id: str) -> int:
         query = sa.select(sa.func.count()).select_from(what).where(what.c.table_id == table_id)

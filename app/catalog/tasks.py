@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -14,6 +15,12 @@ from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Invalid, NotFound, Resource, not_found
 from app.core.table.history import Backlog, BatchState, Task, TaskKind, TaskState, TaskTrigger
+
+FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
+    TaskKind.MERGE: tables.c.forgotten_merges,
+    TaskKind.COMPACTION: tables.c.forgotten_compactions,
+}
+"""Where a table counts those that succeeded and are not listed any more."""
 
 _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
@@ -102,6 +109,32 @@ class Tasks:
         elif row.state is TaskState.RUNNING:
             self.transaction.execute(change.values(cancel_requested=True))
         return self.get(table_id, task_id)
+
+    def forget(self, table_id: str, before: datetime, most: int) -> int:
+        """Forgets up to ``most`` merges and compactions that were over ``before`` and that no batch names, but never
+        the last of its kind that succeeded; says how many. They stay counted.
+        """
+        newest = (
+            sa.select(merges.c.id)
+            .where(merges.c.table_id == table_id, merges.c.state == TaskState.SUCCEEDED)
+            .order_by(merges.c.finished_at.desc(), merges.c.id)
+            .limit(1)
+        )
+        last = [self.transaction.execute(newest.where(merges.c.kind == kind)).scalar() for kind in TaskKind]
+        over = (merges.c.table_id == table_id) & (merges.c.finished_at < before)
+        named = sa.select(batches.c.id).where(batches.c.merge_id == merges.c.id).exists()
+        old = sa.select(merges.c.id, merges.c.kind, merges.c.state).where(over, ~named)
+        old = old.where(merges.c.id.not_in([task_id for task_id in last if task_id is not None]))
+        found = list(self.transaction.execute(old.order_by(merges.c.finished_at).limit(most)))
+        if found:
+            self.transaction.execute(merges.delete().where(merges.c.id.in_([row.id for row in found])))
+            counted = Counter(row.kind for row in found if row.state is TaskState.SUCCEEDED)
+            self.transaction.execute(
+                tables.update()
+                .where(tables.c.id == table_id)
+                .values({column.key: column + counted[kind] for kind, column in FORGOTTEN.items()})
+            )
+        return len(found)
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """When the oldest merge or compaction of the table that runs now began; None while none runs."""

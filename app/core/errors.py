@@ -42,6 +42,7 @@ class ErrorCode(StrEnum):
     ROUTE_NOT_FOUND = "route_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    REQUEST_IN_FLIGHT = "request_in_flight"
     BATCH_NOT_STAGED = "batch_not_staged"
     COMMIT_CONFLICT = "commit_conflict"
     MERGE_FAILED = "merge_failed"
@@ -347,6 +348,12 @@ class Conflict(KeyfoldError):
     """The request is valid but the state of what it names forbids it."""
 
     default_code = ErrorCode.COMMIT_CONFLICT
+
+
+class KeyReused(KeyfoldError):
+    """The Idempotency-Key stands for another request."""
+
+    default_code = ErrorCode.IDEMPOTENCY_KEY_REUSED
 
 
 class Unsupported(KeyfoldError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, NotFound, Unavailable
 from app.core.table.history import Batch, NewBatch
+from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.storage.staging import has_batch, sync_staging
 
@@ -29,9 +30,13 @@ class _Entry:
 
 
 class GroupCommit:
-    """Enters staged files in the catalog, those of one table together; one for a process."""
+    """Enters staged files in the catalog, those of one table together; one for a process.
 
-    def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
+    ``keys`` are those of requests under way.
+    """
+
+    def __init__(self, database: CatalogDatabase, warehouse: Warehouse, keys: KeysInFlight | None = None) -> None:
+        self.keys = keys or KeysInFlight()
         self._database = database
         self._warehouse = warehouse
         self._lock = threading.Lock()

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from app.catalog.batches import key_reused
 from app.catalog.database import CatalogDatabase
 from app.core.errors import (
     Conflict,
     ErrorCode,
     FaultCode,
     Invalid,
+    KeyReused,
     NotFound,
     Resource,
     UnsupportedMediaType,
@@ -96,6 +98,14 @@ class Change(Protocol):
         """The records to stage."""
 
 
+@dataclass(frozen=True)
+class Accepted:
+    """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did."""
+
+    batch: Batch
+    replayed: bool = False
+
+
 def accept_batch(
     database: CatalogDatabase,
     warehouse: Warehouse,
@@ -105,15 +115,16 @@ def accept_batch(
     bounds: Bounds,
     commits: GroupCommit | None = None,
     there: RowsThere = nothing_there,
-) -> Batch:
+) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     What comes through the same ``commits`` at the same time shares its transactions. ``there`` knows the rows of the
     table; without it every record counts as the first of its key.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
-    fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``bounds``,
-    ``UnsupportedMediaType``, ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
+    fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
+    while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` when the
+    process slept so long that a sweep took the file for garbage.
     """
     _check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
@@ -135,15 +146,22 @@ def _accept(
     bounds: Bounds,
     commits: GroupCommit,
     there: RowsThere,
-) -> Batch:
+) -> Accepted:
+    key = upload.idempotency_key
     with database.reading() as repository:
         table = repository.tables.get(*name)
-        earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
+        earlier = repository.batches.find_by_key(table.id, key) if key else None
     if earlier is not None:
-        return _same_request(earlier, upload)
+        if earlier.fingerprint != upload.fingerprint:
+            raise key_reused(earlier)
+        return Accepted(earlier, replayed=True)
     plan = compile_plan(table.schema)
-    pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
-    return _stage(database, warehouse, table, upload, pieces, commits)
+    with commits.keys.taking(table.id, key) as free:
+        if not free:
+            message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
+            raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
+        pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
+        return _stage(database, warehouse, table, upload, pieces, commits)
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -154,14 +172,6 @@ def _check_idempotency_key(key: str | None) -> None:
         raise Invalid("the Idempotency-Key is not valid", violations=[fault])
 
 
-def _same_request(earlier: Batch, upload: Change) -> Batch:
-    if earlier.fingerprint != upload.fingerprint:
-        key = upload.idempotency_key
-        message = f"Idempotency-Key {key!r} was used for another request (batch {earlier.id}); use a new key"
-        raise Conflict(message, code=ErrorCode.IDEMPOTENCY_KEY_REUSED)
-    return earlier
-
-
 def _stage(
     database: CatalogDatabase,
     warehouse: Warehouse,
@@ -169,7 +179,7 @@ def _stage(
     upload: Change,
     pieces: Iterable[Piece],
     commits: GroupCommit,
-) -> Batch:
+) -> Accepted:
     batch_id = uuid.uuid4().hex
     staged = _write(database, warehouse, table, batch_id, pieces)
     fingerprint, key = upload.fingerprint, upload.idempotency_key
@@ -177,15 +187,15 @@ def _stage(
     new = NewBatch(batch_id, table.schema_id, file, staged.records, staged.ignored, staged.size, fingerprint, key)
     try:
         batch = commits.enter(table.id, new)
-    except (Conflict, NotFound):
+    except (Conflict, KeyReused, NotFound):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
         delete_batch(warehouse, table.id, file)
         raise
-    if batch.id != batch_id:
-        # The same request came twice at once and the other one was first.
+    replayed = batch.id != batch_id
+    if replayed:  # the same request came to another machine at once, and that was first
         delete_batch(warehouse, table.id, file)
-    return batch
+    return Accepted(batch, replayed)
 
 
 def _write(

@@ -22,6 +22,8 @@ from app.storage.layout import Warehouse, data_file, staging_file, table_folder
 logger = logging.getLogger(__name__)
 _PAGE = 500
 _MOST_SNAPSHOTS = 100_000
+_FORGOTTEN_AT_ONCE = 1000
+KEYS_KNOWN = timedelta(days=7)
 _Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
@@ -31,8 +33,11 @@ EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run
 PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
 
-def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
-    """Expire partitions, tags and snapshots, then remove what nobody names and is older than ``grace``: staging files,
+def sweep(
+    database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE, keys_known: timedelta = KEYS_KNOWN
+) -> int:
+    """Expire partitions, tags, snapshots, and batches and tasks that are over, those with an Idempotency-Key not before
+    ``keys_known``; then remove what nobody names and is older than ``grace``: staging files,
     runs and changelogs. What expired is as old as its expiry. A folder that a running merge may still write to stays.
 
     Returns how many files and folders were removed.
@@ -41,6 +46,7 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
         expire_partitions(database, table)
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
+    forget_history(database, keys_known)
     before = datetime.now(UTC) - grace  # files are dated by this machine
     removed = 0
     for folder in entries(warehouse, warehouse.path()):
@@ -56,6 +62,27 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     with database.reading() as repository:
         moment = now or repository.now()
     return [run for table in _every_table(database) for run in sorted(_expire(database, table, moment))]
+
+
+def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
+    """Forget the batches, merges and compactions that are over for as long as their table's options list them, batches
+    with an Idempotency-Key not before ``keys_known``; says how many. A few at a time: nobody waits long for the lock.
+    """
+    with database.reading() as repository:
+        moment = now or repository.now()
+    forgotten = 0
+    for table in _every_table(database):
+        before = moment - table.schema.parsed["catalog.history-retained"]
+        keyed_before = min(before, moment - keys_known)
+        while found := _forget_some(database, table.id, before, keyed_before):
+            forgotten += found
+    return forgotten
+
+
+def _forget_some(database: CatalogDatabase, table_id: str, before: datetime, keyed_before: datetime) -> int:
+    with database.transaction() as repository:
+        batches = repository.batches.forget(table_id, before, keyed_before, _FORGOTTEN_AT_ONCE)
+        return batches + repository.tasks.forget(table_id, before, _FORGOTTEN_AT_ONCE)
 
 
 def _every_table(database: CatalogDatabase) -> list[Table]:

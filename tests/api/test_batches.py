@@ -233,6 +233,7 @@ def test_a_retry_is_answered_with_the_batch_of_the_first_request(app: FastAPI, b
     assert first.json()["idempotencyKey"] == "order-17"
     again = post(batches, {"id": 1}, **key)
     assert (again.status_code, again.json()) == (202, first.json())
+    assert [answer.headers.get("idempotency-replayed") for answer in (first, again)] == [None, "true"]
     assert again.headers["location"] == first.headers["location"]
     merge(app, batches)
     merged = post(batches, {"id": 1}, **key)
@@ -245,7 +246,7 @@ def test_a_key_with_another_request_is_refused(batches: TestClient, media_type: 
     key = {"Idempotency-Key": "order-17"}
     post(batches, {"id": 1}, **key)
     other = batches.post(BATCHES, content=b'{"id": 2}', headers=key | {"Content-Type": media_type})
-    assert (other.status_code, other.json()["errorCode"]) == (409, "idempotency_key_reused")
+    assert (other.status_code, other.json()["errorCode"]) == (422, "idempotency_key_reused")
     assert len(listed(batches)) == 1
 
 
@@ -258,9 +259,14 @@ def test_a_refused_request_does_not_use_up_its_key(batches: TestClient) -> None:
 def test_retries_that_come_at_once_are_one_batch(batches: TestClient) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: post(batches, {"id": 1}, **{"Idempotency-Key": "k"}), range(16)))
-    assert {answer.status_code for answer in answers} == {202}
-    assert {answer.json()["id"] for answer in answers} == set(listed(batches))
+    done = [answer for answer in answers if answer.status_code == 202]
+    assert {answer.json()["id"] for answer in done} == set(listed(batches))
     assert len(listed(batches)) == 1
+    assert [answer.headers.get("idempotency-replayed") for answer in done].count(None) == 1
+    for early in answers:
+        if early not in done:  # the first was under way
+            assert (early.status_code, early.json()["errorCode"]) == (409, "request_in_flight")
+            assert early.headers["retry-after"] == "1"
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])

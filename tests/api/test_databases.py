@@ -16,7 +16,9 @@ CreateTable = Callable[..., dict[str, Any]]
 
 def test_the_config_tells_clients_the_prefix_of_every_path(client: TestClient) -> None:
     response = client.get("/v1/config", params={"warehouse": "my+wh%2F"})
-    assert response.json() == {"defaults": {}, "overrides": {"prefix": "catalog"}}
+    body = response.json()
+    assert (body["defaults"], body["overrides"]) == ({}, {"prefix": "catalog"})
+    assert body["idempotencyKeyLifetime"] == "P7D"
 
 
 def test_a_created_database_is_shown_with_its_options_and_times(client: TestClient) -> None:

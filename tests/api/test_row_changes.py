@@ -144,7 +144,7 @@ def test_a_repeated_change_counts_once(create: CreateTable, shop: TestClient) ->
         shop.put(f"{ROWS}/8", json={"note": "a"}, headers=headers),
         shop.delete(f"{ROWS}/7", headers=headers),
     ):
-        assert (answer.status_code, answer.json()["errorCode"]) == (409, "idempotency_key_reused")
+        assert (answer.status_code, answer.json()["errorCode"]) == (422, "idempotency_key_reused")
 
 
 @pytest.mark.parametrize(("word", "found"), [("Insert", "a"), ("UPDATE", "a"), ("delete", None)])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.errors import Conflict, ErrorCode, KeyReused, NotFound
 from app.core.table.history import BatchState
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run
 
@@ -78,9 +78,8 @@ def test_a_key_with_another_request_is_refused_but_may_be_used_for_another_table
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
         repository.batches.add(one.id, new_batch("key"))
-        with pytest.raises(Conflict) as refused:
+        with pytest.raises(KeyReused):
             repository.batches.add(one.id, new_batch("key", fingerprint="other body"))
-        assert refused.value.code is ErrorCode.IDEMPOTENCY_KEY_REUSED
         assert repository.batches.add(two.id, new_batch("key", fingerprint="other body")).number == 1
 
 

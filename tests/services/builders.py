@@ -52,7 +52,7 @@ def post(
 ) -> Batch:
     """One accepted POST to the table ``name`` of ``shop``."""
     upload = Upload(json.dumps({"records": records}).encode(), JSON, key)
-    return accept_batch(database, warehouse, "shop", name, upload, Bounds(1000))
+    return accept_batch(database, warehouse, "shop", name, upload, Bounds(1000)).batch
 
 
 def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:

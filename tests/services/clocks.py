@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
 
 
 class SetClock:
@@ -17,3 +22,17 @@ class SetClock:
     def move(self, **by: float) -> None:
         """By ``timedelta(**by)``, back when it is negative."""
         self.time += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def database(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
+    """A migrated catalog that goes by ``clock``."""
+    opened = CatalogDatabase(catalog_url, clock)
+    opened.migrate()
+    yield opened
+    opened.close()

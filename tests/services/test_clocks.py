@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,22 +16,10 @@ from app.services.merges import request_due_merges, request_merge, run_next_merg
 from app.services.sweeps import expire_snapshots
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, post, totals
-from tests.services.clocks import SetClock
+from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor
 
-
-@pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def database(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
-    """A migrated catalog that goes by ``clock``."""
-    opened = CatalogDatabase(catalog_url, clock)
-    opened.migrate()
-    yield opened
-    opened.close()
+__all__ = ["clock", "database"]
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, TooLarge, UnsupportedMediaType
+from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, TooLarge, UnsupportedMediaType
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table
 from app.services.batches import list_batches
 from app.services.formats import JSON
-from app.services.ingest import Upload, accept_batch
+from app.services.group_commit import GroupCommit
+from app.services.ingest import Accepted, Upload, accept_batch
 from app.services.json_bodies import ndjson_records, parse_json
 from app.services.pages import PageRequest
 from app.storage.layout import Warehouse
@@ -108,10 +109,23 @@ def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDa
 def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
     table = create_table(database)
     first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    with pytest.raises(Conflict) as refusal:
+    with pytest.raises(KeyReused):
         post(database, warehouse, {"id": 1, "n": 2}, key="k")
-    assert refusal.value.code is ErrorCode.IDEMPOTENCY_KEY_REUSED
     assert staged_files(warehouse, table) == {first.file}
+
+
+def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(
+    database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table, commits = create_table(database), GroupCommit(database, warehouse)
+    upload = Upload(b'{"records": [{"id": 1, "n": 1}]}', JSON, "k")
+    with commits.keys.taking(table.id, "k"), pytest.raises(Conflict) as refusal:
+        accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    assert refusal.value.code is ErrorCode.REQUEST_IN_FLIGHT
+    assert staged_files(warehouse, table) == set()
+    first = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    again = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    assert (first.replayed, again) == (False, Accepted(first.batch, replayed=True))
 
 
 def test_a_key_belongs_to_one_table(database: CatalogDatabase, warehouse: Warehouse) -> None:
@@ -132,7 +146,7 @@ def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(
     def race(number: int) -> str:
         try:
             return post(database, warehouse, {"id": 1, "n": 0 if same else number}, key="k").id
-        except Conflict as error:
+        except (Conflict, KeyReused) as error:
             return error.code
 
     with ThreadPoolExecutor(8) as pool:

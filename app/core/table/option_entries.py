@@ -213,6 +213,12 @@ _TABLE_OPTIONS = (
     Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
     Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
     Option("snapshot.time-retained", duration, timedelta(hours=1), "how long a snapshot is kept"),
+    Option(
+        "catalog.history-retained",
+        duration,
+        timedelta(days=7),
+        "how long merged batches, and merges and compactions that are over, are listed",
+    ),
     Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
     Option(
         "compaction.max-size-amplification-percent",

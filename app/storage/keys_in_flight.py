@@ -1,0 +1,70 @@
+"""Idempotency keys whose request is under way, in whichever process of this machine."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xxhash
+
+_PLACES = 2**62  # what the offset of a lock may be
+
+
+class KeysInFlight:
+    """Locks on single bytes of a file, of which each stands for a key: the system gives them back when a process dies,
+    however it dies. Two keys of one place, one pair in 10^18, are taken for the same.
+
+    ``path`` is the file, made on first use; without one the keys are this process's own.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        # Locks of a file are those of a process: its own threads are told apart here. Closing any descriptor of the
+        # file would give all of them back, so that there is one for good.
+        self._taken: set[int] = set()
+        self._file: int | None = None
+
+    @contextmanager
+    def taking(self, table_id: str, key: str | None) -> Iterator[bool]:
+        """Whether the key was free; it is taken until the block ends. Who sends no key waits for nobody."""
+        if key is None:
+            yield True
+            return
+        place = xxhash.xxh3_64_intdigest(f"{table_id}\0{key}".encode("utf-8", "surrogatepass")) % _PLACES
+        taken = self._take(place)
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._give_back(place)
+
+    def _take(self, place: int) -> bool:
+        with self._lock:
+            if place in self._taken or not self._take_of_all(place):
+                return False
+            self._taken.add(place)
+            return True
+
+    def _take_of_all(self, place: int) -> bool:
+        """Where the file cannot be locked every key is free: the catalog takes one of two requests in any case."""
+        if self._path is None:
+            return True
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError as error:
+            return error.errno not in (errno.EACCES, errno.EAGAIN)
+        return True
+
+    def _give_back(self, place: int) -> None:
+        with self._lock:
+            self._taken.remove(place)
+            if self._file is not None:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
