@@ -43,7 +43,8 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
-from app.services.tokens import TokenGate
+from app.services.token_gate import TokenGate
+from app.services.token_uses import TokenUses
 from app.services.views import Views
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
@@ -148,7 +149,8 @@ class _Service:
         self.running = Running(settings, settings.workers if spark_ready is None else 0)
         database, warehouse = self.running.database, self.running.warehouse
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
-        gate = TokenGate(database, required=not is_loopback(settings.host))
+        self.uses = TokenUses(database)
+        gate = TokenGate(database, required=not is_loopback(settings.host), uses=self.uses)
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
@@ -162,6 +164,7 @@ class _Service:
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""
         self.running.start()
+        self.uses.start()
         self.views.start()
         self.images.start_sweeping(self._live_runs)
         self.ahead.start()
@@ -175,6 +178,7 @@ class _Service:
         self.ahead.close()
         self.views.close()
         self.images.close()
+        self.uses.close()
         self.running.stop()
 
 

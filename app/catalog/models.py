@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
+from app.core.access import EVERYTHING, Role
 from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 
 metadata = sa.MetaData(
@@ -207,7 +208,12 @@ tokens = sa.Table(
     metadata,
     sa.Column("name", name_type(), primary_key=True),
     sa.Column("digest", sa.String, nullable=False),
+    # The defaults are those of tokens that were made before there were roles: they open everything.
+    sa.Column("role", EnumText(Role), nullable=False, server_default=Role.ADMIN.value),
+    sa.Column("scope", JsonText, nullable=False, server_default=f'["{EVERYTHING}"]'),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    sa.Column("last_used_at", UtcTime),
     sa.UniqueConstraint("digest"),
 )
 
