@@ -27,12 +27,15 @@ from app.api import (
     stats,
     tables,
     tags,
+    tokens,
 )
 from app.api.auth import Gate
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
+from app.api.operations import Operations
+from app.api.permits import OnlyPermitted, Permits
 from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
@@ -69,6 +72,7 @@ ROUTERS = (
     changelog,
     rules,
     simulations,
+    tokens,
 )
 
 
@@ -99,16 +103,18 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
-        dependencies=[OnlyDeclaredQuery],
+        dependencies=[OnlyPermitted, OnlyDeclaredQuery],
     )
     install_problems(app)
     accept_trailing_slashes(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
+    app.add_middleware(Permits)
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)  # what is added last comes first
     for module in (*ROUTERS, health):
         app.include_router(module.router)
+    app.state.operations = Operations(app.routes)
     return app
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -22,6 +22,20 @@ def _database(row: AnyRow) -> Database:
 def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
     """SQL's LIKE, with a backslash as escape on both databases."""
     return column.like(pattern, escape="\\")
+
+
+def named(
+    column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
+) -> Iterator[sa.ColumnElement[bool]]:
+    """What a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``, to be
+    one of ``among``.
+    """
+    if after is not None:
+        yield column > after
+    if like is not None:
+        yield matching(column, like)
+    if among is not None:
+        yield column.in_(sorted(among))
 
 
 @dataclass(frozen=True)
@@ -51,13 +65,19 @@ class Databases:
         """The database called ``name``. Raises ``NotFound``."""
         return _database(self.row(name))
 
-    def page(self, *, after: str | None = None, limit: int, like: str | None = None) -> list[Database]:
-        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``."""
+    def page(
+        self,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Database]:
+        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``,
+        those that ``among`` names.
+        """
         query = sa.select(databases).order_by(databases.c.name).limit(limit)
-        if after is not None:
-            query = query.where(databases.c.name > after)
-        if like is not None:
-            query = query.where(matching(databases.c.name, like))
+        query = query.where(*named(databases.c.name, after, like, among))
         return [_database(row) for row in self.transaction.execute(query)]
 
     def update_options(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Database:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import sqlalchemy as sa
 
-from app.catalog.databases import Databases, matching
+from app.catalog.databases import Databases, named
 from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
 from app.catalog.transaction import AnyRow, Transaction
@@ -106,16 +107,22 @@ class Tables:
         row = self.transaction.execute(TABLES.where(tables.c.id == table_id)).first()
         return None if row is None else table_of(row)
 
-    def page(self, database: str, *, after: str | None = None, limit: int, like: str | None = None) -> list[Table]:
-        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``.
+    def page(
+        self,
+        database: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Table]:
+        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``, those
+        that ``among`` names.
 
         Raises ``NotFound`` for the database.
         """
         query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
-        if after is not None:
-            query = query.where(tables.c.name > after)
-        if like is not None:
-            query = query.where(matching(tables.c.name, like))
+        query = query.where(*named(tables.c.name, after, like, among))
         return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name).limit(limit))]
 
     def rename(self, database: str, name: str, new_database: str, new_name: str) -> Table:

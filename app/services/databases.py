@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
@@ -42,9 +42,13 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
         yield Violation(pointer, FaultCode.RESERVED_NAME, message, "choose a name without '$'")
 
 
-def list_databases(repository: Repository, request: PageRequest, pattern: str | None = None) -> Page[Database]:
-    """A page of the databases with a name LIKE ``pattern``, in name order. Raises ``Invalid`` for the pattern."""
-    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern))
+def list_databases(
+    repository: Repository, request: PageRequest, pattern: str | None = None, among: Collection[str] | None = None
+) -> Page[Database]:
+    """A page of the databases with a name LIKE ``pattern`` and ``among`` those names, in name order. Raises ``Invalid``
+    for the pattern.
+    """
+    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
     return page_of(found, request, lambda database: database.name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,13 +50,16 @@ def list_tables(
     request: PageRequest,
     pattern: str | None = None,
     table_type: str | None = None,
+    among: Collection[str] | None = None,
 ) -> Page[Table]:
-    """A page of the database's tables with a name LIKE ``pattern``, in name order.
+    """A page of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in name order.
 
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raises ``NotFound`` for
     the database, ``Invalid`` for the pattern.
     """
-    found = repository.tables.page(database, after=request.after, limit=request.and_one_more, like=like(pattern))
+    found = repository.tables.page(
+        database, after=request.after, limit=request.and_one_more, like=like(pattern), among=among
+    )
     return page_of(found if table_type in (None, "", "table") else [], request, lambda table: table.name)
 
 
