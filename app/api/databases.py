@@ -35,7 +35,7 @@ def create_database(
 ) -> DatabaseDetails:
     """Creates a database."""
     grant.check_database(Role.ADMIN, body.name)
-    database = service.create_database(repository, body.name, body.options or {})
+    database = service.create_database(repository, body.name, body.options or {}, grant.name)
     return DatabaseDetails.of(database, location=warehouse.uri())
 
 
@@ -46,9 +46,11 @@ def get_database(database: DatabaseName, repository: Reading, warehouse: Warehou
 
 
 @router.post("/{database}", operation_id="alterDatabase")
-def alter_database(database: DatabaseName, body: DatabaseChanges, repository: Writing) -> ChangedDatabase:
+def alter_database(
+    database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep
+) -> ChangedDatabase:
     """Removes and sets options of a database."""
-    change = service.alter_database(repository, database, body.removals or [], body.updates or {})
+    change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
     return ChangedDatabase.of(change)
 
 

@@ -97,7 +97,7 @@ def create_table(
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
         return _validated(service.validate_table(name, body.table_schema))
-    return _stored(service.create_table(catalog, database, name, body.table_schema), warehouse)
+    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name), warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -135,7 +135,7 @@ def alter_table(
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
-    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only)
+    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only, by=grant.name)
     return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
 
 
@@ -152,5 +152,6 @@ def rename_table(body: RenameTable, repository: Writing, grant: GrantDep) -> Res
     source, destination = body.source, body.destination
     for identifier in (source, destination):
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
-    service.rename_table(repository, (source.database, source.object), (destination.database, destination.object))
+    old, new = ((one.database, one.object) for one in (source, destination))
+    service.rename_table(repository, old, new, grant.name)
     return Response()

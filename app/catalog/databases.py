@@ -16,7 +16,8 @@ from app.core.table.history import Database
 
 
 def _database(row: AnyRow) -> Database:
-    return Database(row.id, row.name, row.options, row.created_at, row.updated_at)
+    times = (row.created_at, row.updated_at)
+    return Database(row.id, row.name, row.options, *times, row.created_by, row.updated_by)
 
 
 def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
@@ -44,10 +45,10 @@ class Databases:
 
     transaction: Transaction
 
-    def create(self, name: str, options: Mapping[str, str]) -> Database:
-        """A new database. Raises ``AlreadyExists`` for a name in use."""
+    def create(self, name: str, options: Mapping[str, str], by: str = "") -> Database:
+        """A new database, made by the bearer of the token ``by``. Raises ``AlreadyExists`` for a name in use."""
         now = self.transaction.now()
-        database = Database(uuid.uuid4().hex, name, dict(options), now, now)
+        database = Database(uuid.uuid4().hex, name, dict(options), now, now, by, by)
         exists = AlreadyExists(
             f"database {name!r} exists already",
             code=ErrorCode.DATABASE_ALREADY_EXISTS,
@@ -55,7 +56,13 @@ class Databases:
             resource_name=name,
         )
         insert = databases.insert().values(
-            id=database.id, name=name, options=database.options, created_at=now, updated_at=now
+            id=database.id,
+            name=name,
+            options=database.options,
+            created_at=now,
+            updated_at=now,
+            created_by=by,
+            updated_by=by,
         )
         with refusing(self.transaction.connection, {"uq_databases_name": exists}):
             self.transaction.execute(insert)
@@ -80,14 +87,16 @@ class Databases:
         query = query.where(*named(databases.c.name, after, like, among))
         return [_database(row) for row in self.transaction.execute(query)]
 
-    def update_options(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Database:
+    def update_options(
+        self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
+    ) -> Database:
         """The database with the options ``removals`` taken away and ``updates`` set. Raises ``NotFound``."""
         row = self.row(name, lock=True)
         options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
         change = (
             databases.update()
             .where(databases.c.id == row.id)
-            .values(options=options, updated_at=self.transaction.now())
+            .values(options=options, updated_at=self.transaction.now(), updated_by=by)
         )
         self.transaction.execute(change)
         return self.get(name)

@@ -36,6 +36,9 @@ databases = sa.Table(
     sa.Column("options", JsonText, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    # Names of tokens; empty where there was none.
+    sa.Column("created_by", sa.String, nullable=False, server_default=""),
+    sa.Column("updated_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("name"),
 )
 
@@ -59,6 +62,8 @@ tables = sa.Table(
     sa.Column("merge_failed_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("created_by", sa.String, nullable=False, server_default=""),
+    sa.Column("updated_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("database_id", "name"),
 )
 

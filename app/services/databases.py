@@ -52,12 +52,12 @@ def list_databases(
     return page_of(found, request, lambda database: database.name)
 
 
-def create_database(repository: Repository, name: str, options: Mapping[str, str]) -> Database:
-    """A new database. Raises ``Invalid`` with every fault, or ``AlreadyExists``."""
+def create_database(repository: Repository, name: str, options: Mapping[str, str], by: str = "") -> Database:
+    """A new database, made by the bearer of ``by``. Raises ``Invalid`` with every fault, or ``AlreadyExists``."""
     faults = [*name_violations(name, "/name", "database"), *_option_violations(options, "/options")]
     if faults:
         raise Invalid("the database is not valid", violations=faults)
-    return repository.databases.create(name, options)
+    return repository.databases.create(name, options, by)
 
 
 def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
@@ -80,7 +80,7 @@ def get_database(repository: Repository, name: str) -> Database:
 
 
 def alter_database(
-    repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str]
+    repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str], by: str = ""
 ) -> DatabaseChange:
     """Removes and sets options of the database, all or nothing. Raises ``Invalid`` or ``NotFound``."""
     faults = list(_option_violations(updates, "/updates"))
@@ -89,7 +89,7 @@ def alter_database(
         raise Invalid("the change of the database is not valid", violations=faults)
     present = repository.databases.get(name).options
     asked = list(dict.fromkeys(removals))
-    repository.databases.update_options(name, asked, updates)
+    repository.databases.update_options(name, asked, updates, by)
     removed = [key for key in asked if key in present]
     return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])
 

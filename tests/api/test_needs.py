@@ -178,3 +178,30 @@ def test_a_missing_role_is_told_before_the_body_is_looked_at(bearer: Callable[..
     call = bearer(Role.READ, "shop.*")
     assert codes(call("POST", f"{TABLES}/wide/batches", content=b"{")) == ["missing_role"]
     assert codes(call("POST", DATABASES, content=b"{")) == ["missing_role"]
+
+
+NOBODY = ("", "", "")
+
+
+def names(told: dict[str, str]) -> tuple[str, str, str]:
+    return told["owner"], told["createdBy"], told["updatedBy"]
+
+
+def test_who_created_and_who_last_changed_are_names_of_tokens(
+    admin: TestClient, bearer: Callable[..., Calling]
+) -> None:
+    call = bearer(Role.ADMIN, "shop.*", "hr.*")  # admin-2; the other admin is boss
+    assert names(admin.get(f"{DATABASES}/shop").json()) == ("boss", "boss", "boss")
+    call("POST", f"{DATABASES}/shop", json={"updates": {"a": "b"}})
+    assert names(call("GET", f"{DATABASES}/shop").json()) == ("boss", "boss", "admin-2")
+    option = {"action": "setOption", "key": "merge.max-staleness", "value": "5 s"}
+    assert names(call("POST", f"{TABLES}/wide", json={"changes": [option]}).json()) == ("boss", "boss", "admin-2")
+    assert names(call("POST", TABLES, json=new_table("mine")).json()) == ("admin-2", "admin-2", "admin-2")
+    mine, renamed = ({"database": database, "object": "mine"} for database in ("shop", "hr"))
+    admin.post("/v1/catalog/tables/rename", json={"source": mine, "destination": renamed})
+    assert names(admin.get(f"{DATABASES}/hr/tables/mine").json()) == ("admin-2", "admin-2", "boss")
+
+
+def test_without_tokens_nobody_has_a_name(client: TestClient) -> None:
+    assert names(client.post(DATABASES, json={"name": "shop"}).json()) == NOBODY
+    assert names(client.post(TABLES, json=new_table()).json()) == NOBODY

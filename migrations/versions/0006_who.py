@@ -1,4 +1,4 @@
-"""What a token may do, until when, and when it was last used.
+"""What a token may do, until when, and when it was last used; who created and last changed a database or table.
 
 Revision ID: 0006
 Revises: 0005
@@ -23,6 +23,9 @@ def upgrade() -> None:
     op.add_column("tokens", sa.Column("scope", sa.Text(), nullable=False, server_default='["*"]'))
     op.add_column("tokens", sa.Column("expires_at", TIME))
     op.add_column("tokens", sa.Column("last_used_at", TIME))
+    for table in ("databases", "tables"):  # of those that are there nobody knows
+        for name in ("created_by", "updated_by"):
+            op.add_column(table, sa.Column(name, sa.String(), nullable=False, server_default=""))
 
 
 def downgrade() -> None:
@@ -30,3 +33,6 @@ def downgrade() -> None:
     op.execute("""DELETE FROM tokens WHERE role <> 'admin' OR scope <> '["*"]' OR expires_at IS NOT NULL""")
     for name in ("last_used_at", "expires_at", "scope", "role"):
         op.drop_column("tokens", name)
+    for table in ("databases", "tables"):
+        for name in ("created_by", "updated_by"):
+            op.drop_column(table, name)
