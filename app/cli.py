@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
+from app.core.access import EVERYTHING, Role
 from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
@@ -119,20 +120,34 @@ def spark_archive() -> None:
 
 
 @tokens.command("create")
-def token_create(name: str, data: DataFolder = None) -> None:
+def token_create(
+    name: str,
+    role: Annotated[
+        Role, typer.Option(help="what it may do; each role may do what the one before it may")
+    ] = Role.ADMIN,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(help="what for: '*', 'shop.*' or 'shop.orders'; may be given again  [default: *]"),
+    ] = None,
+    expires: Annotated[str | None, typer.Option(help="90d, 12h, or a time: 2027-01-31T18:00:00Z")] = None,
+    data: DataFolder = None,
+) -> None:
     """Make a token; it is shown only now."""
     database = _migrated(data)
-    typer.echo(create_token(database, name))
+    typer.echo(create_token(database, name, role, on or [EVERYTHING], expires))
     database.close()
 
 
 @tokens.command("list")
 def token_list(data: DataFolder = None) -> None:
-    """List tokens by name."""
+    """List tokens by name: role, what for, and when they were made, expire and were last used."""
     database = _migrated(data)
+    typer.echo("name\trole\ton\tcreated\texpires\tlast used")
     with database.reading() as repository:
-        for token in repository.tokens.listed():
-            typer.echo(f"{token.name}\t{token.created_at.isoformat()}")
+        for token in repository.tokens.page():
+            times = (token.created_at, token.expires_at, token.last_used_at)
+            told = ["never" if time is None else time.isoformat() for time in times]
+            typer.echo("\t".join([token.name, token.role, " ".join(token.scope.patterns), *told]))
     database.close()
 
 

@@ -27,12 +27,15 @@ from app.api import (
     stats,
     tables,
     tags,
+    tokens,
 )
 from app.api.auth import Gate
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
+from app.api.operations import Operations
+from app.api.permits import OnlyPermitted, Permits
 from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
@@ -43,7 +46,8 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
-from app.services.tokens import TokenGate
+from app.services.token_gate import TokenGate
+from app.services.token_uses import TokenUses
 from app.services.views import Views
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
@@ -69,6 +73,7 @@ ROUTERS = (
     changelog,
     rules,
     simulations,
+    tokens,
 )
 
 
@@ -99,16 +104,18 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
-        dependencies=[OnlyDeclaredQuery],
+        dependencies=[OnlyPermitted, OnlyDeclaredQuery],
     )
     install_problems(app)
     accept_trailing_slashes(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
+    app.add_middleware(Permits)
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)  # what is added last comes first
     for module in (*ROUTERS, health):
         app.include_router(module.router)
+    app.state.operations = Operations(app.routes)
     return app
 
 
@@ -150,7 +157,8 @@ class _Service:
         self.running = Running(settings, settings.workers if spark_ready is None else 0)
         database, warehouse = self.running.database, self.running.warehouse
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
-        gate = TokenGate(database, required=not is_loopback(settings.host))
+        self.uses = TokenUses(database)
+        gate = TokenGate(database, required=not is_loopback(settings.host), uses=self.uses)
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
@@ -164,6 +172,7 @@ class _Service:
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""
         self.running.start()
+        self.uses.start()
         self.views.start()
         self.images.start_sweeping(self._live_runs)
         self.ahead.start()
@@ -177,6 +186,7 @@ class _Service:
         self.ahead.close()
         self.views.close()
         self.images.close()
+        self.uses.close()
         self.running.stop()
 
 

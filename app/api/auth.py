@@ -8,10 +8,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.browsers import Place, check_host, check_page
-from app.api.deps import Parts
+from app.api.deps import GRANT, Parts
 from app.api.refusals import refuse
+from app.core.access import EVERYBODY, Grant
 from app.core.errors import KeyfoldError
-from app.services.tokens import TokenGate
+from app.services.token_gate import TokenGate
 from app.settings import Settings
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
@@ -22,7 +23,8 @@ _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 class Gate:
     """Refuses whoever may not call, before a byte of the body is read and before any route is looked for.
 
-    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass.
+    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
+    caller may do is in the scope as ``GRANT`` from then on.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -49,9 +51,11 @@ class Gate:
         headers = Headers(scope=scope)
         check_page(headers)
         parts: Parts = scope["app"].state.parts
-        if not await self._has_token(parts.gate, headers.get("authorization")):
+        grant = await self._granted(parts.gate, headers.get("authorization"))
+        if grant is EVERYBODY:
             check_host(headers, Place(self.host, (scope.get("server") or (None, None))[1]))
+        scope[GRANT] = grant
 
-    async def _has_token(self, gate: TokenGate, authorization: str | None) -> bool:
+    async def _granted(self, gate: TokenGate, authorization: str | None) -> Grant:
         recalled = gate.recall(authorization)
         return await run_sync(gate.check, authorization, limiter=self.turns) if recalled is None else recalled

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import Reading, WarehouseDep, Writing
+from app.api.deps import GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.problems import PROBLEM_RESPONSES
+from app.core.access import Role
 from app.services import databases as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
@@ -20,15 +21,21 @@ DatabasePattern = Annotated[str | None, name_pattern("databaseNamePattern")]
 
 
 @router.get("", operation_id="listDatabases")
-def list_databases(repository: Reading, wanted: WantedPage, pattern: DatabasePattern = None) -> DatabaseNames:
-    """Database names in order, a page at a time."""
-    return DatabaseNames.of(service.list_databases(repository, wanted, pattern))
+def list_databases(
+    repository: Reading, wanted: WantedPage, grant: GrantDep, pattern: DatabasePattern = None
+) -> DatabaseNames:
+    """The names of the databases that the token is for, or has a table in, in order, a page at a time."""
+    shown = grant.scope.shown_databases
+    return DatabaseNames.of(service.list_databases(repository, wanted, pattern, shown))
 
 
 @router.post("", operation_id="createDatabase")
-def create_database(body: NewDatabase, repository: Writing, warehouse: WarehouseDep) -> DatabaseDetails:
+def create_database(
+    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep
+) -> DatabaseDetails:
     """Creates a database."""
-    database = service.create_database(repository, body.name, body.options or {})
+    grant.check_database(Role.ADMIN, body.name)
+    database = service.create_database(repository, body.name, body.options or {}, grant.name)
     return DatabaseDetails.of(database, location=warehouse.uri())
 
 
@@ -39,9 +46,11 @@ def get_database(database: DatabaseName, repository: Reading, warehouse: Warehou
 
 
 @router.post("/{database}", operation_id="alterDatabase")
-def alter_database(database: DatabaseName, body: DatabaseChanges, repository: Writing) -> ChangedDatabase:
+def alter_database(
+    database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep
+) -> ChangedDatabase:
     """Removes and sets options of a database."""
-    change = service.alter_database(repository, database, body.removals or [], body.updates or {})
+    change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
     return ChangedDatabase.of(change)
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.core.access import Grant
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
-from app.services.tokens import TokenGate
+from app.services.token_gate import TokenGate
 from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
+
+GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ async def _images(parts: PartsDep) -> Images:
     return parts.images
 
 
+async def _grant(request: Request) -> Grant:
+    grant: Grant = request.scope[GRANT]
+    return grant
+
+
 async def _heads(parts: PartsDep) -> Heads:
     return parts.heads
 
@@ -80,6 +88,7 @@ SettingsDep = Annotated[Settings, Depends(_settings)]
 DatabaseDep = Annotated[CatalogDatabase, Depends(_database)]
 WarehouseDep = Annotated[Warehouse, Depends(_warehouse)]
 ImagesDep = Annotated[Images, Depends(_images)]
+GrantDep = Annotated[Grant, Depends(_grant)]
 HeadsDep = Annotated[Heads, Depends(_heads)]
 # Function scope: the transaction ends before the response is sent, so a 2xx never precedes its commit.
 Writing = Annotated[Repository, Depends(_writing, scope="function")]

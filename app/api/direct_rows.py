@@ -13,9 +13,11 @@ from urllib.parse import unquote_plus
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.deps import GRANT
 from app.api.lookups import Asked, answer_row, names_in
 from app.api.paths import DATABASES_PATH
 from app.api.problems import refusal
+from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
 from app.services.lookups import Consistency
 
@@ -40,6 +42,8 @@ class DirectRows:
             await self.app(scope, receive, send)
             return
         try:
+            grant: Grant = scope[GRANT]
+            grant.check_table(Role.READ, *asked.name)  # this route has no other that asks
             answer = await answer_row(scope["app"].state.parts, asked, scope, _if_none_match(scope))
         except KeyfoldError as error:
             await refusal(Request(scope), error)(scope, receive, send)

@@ -9,6 +9,7 @@ from typing import Annotated
 from urllib.parse import quote, unquote, unquote_plus
 
 from fastapi import Depends, Path, Request
+from starlette.types import Scope
 
 from app.api.deps import Reading, Writing
 from app.core.table.history import Table
@@ -25,14 +26,14 @@ _NAMES = re.compile(
 )
 
 
-def _named(request: Request, noun: str, routed: str) -> str:
+def sent_name(scope: Scope, noun: str, routed: str) -> str:
     """The name of a database, table or version in the path; ``routed`` is what the router made of it.
 
     Paimon's clients encode path segments like form fields: a ``+`` is a space, a plus is ``%2B``. The router's path is
     decoded and has lost the difference, so this reads the path as it was sent. (A name that is sent with ``%20`` for a
     space reads the same either way.) A name cannot hold a slash: where ``%2F`` was sent, the router's reading stands.
     """
-    raw: bytes | None = request.scope.get("raw_path")
+    raw: bytes | None = scope.get("raw_path")
     match = _NAMES.search(raw.decode("latin-1")) if raw is not None else None
     sent = match[noun] if match else None
     return unquote_plus(sent) if sent is not None and unquote(sent) == routed else routed
@@ -42,21 +43,21 @@ _Segment = Annotated[str, Path(description="A `+` means a space.")]
 
 
 async def _database(request: Request, database: _Segment) -> str:
-    return _named(request, "database", database)
+    return sent_name(request.scope, "database", database)
 
 
 async def _table(request: Request, table: _Segment) -> str:
-    return _named(request, "table", table)
+    return sent_name(request.scope, "table", table)
 
 
 def _tag(request: Request, tag: _Segment) -> str:
-    return _named(request, "version", tag)
+    return sent_name(request.scope, "version", tag)
 
 
 async def _version(
     request: Request, version: Annotated[str, Path(description="a number, EARLIEST, LATEST, or a tag")]
 ) -> str:
-    return _named(request, "version", version)
+    return sent_name(request.scope, "version", version)
 
 
 DatabaseName = Annotated[str, Depends(_database)]

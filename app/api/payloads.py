@@ -55,17 +55,16 @@ class Readiness(Payload):
     spark: bool
 
 
-_Nobody = Annotated[str, Told(lambda _: "")]
-
-
 class Audit(Answer):
-    """Times in milliseconds since 1970-01-01 UTC. Keyfold has no users, so the names are empty."""
+    """Times in milliseconds since 1970-01-01 UTC. The names are those of tokens, empty where none was needed; the owner
+    is who created it.
+    """
 
-    owner: _Nobody
+    owner: Annotated[str, Told("created_by")]
     created_at: EpochMillis
-    created_by: _Nobody
+    created_by: str
     updated_at: EpochMillis
-    updated_by: _Nobody
+    updated_by: str
 
 
 class NewDatabase(Payload):

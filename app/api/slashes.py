@@ -33,12 +33,20 @@ def accept_trailing_slashes(app: FastAPI) -> None:
     not_found = app.router.default
 
     async def without_slash(scope: Scope, receive: Receive, send: Send) -> None:
-        raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/") or raw.endswith(b"//"):
+        shorter = without_last_slash(scope)
+        if shorter is None:
             await not_found(scope, receive, send)
             return
         # In place: whoever handles an error of the route must see the path that was routed.
-        scope["path"], scope["raw_path"] = scope["path"][:-1], raw[:-1]
+        scope["path"], scope["raw_path"] = shorter
         await app.router.app(scope, receive, send)
 
     app.router.default = without_slash
+
+
+def without_last_slash(scope: Scope) -> tuple[str, bytes] | None:
+    """The path, decoded and as it was sent, without the one slash that it was sent with at its end; else None."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/") or raw.endswith(b"//"):
+        return None
+    return scope["path"][:-1], raw[:-1]

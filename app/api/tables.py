@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
+from app.api.deps import DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -20,6 +20,7 @@ from app.api.payloads import (
 )
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.schema_changes import AlterTable
+from app.core.access import Role
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
@@ -55,11 +56,13 @@ def list_tables(
     database: DatabaseName,
     wanted: WantedPage,
     repository: Reading,
+    grant: GrantDep,
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableNames:
-    """Table names in order, a page at a time."""
-    return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type))
+    """The names of the tables that the token is for, in order, a page at a time."""
+    shown = grant.scope.shown_tables(database)
+    return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type, shown))
 
 
 # Unset members stay away: Paimon's Java client reads a null description or default as the text "null".
@@ -69,11 +72,13 @@ def list_table_details(
     wanted: WantedPage,
     repository: Reading,
     warehouse: WarehouseDep,
+    grant: GrantDep,
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableDetailsPage:
-    """Tables in name order, a page at a time."""
-    page = service.list_tables(repository, database, wanted, pattern, table_type)
+    """The tables that the token is for, in name order, a page at a time."""
+    shown = grant.scope.shown_tables(database)
+    page = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
 
 
@@ -83,14 +88,16 @@ def create_table(
     body: NewTable,
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
+    grant: GrantDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
     _check_same_database(database, body.identifier.database)
     name = body.identifier.object
+    grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
         return _validated(service.validate_table(name, body.table_schema))
-    return _stored(service.create_table(catalog, database, name, body.table_schema), warehouse)
+    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name), warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -107,9 +114,11 @@ def get_table(table: ReadTable, warehouse: WarehouseDep) -> TableDetails:
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
-def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep) -> TableDetails:
+def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep, grant: GrantDep) -> TableDetails:
     """A table by its id, whatever its name is now."""
-    return _details(service.get_table_by_id(repository, table_id), warehouse)
+    table = service.get_table_by_id(repository, table_id)
+    grant.check_table(Role.READ, table.database, table.name)
+    return _details(table, warehouse)
 
 
 @router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
@@ -118,13 +127,15 @@ def alter_table(
     body: AlterTable,
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
+    grant: GrantDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
-    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only)
+    grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
+    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only, by=grant.name)
     return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
 
 
@@ -136,8 +147,11 @@ def drop_table(name: FullName, catalog: DatabaseDep, warehouse: WarehouseDep) ->
 
 
 @router.post("/tables/rename", operation_id="renameTable", response_class=Response)
-def rename_table(body: RenameTable, repository: Writing) -> Response:
-    """Renames a table, maybe into another database."""
+def rename_table(body: RenameTable, repository: Writing, grant: GrantDep) -> Response:
+    """Renames a table, maybe into another database; the token must be for it under both names."""
     source, destination = body.source, body.destination
-    service.rename_table(repository, (source.database, source.object), (destination.database, destination.object))
+    for identifier in (source, destination):
+        grant.check_table(Role.ADMIN, identifier.database, identifier.object)
+    old, new = ((one.database, one.object) for one in (source, destination))
+    service.rename_table(repository, old, new, grant.name)
     return Response()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -16,12 +16,27 @@ from app.core.table.history import Database
 
 
 def _database(row: AnyRow) -> Database:
-    return Database(row.id, row.name, row.options, row.created_at, row.updated_at)
+    times = (row.created_at, row.updated_at)
+    return Database(row.id, row.name, row.options, *times, row.created_by, row.updated_by)
 
 
 def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
     """SQL's LIKE, with a backslash as escape on both databases."""
     return column.like(pattern, escape="\\")
+
+
+def named(
+    column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
+) -> Iterator[sa.ColumnElement[bool]]:
+    """What a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``, to be
+    one of ``among``.
+    """
+    if after is not None:
+        yield column > after
+    if like is not None:
+        yield matching(column, like)
+    if among is not None:
+        yield column.in_(sorted(among))
 
 
 @dataclass(frozen=True)
@@ -30,10 +45,10 @@ class Databases:
 
     transaction: Transaction
 
-    def create(self, name: str, options: Mapping[str, str]) -> Database:
-        """A new database. Raises ``AlreadyExists`` for a name in use."""
+    def create(self, name: str, options: Mapping[str, str], by: str = "") -> Database:
+        """A new database, made by the bearer of the token ``by``. Raises ``AlreadyExists`` for a name in use."""
         now = self.transaction.now()
-        database = Database(uuid.uuid4().hex, name, dict(options), now, now)
+        database = Database(uuid.uuid4().hex, name, dict(options), now, now, by, by)
         exists = AlreadyExists(
             f"database {name!r} exists already",
             code=ErrorCode.DATABASE_ALREADY_EXISTS,
@@ -41,7 +56,13 @@ class Databases:
             resource_name=name,
         )
         insert = databases.insert().values(
-            id=database.id, name=name, options=database.options, created_at=now, updated_at=now
+            id=database.id,
+            name=name,
+            options=database.options,
+            created_at=now,
+            updated_at=now,
+            created_by=by,
+            updated_by=by,
         )
         with refusing(self.transaction.connection, {"uq_databases_name": exists}):
             self.transaction.execute(insert)
@@ -51,23 +72,31 @@ class Databases:
         """The database called ``name``. Raises ``NotFound``."""
         return _database(self.row(name))
 
-    def page(self, *, after: str | None = None, limit: int, like: str | None = None) -> list[Database]:
-        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``."""
+    def page(
+        self,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Database]:
+        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``,
+        those that ``among`` names.
+        """
         query = sa.select(databases).order_by(databases.c.name).limit(limit)
-        if after is not None:
-            query = query.where(databases.c.name > after)
-        if like is not None:
-            query = query.where(matching(databases.c.name, like))
+        query = query.where(*named(databases.c.name, after, like, among))
         return [_database(row) for row in self.transaction.execute(query)]
 
-    def update_options(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Database:
+    def update_options(
+        self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
+    ) -> Database:
         """The database with the options ``removals`` taken away and ``updates`` set. Raises ``NotFound``."""
         row = self.row(name, lock=True)
         options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
         change = (
             databases.update()
             .where(databases.c.id == row.id)
-            .values(options=options, updated_at=self.transaction.now())
+            .values(options=options, updated_at=self.transaction.now(), updated_by=by)
         )
         self.transaction.execute(change)
         return self.get(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
+from app.core.access import EVERYTHING, Role
 from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 
 metadata = sa.MetaData(
@@ -35,6 +36,9 @@ databases = sa.Table(
     sa.Column("options", JsonText, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    # Names of tokens; empty where there was none.
+    sa.Column("created_by", sa.String, nullable=False, server_default=""),
+    sa.Column("updated_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("name"),
 )
 
@@ -61,6 +65,8 @@ tables = sa.Table(
     sa.Column("merge_failed_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("created_by", sa.String, nullable=False, server_default=""),
+    sa.Column("updated_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("database_id", "name"),
 )
 
@@ -210,7 +216,12 @@ tokens = sa.Table(
     metadata,
     sa.Column("name", name_type(), primary_key=True),
     sa.Column("digest", sa.String, nullable=False),
+    # The defaults are those of tokens that were made before there were roles: they open everything.
+    sa.Column("role", EnumText(Role), nullable=False, server_default=Role.ADMIN.value),
+    sa.Column("scope", JsonText, nullable=False, server_default=f'["{EVERYTHING}"]'),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    sa.Column("last_used_at", UtcTime),
     sa.UniqueConstraint("digest"),
 )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import sqlalchemy as sa
 
-from app.catalog.databases import Databases, matching
+from app.catalog.databases import Databases, named
 from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
 from app.catalog.transaction import AnyRow, Transaction
@@ -36,7 +37,18 @@ def _schema_text(schema: TableSchema) -> str:
 def table_of(row: AnyRow) -> Table:
     """The table that a row of ``TABLES`` describes."""
     schema = _parse_schema(row.body)
-    return Table(row.id, row.database, row.name, row.schema_id, schema, row.snapshot_id, row.created_at, row.updated_at)
+    return Table(
+        row.id,
+        row.database,
+        row.name,
+        row.schema_id,
+        schema,
+        row.snapshot_id,
+        row.created_at,
+        row.updated_at,
+        row.created_by,
+        row.updated_by,
+    )
 
 
 def _already_exists(database: str, name: str) -> AlreadyExists:
@@ -59,6 +71,8 @@ TABLES = sa.select(
     tables.c.snapshot_id,
     tables.c.created_at,
     tables.c.updated_at,
+    tables.c.created_by,
+    tables.c.updated_by,
 ).select_from(
     tables.join(databases, databases.c.id == tables.c.database_id).join(
         table_schemas,
@@ -78,11 +92,13 @@ class Tables:
     transaction: Transaction
     databases: Databases
 
-    def create(self, database: str, name: str, schema: TableSchema) -> Table:
-        """A new table with schema 0. Raises ``AlreadyExists``, or ``NotFound`` for the database."""
+    def create(self, database: str, name: str, schema: TableSchema, by: str = "") -> Table:
+        """A new table with schema 0, made by the bearer of the token ``by``. Raises ``AlreadyExists``, or ``NotFound``
+        for the database.
+        """
         database_id = self.databases.row(database).id
         now = self.transaction.now()
-        table = Table(uuid.uuid4().hex, database, name, 0, schema, None, now, now)
+        table = Table(uuid.uuid4().hex, database, name, 0, schema, None, now, now, by, by)
         insert = tables.insert().values(
             id=table.id,
             database_id=database_id,
@@ -91,6 +107,8 @@ class Tables:
             last_batch_number=0,
             created_at=now,
             updated_at=now,
+            created_by=by,
+            updated_by=by,
         )
         with self._refusing_twins(database, name):
             self.transaction.execute(insert)
@@ -106,30 +124,35 @@ class Tables:
         row = self.transaction.execute(TABLES.where(tables.c.id == table_id)).first()
         return None if row is None else table_of(row)
 
-    def page(self, database: str, *, after: str | None = None, limit: int, like: str | None = None) -> list[Table]:
-        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``.
+    def page(
+        self,
+        database: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Table]:
+        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``, those
+        that ``among`` names.
 
         Raises ``NotFound`` for the database.
         """
         query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
-        if after is not None:
-            query = query.where(tables.c.name > after)
-        if like is not None:
-            query = query.where(matching(tables.c.name, like))
+        query = query.where(*named(tables.c.name, after, like, among))
         return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name).limit(limit))]
 
-    def rename(self, database: str, name: str, new_database: str, new_name: str) -> Table:
+    def rename(self, database: str, name: str, new_database: str, new_name: str, by: str = "") -> Table:
         """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
         table_id = self._lock_named(database, name)
         target = self.databases.row(new_database).id
         change = tables.update().where(tables.c.id == table_id)
         with self._refusing_twins(new_database, new_name):
-            self.transaction.execute(
-                change.values(database_id=target, name=new_name, updated_at=self.transaction.now())
-            )
+            now = self.transaction.now()
+            self.transaction.execute(change.values(database_id=target, name=new_name, updated_at=now, updated_by=by))
         return self.existing(table_id)
 
-    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
         """The table with ``schema`` as its next schema. Raises ``Conflict`` when another alter came first."""
         row = self.lock(table_id)
         if row.schema_id != expected_schema_id:
@@ -141,7 +164,8 @@ class Tables:
             )
         self._add_schema(table_id, expected_schema_id + 1, schema)
         change = tables.update().where(tables.c.id == table_id)
-        self.transaction.execute(change.values(schema_id=expected_schema_id + 1, updated_at=self.transaction.now()))
+        now = self.transaction.now()
+        self.transaction.execute(change.values(schema_id=expected_schema_id + 1, updated_at=now, updated_by=by))
         return self.existing(table_id)
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:

@@ -39,6 +39,8 @@ class ErrorCode(StrEnum):
     PATCH_NOT_TAKEN = "patch_not_taken"
     TAG_NOT_FOUND = "tag_not_found"
     TAG_ALREADY_EXISTS = "tag_already_exists"
+    TOKEN_NOT_FOUND = "token_not_found"  # noqa: S105  # no password
+    TOKEN_ALREADY_EXISTS = "token_already_exists"  # noqa: S105  # the same
     ROUTE_NOT_FOUND = "route_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
@@ -99,9 +101,10 @@ class FaultCode(StrEnum):
     DICT_TYPE = "dict_type", "a member of the body should be an object"
     DUPLICATE_COLUMN = "duplicate_column", "a column or field is named twice, or its new name is taken"
     DUPLICATE_KEY = "duplicate_key", "a MAP names a key twice"
-    EMPTY_NAME = "empty_name", "the name of a database, table or tag is empty"
+    EMPTY_NAME = "empty_name", "the name of a database, table, tag or token is empty"
     EMPTY_RANGE = "empty_range", "the last snapshot asked for is before the first"
     ENUM = "enum", "a value is none of those that the parameter knows"
+    EXPIRED_TOKEN = "expired_token", "the bearer token has expired"
     FOREIGN_HOST = "foreign_host", "without tokens, the request must name this machine"
     FOREIGN_ORIGIN = "foreign_origin", "a page of another origin sent the request"
     FUNCTION_OUTSIDE_GROUP = (
@@ -115,6 +118,7 @@ class FaultCode(StrEnum):
     ILLEGAL_COLUMN_TYPE = "illegal_column_type", "an option names a column whose type it cannot use"
     ILLEGAL_DEFAULT = "illegal_default", "a default is no value of its column's type"
     ILLEGAL_DURATION = "illegal_duration", "text that is no duration, or one of no length"
+    ILLEGAL_EXPIRY = "illegal_expiry", "text that is neither a duration nor a time to come with its offset"
     ILLEGAL_FUNCTION_TYPE = "illegal_function_type", "an aggregate function does not take the column's type"
     ILLEGAL_KEY_TYPE = "illegal_key_type", "a column's type cannot be a key"
     ILLEGAL_MOVE = (
@@ -125,6 +129,7 @@ class FaultCode(StrEnum):
     ILLEGAL_OPTION_VALUE = "illegal_option_value", "an option cannot have this value"
     ILLEGAL_ORDER_TYPE = "illegal_order_type", "values of this type cannot order records"
     ILLEGAL_PATH = "illegal_path", "a path leads into a type that has nothing of that name inside"
+    ILLEGAL_SCOPE = "illegal_scope", "text that is no pattern of databases and tables, or too few or many of them"
     ILLEGAL_TEXT = "illegal_text", "text that no catalog can store: U+0000, or half a surrogate pair"
     ILLEGAL_TYPE_CHANGE = "illegal_type_change", "the new type would not hold every value of the old one"
     IMMUTABLE_OPTION = "immutable_option", "an option cannot change any more, for stored rows were folded under it"
@@ -152,6 +157,8 @@ class FaultCode(StrEnum):
     MISSING_OPTION = "missing_option", "an option needs another option"
     MISSING_PARTITION_KEYS = "missing_partition_keys", "an option needs partition keys, and the table has none"
     MISSING_PRIMARY_KEY = "missing_primary_key", "the table has no primary key"
+    MISSING_ROLE = "missing_role", "the token's role is not enough for what is asked"
+    MISSING_SCOPE = "missing_scope", "the token is not for the database or table that is asked for"
     MISSING_TOKEN = "missing_token", "the request has no bearer token"
     MODEL_ATTRIBUTES_TYPE = "model_attributes_type", "the body, or a member of it, should be an object of known members"
     NAME_TOO_LONG = "name_too_long", "a name has too many characters"
@@ -294,7 +301,9 @@ class Unauthorized(KeyfoldError):
 
 
 class Forbidden(KeyfoldError):
-    """The request comes from a page, or names a host, that this service does not answer to."""
+    """The request comes from a page, or names a host, that this service does not answer to, or its token may not do
+    what it asks.
+    """
 
     default_code = ErrorCode.FORBIDDEN
 
@@ -320,6 +329,7 @@ class Resource(StrEnum):
     MERGE = "MERGE"
     SNAPSHOT = "SNAPSHOT"
     TAG = "TAG"
+    TOKEN = "TOKEN"  # noqa: S105  # no password
 
 
 _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
@@ -329,6 +339,7 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
     Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
     Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),
     Resource.TAG: (ErrorCode.TAG_NOT_FOUND, "tag {!r} does not exist; GET …/tags lists them"),
+    Resource.TOKEN: (ErrorCode.TOKEN_NOT_FOUND, "token {!r} does not exist; GET /v1/tokens lists them"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
@@ -42,18 +42,22 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
         yield Violation(pointer, FaultCode.RESERVED_NAME, message, "choose a name without '$'")
 
 
-def list_databases(repository: Repository, request: PageRequest, pattern: str | None = None) -> Page[Database]:
-    """A page of the databases with a name LIKE ``pattern``, in name order. Raises ``Invalid`` for the pattern."""
-    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern))
+def list_databases(
+    repository: Repository, request: PageRequest, pattern: str | None = None, among: Collection[str] | None = None
+) -> Page[Database]:
+    """A page of the databases with a name LIKE ``pattern`` and ``among`` those names, in name order. Raises ``Invalid``
+    for the pattern.
+    """
+    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
     return page_of(found, request, lambda database: database.name)
 
 
-def create_database(repository: Repository, name: str, options: Mapping[str, str]) -> Database:
-    """A new database. Raises ``Invalid`` with every fault, or ``AlreadyExists``."""
+def create_database(repository: Repository, name: str, options: Mapping[str, str], by: str = "") -> Database:
+    """A new database, made by the bearer of ``by``. Raises ``Invalid`` with every fault, or ``AlreadyExists``."""
     faults = [*name_violations(name, "/name", "database"), *_option_violations(options, "/options")]
     if faults:
         raise Invalid("the database is not valid", violations=faults)
-    return repository.databases.create(name, options)
+    return repository.databases.create(name, options, by)
 
 
 def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
@@ -76,7 +80,7 @@ def get_database(repository: Repository, name: str) -> Database:
 
 
 def alter_database(
-    repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str]
+    repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str], by: str = ""
 ) -> DatabaseChange:
     """Removes and sets options of the database, all or nothing. Raises ``Invalid`` or ``NotFound``."""
     faults = list(_option_violations(updates, "/updates"))
@@ -85,7 +89,7 @@ def alter_database(
         raise Invalid("the change of the database is not valid", violations=faults)
     present = repository.databases.get(name).options
     asked = list(dict.fromkeys(removals))
-    repository.databases.update_options(name, asked, updates)
+    repository.databases.update_options(name, asked, updates, by)
     removed = [key for key in asked if key in present]
     return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,24 +50,27 @@ def list_tables(
     request: PageRequest,
     pattern: str | None = None,
     table_type: str | None = None,
+    among: Collection[str] | None = None,
 ) -> Page[Table]:
-    """A page of the database's tables with a name LIKE ``pattern``, in name order.
+    """A page of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in name order.
 
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raises ``NotFound`` for
     the database, ``Invalid`` for the pattern.
     """
-    found = repository.tables.page(database, after=request.after, limit=request.and_one_more, like=like(pattern))
+    found = repository.tables.page(
+        database, after=request.after, limit=request.and_one_more, like=like(pattern), among=among
+    )
     return page_of(found if table_type in (None, "", "table") else [], request, lambda table: table.name)
 
 
-def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mapping[str, Any]) -> Table:
-    """A new table with the schema that ``body`` (Paimon's JSON) declares.
+def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mapping[str, Any], by: str = "") -> Table:
+    """A new table with the schema that ``body`` (Paimon's JSON) declares, made by the bearer of the token ``by``.
 
     Raises ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``.
     """
     schema = validate_table(name, body)  # before the transaction: compiling takes no lock
     with catalog.transaction() as repository:
-        return repository.tables.create(database, name, schema)
+        return repository.tables.create(database, name, schema, by)
 
 
 def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
@@ -201,7 +204,12 @@ def get_table_by_id(repository: Repository, table_id: str) -> Table:
 
 
 def alter_table(
-    catalog: CatalogDatabase, name: tuple[str, str], changes: Sequence[object], *, validate_only: bool = False
+    catalog: CatalogDatabase,
+    name: tuple[str, str],
+    changes: Sequence[object],
+    *,
+    validate_only: bool = False,
+    by: str = "",
 ) -> Table:
     """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
 
@@ -219,7 +227,7 @@ def alter_table(
         schema = _altered(repository, table, changes)
         if schema == table.schema:
             return table
-        altered = repository.tables.alter(table.id, table.schema_id, schema)
+        altered = repository.tables.alter(table.id, table.schema_id, schema, by)
         # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
         if was_empty and _has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
@@ -272,7 +280,7 @@ def _elsewhere(faults: Iterable[Violation], told: Iterable[Violation]) -> Iterat
     return (fault for fault in faults if fault.pointer not in places)
 
 
-def rename_table(repository: Repository, source: tuple[str, str], destination: tuple[str, str]) -> Table:
+def rename_table(repository: Repository, source: tuple[str, str], destination: tuple[str, str], by: str = "") -> Table:
     """The table ``source`` (database, name) under its new name; its id and its files stay.
 
     Raises ``Invalid``, ``NotFound`` for the table or the new database, ``AlreadyExists``.
@@ -280,7 +288,7 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     faults = [*name_violations(destination[1], "/destination/object", "table")]
     if faults:
         raise Invalid(faults[0].message, violations=faults)
-    return repository.tables.rename(*source, *destination)
+    return repository.tables.rename(*source, *destination, by)
 
 
 def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str]) -> None:

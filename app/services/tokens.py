@@ -1,138 +1,125 @@
-"""API tokens: made once, kept as digests, checked on every request (design §7, promise 6)."""
+"""API tokens: made once, kept as digests, listed and revoked; ``app.services.token_gate`` asks for them."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.marks import TOKENS
-from app.core.errors import FaultCode, KeyfoldError, Unauthorized, Violation
+from app.catalog.repository import ApiToken, Repository
+from app.core.access import EVERYTHING, Role, TokenScope
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.option_values import duration
+from app.services.pages import Page, PageRequest, page_of
 
-PREFIX = "kf_"
-_REFRESH_SECONDS: Final = 2.0
-_NEW_TOKEN_SECONDS: Final = 0.1
-_FAILED_SECONDS: Final = 1.0
-_MAKE = "make one with: keyfold token create NAME"
+PREFIX: Final = "kf_"
+LONGEST_NAME: Final = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A token to make; ``on`` are patterns of ``TokenScope``, ``expires`` is a duration (``90d``) or a time."""
+
+    name: str
+    role: Role = Role.ADMIN
+    on: Sequence[str] = (EVERYTHING,)
+    expires: str | None = None
+
+
+@dataclass(frozen=True)
+class MadeToken:
+    """A token and its text, which nobody is told again."""
+
+    token: ApiToken
+    secret: str = field(repr=False)
 
 
 def token_digest(token: str) -> str:
-    """What the catalog keeps of a token. Tokens hold 256 random bits, so a plain digest cannot be guessed back."""
+    """What the catalog keeps of a token.
+
+    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: nobody
+    guesses one from its digest however fast that is, and a slow hash would cost every request its time.
+    """
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def create_token(database: CatalogDatabase, name: str) -> str:
-    """A new token, told only now; from the first on the service asks for one. Raises ``AlreadyExists`` when the name is
-    taken.
-    """
-    token = PREFIX + secrets.token_urlsafe(32)
+def create_token(
+    database: CatalogDatabase,
+    name: str,
+    role: Role = Role.ADMIN,
+    on: Sequence[str] = (EVERYTHING,),
+    expires: str | None = None,
+) -> str:
+    """The text of a new token, in a transaction of its own; see ``make_token``."""
     with database.transaction() as repository:
-        repository.tokens.add(name, token_digest(token))
-    return token
+        return make_token(repository, Wish(name, role, on, expires)).secret
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """That the catalog could not be read, known since ``failed_at`` (seconds of the gate's clock)."""
+def make_token(repository: Repository, wish: Wish) -> MadeToken:
+    """A new token, told only now; from the first on the service asks for one.
 
-    error: KeyfoldError
-    failed_at: float
-
-
-@dataclass(frozen=True)
-class _Access:
-    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock), and their mark from before."""
-
-    required: bool
-    digests: frozenset[str]
-    read_at: float
-    mark: int = 0
-
-    def admits(self, digest: str | None) -> bool:
-        """Whether the bearer of ``digest`` may pass."""
-        return not self.required or digest in self.digests
-
-
-class TokenGate:
-    """Lets requests in: all of them while no token was ever made and ``required`` is false, else only those with a
-    known token.
-
-    What the catalog says is remembered until the mark of the tokens changes (docs/decisions/0018), so a revoked token
-    ends with its commit on this machine and a notification later on others; and for two seconds at most, for what no
-    mark told of. A token that is not known makes the gate look sooner, but not more than ten times a second. That the
-    catalog could not be read is remembered for a second: who waits behind a catalog that hangs does not wait for it
-    again, one after another.
-
-    ``clock`` tells seconds that never go back.
+    Raises ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
     """
-
-    def __init__(
-        self, database: CatalogDatabase, *, required: bool, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._database = database
-        self._required = required
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._access = _Access(required=True, digests=frozenset(), read_at=float("-inf"))
-        self._failure: _Failure | None = None
-
-    def check(self, authorization: str | None) -> bool:
-        """Whether the header carries a known token; false where none is needed. Raises ``Unauthorized`` elsewhere."""
-        digest = _digest(authorization)
-        access = self._read(_REFRESH_SECONDS)
-        if digest is not None and not access.admits(digest):
-            access = self._read(_NEW_TOKEN_SECONDS)
-        if not access.admits(digest):
-            raise _refused(access, digest)
-        return access.required
-
-    def recall(self, authorization: str | None) -> bool | None:
-        """What ``check`` answers, if it is known without asking the catalog and lets the request pass; else None."""
-        access = self._access
-        known = not self._older(access, _REFRESH_SECONDS) and access.admits(_digest(authorization))
-        return access.required if known else None
-
-    def _older(self, access: _Access, seconds: float) -> bool:
-        return self._clock() - access.read_at > seconds or access.mark != self._database.marks.of(TOKENS)
-
-    def _read(self, most_seconds: float) -> _Access:
-        with self._lock:
-            if self._older(self._access, most_seconds):
-                self._raise_known_failure()
-                self._access = self._ask()
-            return self._access
-
-    def _raise_known_failure(self) -> None:
-        failure = self._failure
-        if failure is not None and self._clock() - failure.failed_at <= _FAILED_SECONDS:
-            raise failure.error.with_traceback(None)  # else it would grow by each who is told
-
-    def _ask(self) -> _Access:
-        read_at, mark = self._clock(), self._database.marks.of(TOKENS)
-        try:
-            with self._database.reading() as repository:
-                required = self._required or repository.tokens.required()
-                return _Access(required, repository.tokens.digests(), read_at, mark)
-        except KeyfoldError as error:
-            self._failure = _Failure(error, self._clock())
-            raise
+    faults = [*_name_violations(wish.name)]
+    scope, expires_at = TokenScope(), None
+    try:
+        scope = TokenScope.parse(wish.on, "/on")
+    except Invalid as invalid:
+        faults += invalid.violations
+    try:
+        expires_at = None if wish.expires is None else _expiry(wish.expires, repository.now())
+    except ValueError as error:
+        message = f"{wish.expires!r} is no time at which a token can expire"
+        faults.append(Violation("/expires", FaultCode.ILLEGAL_EXPIRY, message, str(error)))
+    if faults:
+        message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
+        raise Invalid(f"the token is not valid: {message}", violations=faults)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return MadeToken(repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at), secret)
 
 
-def _digest(authorization: str | None) -> str | None:
-    scheme, _, token = (authorization or "").partition(" ")
-    return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+def _name_violations(name: str) -> Iterator[Violation]:
+    if not name:
+        yield Violation("/name", FaultCode.EMPTY_NAME, "the token's name is empty", "name the token")
+    elif len(name) > LONGEST_NAME:
+        message = f"the token's name has {len(name)} characters, {LONGEST_NAME} are possible"
+        yield Violation("/name", FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
+    elif not _NAME.fullmatch(name):
+        message = f"{name!r} cannot be a token's name"
+        fix = "use letters, digits and . _ @ -, beginning with a letter or digit"
+        yield Violation("/name", FaultCode.ILLEGAL_NAME, message, fix)
 
 
-def _refused(access: _Access, digest: str | None) -> Unauthorized:
-    if not access.digests:
-        message = f"this service asks for a token, and none is left; {_MAKE}"
-        return Unauthorized(message, violations=[Violation("", FaultCode.NO_TOKEN_LEFT, message, _MAKE)])
-    message = f"send a valid token: Authorization: Bearer kf_… ({_MAKE})"
-    code = FaultCode.MISSING_TOKEN if digest is None else FaultCode.UNKNOWN_TOKEN
-    wrong = "the request has no bearer token" if digest is None else "the token is not known, or was revoked"
-    return Unauthorized(message, violations=[Violation("", code, wrong, f"send Authorization: Bearer kf_…; {_MAKE}")])
+def _expiry(text: str, now: datetime) -> datetime:
+    """When a token expires: so long after ``now``, or the time that ``text`` says. Raises ``ValueError`` with the fix
+    for what is neither, and for a time that is over.
+    """
+    fix = "write 90d, 12h, 2027-01-31 (when that day begins, UTC) or 2027-01-31T18:00:00Z, a time to come"
+    try:
+        expires_at = _instant(text) if re.match("[0-9]+-", text) else now + duration(text)
+    except (ValueError, OverflowError):
+        raise ValueError(fix) from None
+    if expires_at <= now:
+        raise ValueError(fix)
+    return expires_at
+
+
+def _instant(text: str) -> datetime:
+    read = datetime.fromisoformat(text)
+    if len(text) == len("2027-01-31"):
+        return read.replace(tzinfo=UTC)
+    if read.tzinfo is None:
+        raise ValueError("it has no offset")
+    return read.astimezone(UTC)
+
+
+def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:
+    """A page of the tokens in name order, expired ones too."""
+    found = repository.tokens.page(after=request.after, limit=request.and_one_more)
+    return page_of(found, request, lambda token: token.name)

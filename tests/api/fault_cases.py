@@ -17,12 +17,14 @@ from starlette.types import Message
 
 from app.api.limits import BodyLimit
 from app.catalog.database import CatalogDatabase
+from app.core.access import Grant, Role, TokenScope
 from app.core.alter.changes import alter_schema
 from app.core.alter.draft import LARGEST_FIELD_ID
-from app.core.errors import FaultCode, Invalid, Unauthorized
+from app.core.errors import FaultCode, Forbidden, Invalid, Unauthorized
 from app.core.table.schema import TableSchema
 from app.services.tables import DEEPEST_TYPE
-from app.services.tokens import TokenGate, create_token
+from app.services.token_gate import TokenGate
+from app.services.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, TABLES
 
@@ -145,6 +147,27 @@ def _with_token(authorization: str | None, *, made: bool) -> Case:
     return provoke
 
 
+def _expired_token(service: Service) -> Iterable[Mapping[str, Any]]:
+    database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(_NUMBERS)}.db'}")
+    database.migrate()
+    sent = f"Bearer {create_token(database, 'ci', expires='1 ms')}"
+    with pytest.raises(Unauthorized) as refused:
+        TokenGate(database, required=True, now=lambda: float("inf")).check(sent)
+    database.close()
+    return [{"code": fault.code} for fault in refused.value.violations]
+
+
+def _made(**wished: Any) -> Case:
+    """Making a token, of which nothing comes."""
+    return asked("POST", "/v1/tokens", json={"name": "ci", "role": "read", "on": ["*"]} | wished)
+
+
+def _denied(_: Service) -> Iterable[Mapping[str, Any]]:
+    with pytest.raises(Forbidden) as refused:
+        Grant("ci", Role.READ, TokenScope.parse(["shop.*"])).check_table(Role.WRITE, "hr", "people")
+    return [{"code": fault.code} for fault in refused.value.violations]
+
+
 def _too_slow(_: Service) -> Iterable[Mapping[str, Any]]:
     sent: list[Message] = []
 
@@ -176,6 +199,11 @@ def _no_free_id(_: Service) -> Iterable[Mapping[str, Any]]:
 
 TOKENS: Mapping[FaultCode, Case] = {
     FaultCode.NO_TOKEN_LEFT: _with_token(None, made=False),
+    FaultCode.EXPIRED_TOKEN: _expired_token,
+    FaultCode.ILLEGAL_EXPIRY: _made(expires="soon"),
+    FaultCode.ILLEGAL_SCOPE: _made(on=["shop"]),
+    FaultCode.MISSING_ROLE: _denied,
+    FaultCode.MISSING_SCOPE: _denied,
     FaultCode.MISSING_TOKEN: _with_token(None, made=True),
     FaultCode.UNKNOWN_TOKEN: _with_token("Bearer kf_wrong", made=True),
 }

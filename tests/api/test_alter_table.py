@@ -319,9 +319,9 @@ class ContestedTables(Tables):
 
     happens: Callable[[str], object]
 
-    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema) -> Table:
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
         self.happens(table_id)
-        return super().alter(table_id, expected_schema_id, schema)
+        return super().alter(table_id, expected_schema_id, schema, by)
 
 
 class BusyCatalog:

@@ -20,7 +20,8 @@ from starlette.websockets import WebSocketDisconnect
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.main import create_app
-from app.services.tokens import TokenGate, create_token, token_digest
+from app.services.token_gate import TokenGate
+from app.services.tokens import create_token, token_digest
 from app.settings import Settings, is_loopback
 from tests.api.conftest import DATABASES, LOOPBACK
 
@@ -115,7 +116,7 @@ def gate_for(app: FastAPI, host: str) -> TokenGate:
 
 def test_the_catalog_keeps_no_token_only_its_digest(app: FastAPI, client: TestClient, token: str) -> None:
     with catalog(app).reading() as repository:
-        assert repository.tokens.digests() == {token_digest(token)}
+        assert set(repository.tokens.by_digest()) == {token_digest(token)}
 
 
 def test_a_refusal_says_what_is_wrong_with_the_token_and_how_to_get_one(client: TestClient, token: str) -> None:
@@ -216,10 +217,30 @@ def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(tmp_pa
 def test_revoking_the_last_token_closes_the_network_again(tmp_path: Path) -> None:
     created = keyfold(tmp_path, "token", "create", "ci")
     assert created.stdout.startswith("kf_")
-    assert keyfold(tmp_path, "token", "list").stdout.startswith("ci\t")
+    assert keyfold(tmp_path, "token", "list").stdout.splitlines()[1].startswith("ci\tadmin\t*\t")
     assert keyfold(tmp_path, "token", "create", "ci").returncode == 1
     assert keyfold(tmp_path, "token", "revoke", "ci").returncode == 0
     assert "refusing to listen" in keyfold(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0").stderr  # noqa: S104
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Path) -> None:
+    wished = ("--role", "write", "--on", "shop.*", "--on", "hr.people", "--expires", "2999-01-31")
+    assert keyfold(tmp_path, "token", "create", "ci", *wished).stdout.startswith("kf_")
+    head, line = keyfold(tmp_path, "token", "list").stdout.splitlines()
+    told = dict(zip(head.split("\t"), line.split("\t"), strict=True))
+    told.pop("created")
+    assert told == {
+        "name": "ci",
+        "role": "write",
+        "on": "hr.people shop.*",
+        "expires": "2999-01-31T00:00:00+00:00",
+        "last used": "never",
+    }
+    refused = keyfold(tmp_path, "token", "create", "other", "--on", "shop")
+    assert refused.returncode == 1
+    assert "did you mean shop.*?" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow(reason="starts processes")

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.core.table.option_entries import Consistency
 from app.main import create_app
+from app.services.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged
@@ -40,6 +41,7 @@ BODIES: dict[str, Any] = {
     "batchGetRows": {"keys": [{"id": 1}]},
     "createTag": {"tagName": "v2"},
     "rollbackTable": {"snapshot": 1},
+    "createToken": {"name": "till", "role": "read", "on": ["shop.*"], "expires": "2999-12-31"},
     "dropPartitions": {"specs": [{"day": "2026-01-01"}]},
 }
 Fill = Callable[[str], str]
@@ -47,13 +49,17 @@ Fill = Callable[[str], str]
 
 @contextmanager
 def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
-    """A client, and what puts a table with two merged batches and a tag behind the paths of the OpenAPI document."""
+    """A client that may do everything, and what puts a table with two merged batches, a tag and a token behind paths
+    of the OpenAPI document.
+    """
     # Merged, so that what one operation of the walk stages does not change what the next one answers.
     app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, lookup_consistency=Consistency.MERGED))
     with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
+        parts: Parts = app.state.parts
+        client.headers["Authorization"] = f"Bearer {create_token(parts.database, 'walk')}"
+        create_token(parts.database, "spare")
         client.post(DATABASES, json={"name": "shop"})
         created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()
-        parts: Parts = app.state.parts
         for _ in range(2):
             batch = client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).json()["id"]
             merge_staged(parts.database, parts.warehouse, created["id"])
@@ -67,6 +73,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
             "version": "1",
             "tag": "v1",
             "key": "1",
+            "name": "spare",
         }
         yield client, lambda path: path.format_map(names)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +10,9 @@ from alembic import command
 from alembic.config import Config
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.marks import TOKENS
 from app.catalog.models import tokens
+from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, NotFound
 from tests.catalog.test_database import ROOT
 
@@ -20,10 +22,14 @@ def test_a_token_is_found_by_its_digest_until_it_is_revoked(database: CatalogDat
         assert repository.tokens.exist() is False
         repository.tokens.add("ingest", "d1")
         repository.tokens.add("admin", "d2")
-        assert repository.tokens.digests() == {"d1", "d2"}
-        assert [token.name for token in repository.tokens.listed()] == ["admin", "ingest"]
+        assert {digest: one.name for digest, one in repository.tokens.by_digest().items()} == {
+            "d1": "ingest",
+            "d2": "admin",
+        }
+        assert [token.name for token in repository.tokens.page()] == ["admin", "ingest"]
+        assert [token.name for token in repository.tokens.page(after="admin", limit=1)] == ["ingest"]
         repository.tokens.revoke("ingest")
-        assert repository.tokens.digests() == {"d2"}
+        assert set(repository.tokens.by_digest()) == {"d2"}
         assert repository.tokens.exist() is True
 
 
@@ -34,7 +40,67 @@ def test_two_tokens_share_neither_name_nor_digest(database: CatalogDatabase, nam
         with pytest.raises(AlreadyExists) as refused:
             repository.tokens.add(name, digest)
         assert refused.value.resource_type == "TOKEN"
-        assert [token.name for token in repository.tokens.listed()] == ["ingest"]
+        assert [token.name for token in repository.tokens.page()] == ["ingest"]
+
+
+def test_a_token_keeps_what_it_may_do_and_until_when(database: CatalogDatabase) -> None:
+    scope, expires_at = TokenScope.parse(["shop.*", "`a.b`.c"]), datetime(2027, 1, 31, tzinfo=UTC)
+    with database.transaction() as repository:
+        made = repository.tokens.add("till", "d1", Role.WRITE, scope, expires_at)
+        assert repository.tokens.page() == [made]
+        assert (made.role, made.scope, made.expires_at, made.last_used_at) == (Role.WRITE, scope, expires_at, None)
+
+
+def test_a_token_is_used_at_the_latest_time_that_was_told_and_no_gate_looks_again(database: CatalogDatabase) -> None:
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    with database.transaction() as repository:
+        repository.tokens.add("till", "d1")
+    mark = database.marks.of(TOKENS)
+    with database.transaction() as repository:
+        repository.tokens.note_uses({"till": late, "revoked": late})
+        repository.tokens.note_uses({"till": early})
+        assert [token.last_used_at for token in repository.tokens.page()] == [late]
+    assert database.marks.of(TOKENS) == mark
+
+
+def test_the_name_of_an_expired_token_is_free_and_it_opens_nothing(catalog_url: str) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    database = CatalogDatabase(catalog_url, clock=lambda: now)
+    with database.transaction() as repository:
+        repository.tokens.add("till", "d1", expires_at=now + timedelta(seconds=1))
+        assert repository.tokens.exist() is True
+    with pytest.raises(AlreadyExists), database.transaction() as repository:
+        repository.tokens.add("till", "d2")
+    now += timedelta(seconds=1)
+    with database.transaction() as repository:
+        assert repository.tokens.exist() is False
+        repository.tokens.add("till", "d2")
+        assert set(repository.tokens.by_digest()) == {"d2"}
+    database.close()
+
+
+def test_tokens_of_before_there_were_roles_open_everything(database: CatalogDatabase) -> None:
+    migrate_to(database, "0005")
+    with database.transaction() as repository:
+        row = tokens.insert().values(name="till", digest="d1", created_at=datetime.now(UTC))
+        repository.transaction.execute(row)
+    database.migrate()
+    with database.reading() as repository:
+        [token] = repository.tokens.page()
+    assert token.grant == Grant("till", EVERYBODY.role, EVERYBODY.scope)
+    assert (token.expires_at, token.last_used_at) == (None, None)
+
+
+def test_a_catalog_without_roles_forgets_tokens_that_open_less(database: CatalogDatabase) -> None:
+    with database.transaction() as repository:
+        repository.tokens.add("all", "d1")
+        repository.tokens.add("reader", "d2", Role.READ)
+        repository.tokens.add("scoped", "d3", scope=TokenScope.parse(["shop.*"]))
+        repository.tokens.add("expires", "d4", expires_at=datetime(2999, 1, 1, tzinfo=UTC))
+    migrate_to(database, "0005")
+    database.migrate()
+    with database.reading() as repository:
+        assert [token.name for token in repository.tokens.page()] == ["all"]
 
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(database: CatalogDatabase) -> None:

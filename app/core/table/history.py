@@ -55,19 +55,23 @@ class SnapshotKind(StrEnum):
 
 @dataclass(frozen=True)
 class Database:
-    """A namespace of tables. Times are UTC."""
+    """A namespace of tables. Times are UTC. ``created_by`` and ``updated_by`` are names of tokens, empty where none was
+    needed.
+    """
 
     id: str
     name: str
     options: Mapping[str, str]
     created_at: datetime
     updated_at: datetime
+    created_by: str = ""
+    updated_by: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
     """A table as the catalog keeps it; ``snapshot_id`` is the current snapshot's number, None before the first
-    merge.
+    merge. ``created_by`` and ``updated_by`` are as those of a ``Database``.
     """
 
     id: str
@@ -78,6 +82,8 @@ class Table:
     snapshot_id: int | None
     created_at: datetime
     updated_at: datetime
+    created_by: str = ""
+    updated_by: str = ""
 
     @property
     def full_name(self) -> str:

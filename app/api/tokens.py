@@ -1,0 +1,72 @@
+"""``/v1/tokens``: API tokens made, listed and revoked by whoever may do everything; ``keyfold token`` does the same."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.deps import Reading, Writing
+from app.api.paging import WantedPage
+from app.api.payloads import Names
+from app.api.problems import PROBLEM_RESPONSES
+from app.core.access import Role
+from app.services.tokens import Wish, list_tokens, make_token
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
+
+
+class NewToken(Payload):
+    """A token to make. Who makes one over HTTP says what it may do."""
+
+    name: str
+    role: Role
+    on: Names = Field(description="what it is for: `*`, `shop.*` for a database, `shop.orders` for a table")
+    expires: str | None = Field(None, description="`90d`, `12h`, or a time: `2027-01-31T18:00:00Z`; never without")
+
+
+class TokenBody(Answer):
+    """A token by its name; times are milliseconds since 1970-01-01 UTC. ``lastUsedAt`` is a minute or so late."""
+
+    name: str
+    role: Role
+    on: Annotated[list[str], Told(lambda token: list(token.scope.patterns))]
+    created_at: EpochMillis
+    expires_at: EpochMillis | None
+    last_used_at: EpochMillis | None
+
+
+class MadeTokenBody(TokenBody):
+    """A token just made, and its text (``token``), which is told only now."""
+
+    token: str
+
+
+class TokenList(Answer):
+    """A page of the tokens in name order, expired ones too; ``nextPageToken`` is null on the last page."""
+
+    tokens: Annotated[list[TokenBody], Told("items")]
+    next_page_token: NextPageToken
+
+
+@router.post("", operation_id="createToken")
+def create_token(body: NewToken, repository: Writing, response: Response) -> MadeTokenBody:
+    """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
+    made = make_token(repository, Wish(body.name, body.role, body.on, body.expires))
+    response.headers["Cache-Control"] = "no-store"
+    return MadeTokenBody.of(made.token, token=made.secret)
+
+
+@router.get("", operation_id="listTokens")
+def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
+    """The tokens, without their texts, which nobody keeps."""
+    return TokenList.of(list_tokens(repository, wanted))
+
+
+@router.delete("/{name}", operation_id="revokeToken", response_class=Response)
+def revoke_token(name: str, repository: Writing) -> Response:
+    """Takes a token back: it opens nothing any more, here at once and on other machines within two seconds."""
+    repository.tokens.revoke(name)
+    return Response()

@@ -1,0 +1,175 @@
+"""Who may do what: roles, the databases and tables that a token is for, and what is refused (docs/decisions/0024)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+from app.core.errors import FaultCode, Forbidden, Invalid, Violation
+
+MOST_PATTERNS: Final = 100
+EVERYTHING: Final = "*"
+# A name as it is, or in backticks, doubled inside: what means something in other patterns (% ? []) means itself there.
+_NAME = r"(?:[\w-]{1,255}|`(?:[^`\x00-\x1f\x7f-\x9f\ud800-\udfff]|``){1,255}`)"
+_PATTERN = re.compile(rf"({_NAME})\.(?:\*|({_NAME}))")
+_PLAIN = re.compile(r"[\w-]+")
+
+
+class Role(StrEnum):
+    """What the bearer of a token may do; each role may do what the one before it may."""
+
+    READ = "read"  # rows, schemas, histories; what stores nothing
+    WRITE = "write"  # records in: batches, rows, merges, compactions, tags
+    ADMIN = "admin"  # databases, tables and tokens themselves; rollbacks and what else takes back what was stored
+
+    def includes(self, other: Role) -> bool:
+        """Whether who has this role may do what asks for ``other``."""
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True)
+class TokenScope:
+    """The databases and tables that a token is for: ``databases`` whole, with the tables they will have, single
+    ``tables`` (database, table), or ``everything``: the service itself, its tokens included.
+    """
+
+    everything: bool = False
+    databases: frozenset[str] = frozenset()
+    tables: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def parse(cls, patterns: Sequence[str], pointer: str = "") -> Self:
+        """The scope of all ``patterns``: ``*``, ``shop.*`` or ``shop.orders``; a name that is not plain stands in
+        backticks.
+
+        Raises ``Invalid`` with every pattern that is something else, below ``pointer``, and for none or too many.
+        """
+        faults = [*_illegal_count(len(patterns), pointer)]
+        faults += [_illegal(text, f"{pointer}/{place}") for place, text in enumerate(patterns) if not _is_legal(text)]
+        if faults:
+            raise Invalid(faults[0].message, violations=faults)
+        read = [_read(text) for text in patterns if text != EVERYTHING]
+        whole = frozenset(database for database, table in read if table is None)
+        tables = frozenset((database, table) for database, table in read if table is not None)
+        return cls(EVERYTHING in patterns, whole, tables)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns that say the same, in order."""
+        named = [*(pattern_of(name) for name in self.databases), *(pattern_of(*names) for names in self.tables)]
+        return (EVERYTHING,) if self.everything else tuple(sorted(named))
+
+    def covers(self, database: str, table: str | None = None) -> bool:
+        """Whether it holds the table, or without one the whole database."""
+        return self.everything or database in self.databases or (database, table) in self.tables
+
+    def shows(self, database: str) -> bool:
+        """Whether it holds the database, or any table that the database may have."""
+        return self.covers(database) or any(one == database for one, _ in self.tables)
+
+    @property
+    def shown_databases(self) -> Collection[str] | None:
+        """The names of the databases that it shows; None for all."""
+        return None if self.everything else self.databases | {database for database, _ in self.tables}
+
+    def shown_tables(self, database: str) -> Collection[str] | None:
+        """The names of those tables of the database that it holds; None for all."""
+        return None if self.covers(database) else {table for one, table in self.tables if one == database}
+
+
+def pattern_of(database: str, table: str | None = None) -> str:
+    """The pattern of one table, or of a whole database."""
+    return f"{_quoted(database)}.{'*' if table is None else _quoted(table)}"
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``"))
+
+
+def _is_legal(text: str) -> bool:
+    return text == EVERYTHING or _PATTERN.fullmatch(text) is not None
+
+
+def _read(text: str) -> tuple[str, str | None]:
+    match = _PATTERN.fullmatch(text)
+    database, table = match.groups() if match else ("", None)
+    return _unquoted(database), None if table is None else _unquoted(table)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _illegal(text: str, pointer: str) -> Violation:
+    message = f"{text[:100]!r} is no pattern of databases and tables"
+    return Violation(pointer, FaultCode.ILLEGAL_SCOPE, message, _fix_of(text))
+
+
+def _fix_of(text: str) -> str:
+    forms = "write * for everything, shop.* for a database, shop.orders for a table"
+    if re.fullmatch(_NAME, text):
+        return f"{forms}; did you mean {text}.*?"
+    return f"{forms}; a name that has more than letters, digits, _ and - stands in backticks"
+
+
+def _illegal_count(count: int, pointer: str) -> Sequence[Violation]:
+    if 1 <= count <= MOST_PATTERNS:
+        return ()
+    message = f"a token is for 1 to {MOST_PATTERNS} patterns of databases and tables, and here are {count}"
+    return [Violation(pointer, FaultCode.ILLEGAL_SCOPE, message, "write * for everything")]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the bearer of the token ``name`` may do. Each ``check`` raises ``Forbidden`` that says what is missing."""
+
+    name: str
+    role: Role
+    scope: TokenScope
+
+    def check_role(self, role: Role) -> None:
+        """For what is about no database and no table."""
+        self._check(role, True)
+
+    def check_service(self, role: Role) -> None:
+        """For the service itself."""
+        self._check(role, self.scope.everything)
+
+    def check_part(self, role: Role, database: str) -> None:
+        """For a database of which the token may see a part only."""
+        self._check(role, self.scope.shows(database), database)
+
+    def check_database(self, role: Role, database: str) -> None:
+        """For a whole database."""
+        self._check(role, self.scope.covers(database), database)
+
+    def check_table(self, role: Role, database: str, table: str) -> None:
+        """For one table."""
+        self._check(role, self.scope.covers(database, table), database, table)
+
+    def _check(self, role: Role, covered: bool, *names: str) -> None:
+        if not covered or not self.role.includes(role):
+            raise self._refusal(role, covered, pattern_of(*names) if names else EVERYTHING)
+
+    def _refusal(self, role: Role, covered: bool, pattern: str) -> Forbidden:
+        fix = f"use a token that may: keyfold token create NAME --role {role} --on {shlex.quote(pattern)}"
+        faults = []
+        if not self.role.includes(role):
+            message = f"this needs the role {role}, and the token {self.name!r} has the role {self.role}"
+            faults.append(Violation("", FaultCode.MISSING_ROLE, message, fix))
+        if not covered:
+            held = ", ".join(self.scope.patterns[:10])
+            message = f"this needs a token for {pattern}, and the token {self.name!r} is for {held}"
+            faults.append(Violation("", FaultCode.MISSING_SCOPE, message, fix))
+        return Forbidden("; ".join(fault.message for fault in faults), violations=faults)
+
+
+EVERYBODY: Final = Grant("", Role.ADMIN, TokenScope(everything=True))
+"""What everybody on this machine may do while no token was ever made; nobody has a name then."""
