@@ -36,6 +36,8 @@ from app.core.errors import (
     Violation,
     escape_pointer,
 )
+from app.core.table.damage import DamagedFile
+from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
 
@@ -54,6 +56,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 # What Starlette and FastAPI themselves refuse, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
@@ -70,6 +73,8 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     415: {"Accept": ", ".join(FORMATS), "Accept-Encoding": ", ".join(ENCODINGS)},
     503: {"Retry-After": "1"},
 }
+# Nobody restores a file within a second.
+_HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {ErrorCode.DAMAGED_FILE: {"Retry-After": "60"}}
 # What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
     code.value: code
@@ -165,7 +170,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    return ProblemResponse(content, status, headers=dict(_HEADERS.get(status, {})))
+    return ProblemResponse(content, status, headers={**_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})})
 
 
 def _fault(violation: Violation) -> Fault:
@@ -191,7 +196,10 @@ def _status(error: KeyfoldError) -> int:
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
+    """Of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
+    if isinstance(error, DamagedFile):
+        error = told(request.app.state.parts.database, error)
     status = _status(error)
     return _internal_error(request, error) if status == 500 else problem(request, error, status)
 
