@@ -22,9 +22,7 @@ from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.storage.checksums import checksums_of
 from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
-from app.storage.named_files import files_of_run, opened_parquet
-
-_READ_AT_ONCE = 4  # files of a new run: to sum up bytes takes one core each, and leaves the interpreter to others
+from app.storage.named_files import CHECKED_AT_ONCE, files_of_run, opened_parquet
 
 
 def read_runs(warehouse: Warehouse, table_id: str, folder: str, schema_id: int, schema: TableSchema) -> tuple[Run, ...]:
@@ -95,7 +93,7 @@ def read_data_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[Dat
     listed = durable_files(warehouse, segments)
     if not listed:
         return []
-    with ThreadPoolExecutor(min(_READ_AT_ONCE, len(listed))) as pool:
+    with ThreadPoolExecutor(min(CHECKED_AT_ONCE, len(listed))) as pool:
         found = list(pool.map(partial(read_data_file, warehouse), listed))
     return sorted((file for file in found if file is not None), key=lambda file: file.min_token)
 
