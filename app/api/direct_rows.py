@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_plus
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,6 +20,7 @@ from app.api.paths import DATABASES_PATH
 from app.api.problems import refusal
 from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
+from app.core.table.damage import DamagedFile
 from app.services.lookups import Consistency
 
 # Names that need no decoding; a path with any other one takes the documented way.
@@ -45,6 +47,10 @@ class DirectRows:
             grant: Grant = scope[GRANT]
             grant.check_table(Role.READ, *asked.name)  # this route has no other that asks
             answer = await answer_row(scope["app"].state.parts, asked, scope, _if_none_match(scope))
+        except DamagedFile as error:
+            response = await run_in_threadpool(refusal, Request(scope), error)
+            await response(scope, receive, send)
+            return
         except KeyfoldError as error:
             await refusal(Request(scope), error)(scope, receive, send)
             return

@@ -51,7 +51,7 @@ async def events(request: Request, following: Following, lines: Lines) -> AsyncI
     except Dropped:
         yield _failed(request, not_found(Resource.TABLE, following.table.full_name))
     except KeyfoldError as error:
-        yield _failed(request, error)
+        yield await run_in_threadpool(_failed, request, error)
 
 
 async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:

@@ -37,6 +37,8 @@ from app.core.errors import (
     Violation,
     escape_pointer,
 )
+from app.core.table.damage import DamagedFile
+from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
 
@@ -56,6 +58,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 # What Starlette and FastAPI themselves refuse, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
@@ -72,7 +75,10 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     415: {"Accept": ", ".join(FORMATS), "Accept-Encoding": ", ".join(ENCODINGS)},
     503: {"Retry-After": "1"},
 }
-_HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"}}
+_HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {
+    ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"},
+    ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # nobody restores a file within a second
+}
 # What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
     code.value: code
@@ -198,7 +204,10 @@ def _status(error: KeyfoldError) -> int:
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
+    """Of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
+    if isinstance(error, DamagedFile):
+        error = told(request.app.state.parts.database, error)
     status = _status(error)
     return _internal_error(request, error) if status == 500 else problem(request, error, status)
 

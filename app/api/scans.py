@@ -17,7 +17,9 @@ from app.api.lookups import Asked, names_in, seen_headers, view_now
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import Columns, Version, Wanted
-from app.core.errors import FaultCode, Invalid, Unavailable, Violation
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.damage import DamagedFile
+from app.services.damage import read_again, told
 from app.services.scan_counts import count_rows
 from app.services.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
 from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
@@ -26,7 +28,6 @@ from app.services.views import View
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
 _WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
-_TRIES = 3  # a staged batch may be merged and swept between the catalog and its file
 
 Filters = Annotated[
     list[str],
@@ -80,7 +81,7 @@ def scan_rows(
     kind = media_type(accept)
     headers = seen_headers(view, asked)
     if limit is None and page_token is None:
-        return _answer(written(parts_open.warehouse, scan, kind), kind, headers)
+        return _answer(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers)
     if page_token is not None:
         check_filters(page_token, filters)
     page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
@@ -95,6 +96,14 @@ def _answer(stream: Iterator[bytes], media_type: str, headers: dict[str, str]) -
         if sum(map(len, begun)) > _WHOLE_BYTES:
             return StreamingResponse(chain(begun, stream), media_type=media_type, headers=headers)
     return Response(b"".join(begun), media_type=media_type, headers=headers)
+
+
+def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Iterator[bytes]:
+    """The same; damage that ends an answer which goes out already would otherwise be told to nobody."""
+    try:
+        yield from stream
+    except DamagedFile as error:
+        raise told(parts_open.database, error) from error
 
 
 def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
@@ -114,14 +123,12 @@ def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
 
 def scanned(parts_open: Parts, asked: Asked, page_token: str | None = None) -> tuple[View, Place]:
     """What the scan sees, its staged records in memory, and where it begins."""
-    for _ in range(_TRIES):
+
+    def read() -> tuple[View, Place]:
         view, start = _seen(parts_open, asked, page_token)
-        try:
-            return loaded(parts_open.warehouse, view), start
-        except FileNotFoundError:
-            continue
-    message = "the staged batches changed while they were read; ask again, from the first page"
-    raise Unavailable(message)
+        return loaded(parts_open.warehouse, view), start
+
+    return read_again(read)
 
 
 def _seen(parts_open: Parts, asked: Asked, page_token: str | None) -> tuple[View, Place]:

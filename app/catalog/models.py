@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
 from app.core.access import EVERYTHING, Role
+from app.core.table.damage import DamageReason, FileKind
 from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 
 metadata = sa.MetaData(
@@ -26,6 +27,11 @@ def _table_id(*, primary_key: bool = False) -> sa.Column[str]:
     return sa.Column(
         "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
     )
+
+
+def _digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
+    """What the bytes of a file come to; null in files that were written before anybody computed it."""
+    return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
 
 
 databases = sa.Table(
@@ -129,6 +135,7 @@ batches = sa.Table(
     # The merge that claimed it, or null; null again when that merge failed.
     sa.Column("merge_id", sa.String, sa.ForeignKey("merges.id"), index=True),
     sa.Column("snapshot_id", sa.Integer),
+    sa.Column("digest", sa.String),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
@@ -159,6 +166,7 @@ data_files = sa.Table(
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("min_token", sa.BigInteger, nullable=False),
     sa.Column("max_token", sa.BigInteger, nullable=False),
+    *_digests(),
     sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"], ondelete="CASCADE"),
 )
 
@@ -208,7 +216,26 @@ changelog_files = sa.Table(
     sa.Column("name", sa.String, nullable=False),
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    *_digests(),
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
+)
+
+# Files that were found damaged or missing; a file is here until it is found well, or nothing names it any more.
+damages = sa.Table(
+    "damages",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("path", name_type(), primary_key=True),
+    sa.Column("kind", EnumText(FileKind), nullable=False),
+    sa.Column("reason", EnumText(DamageReason), nullable=False),
+    sa.Column("expected", sa.Text, nullable=False),
+    sa.Column("found", sa.Text, nullable=False),
+    # Whose file it is; the catalog may have forgotten them.
+    sa.Column("batch_id", sa.String),
+    sa.Column("batch_number", sa.BigInteger),
+    sa.Column("run_id", sa.String),
+    sa.Column("snapshot_id", sa.Integer),
+    sa.Column("found_at", UtcTime, nullable=False),
 )
 
 tokens = sa.Table(

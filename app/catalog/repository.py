@@ -14,6 +14,7 @@ from datetime import datetime
 
 from app.catalog.batches import Batches
 from app.catalog.commits import Commit, Commits
+from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.snapshots import Snapshots
@@ -42,6 +43,7 @@ class Repository:
     leases: Leases
     stats: Stats
     tokens: Tokens
+    damage: Damages
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -63,6 +65,7 @@ class Repository:
             Leases(transaction, tables, batches, snapshots, tasks),
             Stats(transaction),
             Tokens(transaction),
+            Damages(transaction, tables),
         )
 
     def now(self) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +15,8 @@ from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
 from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
-
-def _file(row: AnyRow) -> DataFile:
-    return DataFile(row.name, row.rows, row.size_bytes, row.min_token, row.max_token)
+_DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
+_CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
 
 
 _RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at, runs.c.live_rows)
@@ -148,11 +147,24 @@ class Snapshots:
         """The files of the changes that a snapshot brought, in order."""
         columns = changelog_files.c
         query = (
-            sa.select(columns.name, columns.rows, columns.size_bytes)
+            sa.select(*_CHANGELOG_FILE)
             .where(columns.table_id == table_id, columns.snapshot_id == snapshot_id)
             .order_by(columns.position)
         )
         return [ChangelogFile(*row) for row in self.transaction.execute(query)]
+
+    def every_run(self, table_id: str) -> list[Run]:
+        """The runs that any snapshot of the table names, each once."""
+        of_run = self._files(table_id, snapshots.c.table_id == table_id)
+        query = sa.select(*_RUN_COLUMNS).where(runs.c.table_id == table_id).order_by(runs.c.id)
+        return [_run(row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
+
+    def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
+        """The changelog files of the table, each with the number of its snapshot."""
+        columns = changelog_files.c
+        query = sa.select(columns.snapshot_id, *_CHANGELOG_FILE).where(columns.table_id == table_id)
+        ordered = query.order_by(columns.snapshot_id, columns.position)
+        return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
 
     def live_changelog_files(self, table_id: str) -> set[str]:
         """The names of the changelog files that a snapshot of the table names; all others are garbage."""
@@ -274,13 +286,13 @@ class Snapshots:
         same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
         named = sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which)
         query = (
-            sa.select(data_files)
+            sa.select(data_files.c.run_id, *_DATA_FILE)
             .where(data_files.c.table_id == table_id, data_files.c.run_id.in_(named))
             .order_by(data_files.c.run_id, data_files.c.position)
         )
         files: dict[str, list[DataFile]] = defaultdict(list)
-        for row in self.transaction.execute(query):
-            files[row.run_id].append(_file(row))
+        for run_id, *values in self.transaction.execute(query):
+            files[run_id].append(DataFile(*values))
         return files
 
 

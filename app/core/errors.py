@@ -48,6 +48,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_STAGED = "batch_not_staged"
     COMMIT_CONFLICT = "commit_conflict"
     MERGE_FAILED = "merge_failed"
+    DAMAGED_FILE = "damaged_file"
     NOT_IMPLEMENTED = "not_implemented"
     UNAVAILABLE = "unavailable"
     INTERNAL = "internal"

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit, Repository
-from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, Unavailable, Violation, not_found
+from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, Violation, not_found
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
@@ -183,17 +183,12 @@ def changes_from(
     """The changes from ``start`` to the end of snapshot ``last``, at most ``MOST_TOGETHER`` at a time; each snapshot
     ends with one whose ``last`` is true.
 
-    Between two of them no transaction is open. Raises as ``read_page`` does.
+    Between two of them no transaction is open. Raises as ``read_page`` does, and ``DamagedFile``.
     """
     for number in range(start.snapshot, last + 1):
         with database.reading() as repository:
             written = _written(repository, table, number)
-        place = start if number == start.snapshot else Position(number)
-        try:
-            yield from _changes_of(warehouse, written, place)
-        except FileNotFoundError as error:
-            message = f"the changes of snapshot {number} of {table.full_name} were removed while they were read"
-            raise Unavailable(f"{message}; ask again") from error
+        yield from _changes_of(warehouse, written, start if number == start.snapshot else Position(number))
 
 
 @dataclass(frozen=True)
@@ -228,7 +223,7 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
         runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
-        files = files_of_changelog(table.id, repository.snapshots.changelog_of(table.id, number))
+        files = files_of_changelog(table.id, number, repository.snapshots.changelog_of(table.id, number))
     under = _written_under(repository, table, commit, schema)
     return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
 

@@ -14,14 +14,17 @@ from app.core.plan.evolution import same_fold
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
+from app.core.table.damage import NamedFile
 from app.core.table.history import ChangelogFile, Run, Snapshot, Table, Task, TaskKind, TaskTrigger
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
+from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
+from app.storage.named_files import files_of_run
 from app.storage.runs import read_runs, stored_files
 
 MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by side
@@ -167,12 +170,16 @@ def _combine(
         int(site.clock()),
         picked[0].full,
     )
-    site.executor.run(lease.tag, job, lease.report)
+    run_checked(lease, job, _files(table, picked), lease.report)
     lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
     dated = tuple(replace(run, full=picked[0].full, changed_at=newest[run.partition]) for run in runs)
     return dated, _changes(site, table, picked, aligned, lease)
+
+
+def _files(table: Table, picked: Sequence[Picked]) -> list[NamedFile]:
+    return [file for one in picked for run in one.runs for file in files_of_run(table.id, run)]
 
 
 def _changes(
@@ -192,7 +199,7 @@ def _changes(
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
-    site.executor.run(lease.tag, job, lease.report)
+    run_checked(lease, job, _files(table, picked), lease.report)
     lease.end_job()
     return read_changelog(site.warehouse, table.id, folder)
 

@@ -184,7 +184,17 @@ def _stage(
     staged = _write(database, warehouse, table, batch_id, pieces)
     fingerprint, key = upload.fingerprint, upload.idempotency_key
     file = staged.file
-    new = NewBatch(batch_id, table.schema_id, file, staged.records, staged.ignored, staged.size, fingerprint, key)
+    new = NewBatch(
+        id=batch_id,
+        schema_id=table.schema_id,
+        file=file,
+        records=staged.records,
+        ignored=staged.ignored,
+        size_bytes=staged.size,
+        fingerprint=fingerprint,
+        idempotency_key=key,
+        digest=staged.digest,
+    )
     try:
         batch = commits.enter(table.id, new)
     except (Conflict, KeyReused, NotFound):

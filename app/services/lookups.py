@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.catalog.repository import Repository
-from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Unavailable, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.plan.answers import key_json, row_json, tag_of, to_json
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import combine_all, finish, lift
@@ -227,18 +227,16 @@ def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | No
 
 
 def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
-    """The key's state row under the current plan; raises ``Unavailable`` when its files vanished meanwhile."""
+    """The key's state row under the current plan. Raises ``DamagedFile``; ``missing`` also where nothing names the file
+    any more.
+    """
     return states_of(view, images, [key])[0]
 
 
 def states_of(view: View, images: Images, keys: Sequence[Key]) -> list[Mapping[str, Any] | None]:
     """As ``_state``, of each key."""
-    try:
-        stored = _stored_states(view, images, keys)
-        return [combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True)]
-    except FileNotFoundError as error:
-        # The table was dropped, or a batch withdrawn, after the catalog was read.
-        raise Unavailable(f"the files of {view.table.full_name} changed while they were read; ask again") from error
+    stored = _stored_states(view, images, keys)
+    return [combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True)]
 
 
 def combined_state(

@@ -27,6 +27,7 @@ from app.core.table.history import (
 )
 from app.core.table.keys import key_to_json
 from app.core.table.option_entries import ChangelogProducer
+from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
 from app.services.executor import MergeSite
@@ -34,6 +35,7 @@ from app.services.leases import Lease, claim, run_leased
 from app.services.pages import Page, PageRequest, page_of
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
+from app.storage.named_files import file_of_batch, files_of_run
 from app.storage.runs import read_runs, totals_fit
 
 FIRST_RETRY_SECONDS = 1.0
@@ -137,7 +139,7 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
         site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
     lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
-    site.executor.run(lease.tag, job, lease.report)
+    run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
     lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     if not runs:
@@ -167,7 +169,8 @@ def _with_changes(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease:
         site.warehouse.uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
-    site.executor.run(lease.tag, job, lease.report)
+    inputs = [file for run in (*older, *folded.runs) for file in files_of_run(table.id, run)]
+    run_checked(lease, job, inputs, lease.report)
     return replace(folded, changelog=read_changelog(site.warehouse, table.id, folder), changed=base)
 
 
@@ -184,7 +187,8 @@ def _check_totals(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run], le
         return
     newest = aligned_runs(site, table, runs)
     job = OverflowJob(plan, (*aligned_runs(site, table, older), *newest))
-    state = site.executor.run(lease.tag, job, lease.report_detail)
+    inputs = [file for run in (*older, *runs) for file in files_of_run(table.id, run)]
+    state = run_checked(lease, job, inputs, lease.report_detail)
     if state is not None:
         bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
         key = tuple(state[name] for name in plan.schema.primary_key)

@@ -24,7 +24,7 @@ def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: in
     """The number of rows of a scan. Unless it must be ``exact``, only so many tokens are read as ``sample_rows`` state
     rows have, from the least on: tokens are hashes, so the others have as many rows each.
 
-    Raises ``Unavailable`` when the files are gone.
+    Raises ``DamagedFile``.
     """
     view = scan.view
     stored = view.snapshot.stored_rows if view.snapshot else 0

@@ -73,7 +73,9 @@ def _no_token(text: str) -> Invalid:
 
 
 def loaded(warehouse: Warehouse, view: View) -> View:
-    """The view with all its staged records in memory. Raises ``FileNotFoundError`` when a batch has left meanwhile."""
+    """The view with all its staged records in memory. Raises ``DamagedFile``; ``missing`` also where a batch has left
+    meanwhile.
+    """
     index = view.index
     for batch in view.unread:
         index = index.extended(load_batch(warehouse, batch, view.schemas[batch.schema_id]))

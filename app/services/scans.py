@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from app.core.errors import Unavailable
 from app.core.plan.fold import finish
 from app.core.plan.row_filters import Condition, parse_filters
 from app.core.table.history import Run
@@ -87,19 +86,15 @@ def parts(
 ) -> Iterator[tuple[int, Part]]:
     """The rows from ``start`` on, up to the token ``last`` of each partition, with the partition's number.
 
-    Raises ``Unavailable`` when the files are gone.
+    Raises ``DamagedFile``; ``missing`` also where nothing names the files any more.
     """
     source = scan.source(warehouse)
-    try:
-        for number, partition in enumerate(scan.partitions):
-            if number >= start.partition:
-                first, skip = start[1:] if number == start.partition else BEGINNING[1:]
-                staged = scan.staged.get(partition, StagedKeys.none())
-                for part in rows_of_partition(source, scan.runs_of(partition), staged, first, skip, last):
-                    yield number, part
-    except FileNotFoundError as error:
-        name = scan.view.table.full_name
-        raise Unavailable(f"the files of {name} were removed while they were read; begin the scan again") from error
+    for number, partition in enumerate(scan.partitions):
+        if number >= start.partition:
+            first, skip = start[1:] if number == start.partition else BEGINNING[1:]
+            staged = scan.staged.get(partition, StagedKeys.none())
+            for part in rows_of_partition(source, scan.runs_of(partition), staged, first, skip, last):
+                yield number, part
 
 
 def written(warehouse: Warehouse, scan: Scan, media_type: str) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from app.catalog.database import CatalogDatabase
 from app.catalog.notifications import EVERYTHING
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, NotFound, Unavailable
+from app.core.errors import KeyfoldError, NotFound
 from app.core.plan.evolution import renamed_record, same_fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Batch, Run, Snapshot, Table
@@ -20,6 +20,7 @@ from app.core.table.keys import Key, token_of
 from app.core.table.option_entries import Consistency
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
+from app.services.damage import read_again
 from app.storage.layout import Warehouse
 from app.storage.staged_index import StagedIndex, load_batch
 from app.storage.staging import read_key_records
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
 MOST_BYTES = 256 * 2**20
 LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
-_TRIES = 3  # a batch may be merged and swept, or withdrawn, between the catalog and its file
 Name = tuple[str, str]  # of the database and of the table
 
 
@@ -105,7 +105,7 @@ class View:
     def _in_files(self, warehouse: Warehouse, key: Key) -> Iterator[tuple[TableSchema, Record]]:
         for batch in self.unread:
             schema = self.schemas[batch.schema_id]
-            for record in read_key_records(warehouse, self.table.id, batch.file, batch.number, schema, key):
+            for record in read_key_records(warehouse, batch, schema, key):
                 yield schema, record
 
 
@@ -223,7 +223,9 @@ class Views:
         return None if kept is None else kept.view
 
     def current(self, name: Name, wanted: Consistency | None) -> View:
-        """The table's view now. Raises ``NotFound``, and ``Unavailable`` when the catalog does not answer."""
+        """The table's view now. Raises ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` when
+        the catalog does not answer.
+        """
         known = self.recall(name, wanted) or self._unchanged(name, wanted)
         if known is not None:
             return known
@@ -242,7 +244,7 @@ class Views:
     def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
         before = self._kept.get(name)
         try:
-            kept = self._fed(name, before, wanted)
+            kept = read_again(lambda: self._fed(name, before, wanted))
         except NotFound:
             self._forget(name)
             raise
@@ -258,19 +260,12 @@ class Views:
         self._turns.pop(name, None)
 
     def _fed(self, name: Name, before: _Kept | None, wanted: Consistency | None) -> _Kept:
-        for _ in range(_TRIES):
-            view, mark = self._seen(name, before)
-            if before is not None and before.view.table.id == view.table.id:
-                view = replace(view, index=before.view.index)
-            default = view.table.schema.parsed["lookup.consistency"] or self._default
-            kept = _Kept(view, view.merged, mark, fed=False, default=default)
-            if kept.serves(wanted):
-                return kept
-            try:
-                return replace(kept, view=self._indexed(view), fed=True)
-            except FileNotFoundError:
-                continue
-        raise Unavailable(f"the files of {'.'.join(name)} changed while they were read; ask again")
+        view, mark = self._seen(name, before)
+        if before is not None and before.view.table.id == view.table.id:
+            view = replace(view, index=before.view.index)
+        default = view.table.schema.parsed["lookup.consistency"] or self._default
+        kept = _Kept(view, view.merged, mark, fed=False, default=default)
+        return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
 
     def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
         """The table as the catalog has it, and its mark from before."""

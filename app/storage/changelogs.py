@@ -9,44 +9,45 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
+from app.core.table.damage import NamedFile
 from app.core.table.history import ChangelogFile, Run
 from app.core.table.named_columns import ALL_NAMED, NAMED_COLUMN, named_words
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.storage.arrow import arrow_field, arrow_type, field_id
-from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file
-from app.storage.runs import durable_files, read_data_file
+from app.storage.layout import Warehouse, changelog_folder
+from app.storage.named_files import file_of_changelog, file_of_run, opened_parquet
+from app.storage.runs import read_data_files
 
 
 @dataclass(frozen=True)
 class ChangeFile:
-    """A file whose rows are changes: its path's segments and its rows."""
+    """A file whose rows are changes, and how many."""
 
-    segments: tuple[str, ...]
+    named: NamedFile
     rows: int
 
 
 def read_changelog(warehouse: Warehouse, table_id: str, folder: str) -> tuple[ChangelogFile, ...]:
     """The files in a changelog folder in token order; empty ones are left out."""
-    entries = durable_files(warehouse, changelog_folder(table_id, folder))
-    found = [file for entry in entries if (file := read_data_file(warehouse, entry)) is not None]
-    ordered = sorted(found, key=lambda file: file.min_token)
-    return tuple(ChangelogFile(f"{folder}/{file.name}", file.rows, file.size_bytes) for file in ordered)
+    return tuple(
+        ChangelogFile(f"{folder}/{file.name}", file.rows, file.size_bytes, file.digest, file.block_digests)
+        for file in read_data_files(warehouse, changelog_folder(table_id, folder))
+    )
 
 
-def files_of_changelog(table_id: str, files: Sequence[ChangelogFile]) -> list[ChangeFile]:
-    """The files that a merge or compaction wrote as its changelog."""
-    return [ChangeFile(changelog_file(table_id, file.name), file.rows) for file in files]
+def files_of_changelog(table_id: str, snapshot_id: int, files: Sequence[ChangelogFile]) -> list[ChangeFile]:
+    """The files that a merge or compaction wrote as the changelog of its snapshot."""
+    return [ChangeFile(file_of_changelog(table_id, snapshot_id, file), file.rows) for file in files]
 
 
 def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
     """The files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics §8.1)."""
-    return [ChangeFile(data_file(table_id, run.id, file.name), file.rows) for run in runs for file in run.files]
+    return [ChangeFile(file_of_run(table_id, run.id, file), file.rows) for run in runs for file in run.files]
 
 
 def arrow_stream(
@@ -77,7 +78,7 @@ def changes_in(
 ) -> Iterator[pa.RecordBatch]:
     """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` at a time: the row kind, then the
     columns of ``schema``, found by their ids, and the words in which records tell what they name, where the table's do.
-    The files were written under the schema ``written``.
+    The files were written under the schema ``written``. Raises ``DamagedFile``.
     """
     for file in files:
         if start < file.rows:
@@ -87,8 +88,7 @@ def changes_in(
 
 
 def _changes_in(warehouse: Warehouse, file: ChangeFile, start: int, most: int) -> Iterator[pa.RecordBatch]:
-    with warehouse.filesystem.open_input_file(warehouse.path(*file.segments)) as source:
-        parquet = pq.ParquetFile(source)
+    with opened_parquet(warehouse, file.named) as parquet:
         groups: list[int] = []
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,11 +15,14 @@ from pyarrow import fs
 from app.core.plan.jobs import StoredFile
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import TotalBounds
+from app.core.table.damage import NamedFile
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import partition_text
 from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
+from app.storage.checksums import checksums_of
 from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
+from app.storage.named_files import CHECKED_AT_ONCE, files_of_run, opened_parquet
 
 
 def read_runs(warehouse: Warehouse, table_id: str, folder: str, schema_id: int, schema: TableSchema) -> tuple[Run, ...]:
@@ -55,12 +59,10 @@ def _partitions_of(warehouse: Warehouse, table_id: str, run: Run, file: DataFile
 
 
 def read_run(warehouse: Warehouse, table_id: str, run_id: str, schema_id: int) -> Run:
-    """The run whose files lie in its folder: names, rows, sizes and token ranges, in token order; empty files are left
-    out.
+    """The run whose files lie in its folder: names, rows, token ranges and checksums, in token order; empty files are
+    left out.
     """
-    listed = durable_files(warehouse, run_folder(table_id, run_id))
-    files = [read_data_file(warehouse, entry) for entry in listed]
-    ordered = sorted((file for file in files if file is not None), key=lambda file: file.min_token)
+    ordered = read_data_files(warehouse, run_folder(table_id, run_id))
     live = sum(_live_rows(warehouse, data_file(table_id, run_id, file.name)) for file in ordered)
     return Run(run_id, schema_id, tuple(ordered), live_rows=live)
 
@@ -86,6 +88,16 @@ def _all_true(chunk: pq.ColumnChunkMetaData) -> bool:
     return bool(known and statistics.min and not statistics.null_count)
 
 
+def read_data_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[DataFile]:
+    """The files in a folder that Spark has written, made durable, in token order; empty ones are left out."""
+    listed = durable_files(warehouse, segments)
+    if not listed:
+        return []
+    with ThreadPoolExecutor(min(CHECKED_AT_ONCE, len(listed))) as pool:
+        found = list(pool.map(partial(read_data_file, warehouse), listed))
+    return sorted((file for file in found if file is not None), key=lambda file: file.min_token)
+
+
 def durable_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[fs.FileInfo]:
     """The Parquet files in a folder that Spark has written, made durable; none if there is no folder."""
     folder = warehouse.path(*segments)
@@ -104,7 +116,7 @@ def _make_durable(warehouse: Warehouse, folder: str, paths: Sequence[str]) -> No
 
 
 def read_data_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
-    """Rows, size and token range of a file that has the column of tokens; None if it is empty."""
+    """Rows, token range and checksums of a file that has the column of tokens; None if it is empty."""
     with warehouse.filesystem.open_input_file(entry.path) as source:
         metadata = pq.ParquetFile(source).metadata
     if metadata.num_rows == 0:
@@ -112,11 +124,18 @@ def read_data_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:
     position = metadata.schema.names.index(TOKEN_COLUMN)
     ranges = [metadata.row_group(group).column(position).statistics for group in range(metadata.num_row_groups)]
     smallest, largest = min(r.min for r in ranges), max(r.max for r in ranges)
-    return DataFile(entry.base_name, metadata.num_rows, entry.size, smallest, largest)
+    # Nobody else writes it, so what is read here is what every reader must find.
+    found = checksums_of(warehouse, entry.path)
+    return DataFile(
+        entry.base_name, metadata.num_rows, found.size_bytes, smallest, largest, found.digest, found.block_digests
+    )
 
 
 def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds: Sequence[TotalBounds]) -> bool:
-    """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range."""
+    """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range.
+
+    Raises ``DamagedFile``.
+    """
     if len(runs) > 1 and not all(bound.additive for bound in bounds):
         return False
     if any(run.schema_id != runs[-1].schema_id for run in runs):
@@ -125,7 +144,7 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
     low = [Decimal(0)] * len(names)
     high = list(low)
     for run in runs:
-        ranges = [_value_ranges(warehouse, data_file(table_id, run.id, file.name), names) for file in run.files]
+        ranges = [_value_ranges(warehouse, file, names) for file in files_of_run(table_id, run)]
         if None in ranges:
             return False
         for place in range(len(names)):
@@ -136,14 +155,14 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
 
 @lru_cache(maxsize=10_000)  # files never change, and a table's cost must not grow with its size at every merge
 def _value_ranges(
-    warehouse: Warehouse, segments: tuple[str, ...], names: tuple[tuple[str, str], ...]
+    warehouse: Warehouse, file: NamedFile, names: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[Decimal, Decimal], ...] | None:
     """The smallest and largest value (with 0) of each column of a file, by ``names`` (column, its carry); None where a
     carry is in use.
     """
     low = [Decimal(0)] * len(names)
     high = list(low)
-    for group in _row_groups(warehouse, segments):
+    for group in _row_groups(warehouse, file):
         for place, (name, carry) in enumerate(names):
             if not _all_null(group, carry):
                 return None
@@ -152,10 +171,10 @@ def _value_ranges(
     return tuple(zip(low, high, strict=True))
 
 
-def _row_groups(warehouse: Warehouse, segments: tuple[str, ...]) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
+def _row_groups(warehouse: Warehouse, file: NamedFile) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
     """The column chunks of each row group by top-level column name."""
-    with warehouse.filesystem.open_input_file(warehouse.path(*segments)) as source:
-        metadata = pq.ParquetFile(source).metadata
+    with opened_parquet(warehouse, file) as parquet:
+        metadata = parquet.metadata
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         yield {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}

@@ -137,5 +137,5 @@ class StagedIndex:
 
 
 def load_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> StagedBatch:
-    """The batch in memory. Raises ``FileNotFoundError`` for one that has left the staging area."""
-    return StagedBatch(batch.number, schema, read_batch(warehouse, batch.table_id, batch.file, schema))
+    """The batch in memory. Raises ``DamagedFile``; ``missing`` also where the batch has left the staging area."""
+    return StagedBatch(batch.number, schema, read_batch(warehouse, batch, schema))

@@ -15,24 +15,30 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.history import Batch
 from app.core.table.keys import same_key
 from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
+from app.storage.checksums import SummedSink
 from app.storage.layout import Warehouse, staging_file, sync_folder
+from app.storage.named_files import decoding, file_of_batch, read_whole
 
 _ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A staging file: its name, its size in bytes, the records in it, and those that were sent and are ignored."""
+    """A staging file: its name, its size in bytes, the records in it, those that were sent and are ignored, and the
+    xxh3-128 of its bytes.
+    """
 
     file: str
     size: int
     records: int
     ignored: int
+    digest: str
 
 
 def write_batch(
@@ -65,22 +71,32 @@ def write_pieces(
     if not warehouse.local:
         warehouse.filesystem.create_dir(folder)
         with _gone_on_failure(warehouse, path), warehouse.filesystem.open_output_stream(path) as stream:
-            records, ignored = _write_all(stream, schema, first, rest)
-        return Staged(name, warehouse.filesystem.get_file_info(path).size, records, ignored)
+            return _written(name, stream, schema, first, rest)
     _make_folder(folder)
     aside = f"{path}.writing"
     with _gone_on_failure(warehouse, aside), open(aside, "wb") as file:
-        records, ignored = _write_all(file, schema, first, rest)
+        staged = _written(name, file, schema, first, rest)
         file.flush()
         if sync:
             os.fsync(file.fileno())
-        size = file.tell()
     os.rename(aside, path)
-    return Staged(name, size, records, ignored)
+    return staged
+
+
+def _written(
+    name: str, file: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
+) -> Staged:
+    """What was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of it is
+    found out by whoever reads it.
+    """
+    sink = SummedSink(file)
+    records, ignored = _write_all(sink, schema, first, rest)
+    checksums = sink.sums.checksums
+    return Staged(name, checksums.size_bytes, records, ignored, checksums.digest)
 
 
 def _write_all(
-    sink: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
+    sink: SummedSink, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> tuple[int, int]:
     """How many records were written to ``sink``, and how many were ignored."""
     written = ignored = 0
@@ -89,7 +105,8 @@ def _write_all(
     # Everything is read, once or twice, by a merge: dictionaries and statistics would cost more than all the rest. Few
     # sets of columns are named by many records.
     words = list(named_words(schema))
-    with pq.ParquetWriter(sink, of, compression=codec, use_dictionary=words or False, write_statistics=False) as writer:
+    how = {"compression": codec, "use_dictionary": words or False, "write_statistics": False}
+    with pq.ParquetWriter(sink, of, write_page_checksum=True, **how) as writer:
         for piece in chain([first], rest):
             columns = {**piece.columns, KIND_COLUMN: piece.kinds, POSITION_COLUMN: piece.positions, **piece.words}
             writer.write_table(pa.table(columns, schema=of))
@@ -170,21 +187,23 @@ def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:
     return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
 
 
-def read_batch(warehouse: Warehouse, table_id: str, name: str, schema: TableSchema) -> pa.Table:
-    """The records of a staging file, with their kinds and positions. Raises ``FileNotFoundError``."""
-    path = warehouse.path(*staging_file(table_id, name))
+def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Table:
+    """The records of a batch, with their kinds and positions. Raises ``DamagedFile``."""
+    file = file_of_batch(batch)
+    content = read_whole(warehouse, file)
     # Not pq.read_table: its first call loads half a second of modules, while somebody waits for a row.
-    with warehouse.filesystem.open_input_file(path) as source:
-        return pq.ParquetFile(source).read().cast(staging_schema(schema))
+    with decoding(warehouse, file):
+        read = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read()
+        return read.cast(staging_schema(schema))
 
 
 def read_key_records(
-    warehouse: Warehouse, table_id: str, name: str, batch_number: int, schema: TableSchema, key: tuple[object, ...]
+    warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...]
 ) -> Iterator[Record]:
-    """The records of one key in a staging file, in the order they were posted."""
-    for values in read_batch(warehouse, table_id, name, schema).to_pylist():
+    """The records of one key in a batch, in the order they were posted. Raises ``DamagedFile``."""
+    for values in read_batch(warehouse, batch, schema).to_pylist():
         if same_key(tuple(values[column.name] for column in schema.key_columns), key):
-            yield staged_record(schema, batch_number, values)
+            yield staged_record(schema, batch.number, values)
 
 
 def staged_record(schema: TableSchema, batch_number: int, row: Mapping[str, Any]) -> Record:

@@ -349,11 +349,14 @@ def test_a_key_that_is_none_is_named_by_its_place(table: MakeTable, key: Any) ->
     assert all(fault["pointer"].startswith("/keys/1") for fault in answer.json()["errors"])
 
 
-def test_a_table_whose_files_vanish_under_a_reader_is_asked_again(table: MakeTable) -> None:
+def test_a_file_that_has_vanished_is_named_with_what_to_restore(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
     rows.stage({"id": 1, "n": 1})
     parts: Parts = rows.app.state.parts
     parts.warehouse.filesystem.delete_dir(parts.warehouse.path(rows.id))
     answer = rows.get(1, consistency="latest")
-    assert (answer.status_code, answer.json()["errorCode"]) == (503, "unavailable")
-    assert answer.headers["retry-after"] == "1"
+    told = answer.json()
+    assert (answer.status_code, told["errorCode"], told["resourceType"]) == (503, "damaged_file", "FILE")
+    assert told["resourceName"].startswith(f"{rows.id}/staging/")
+    assert f"{told['resourceName']} is missing; restore it" in told["detail"]
+    assert answer.headers["retry-after"] == "60"

@@ -15,6 +15,7 @@ from app.core.table.history import Run
 from app.core.table.records import Record, RowKind
 from app.storage.images import Images
 from app.storage.layout import Warehouse, data_file
+from app.storage.runs import read_run
 from tests.services.builders import schema
 from tests.storage.imaged import answered, build, files_of, run_of
 
@@ -41,7 +42,7 @@ def timed(warehouse: Warehouse, odd: int) -> Run:
     place = rows.schema.get_field_index("t")
     field = rows.schema.field(place)
     pq.write_table(rows.set_column(place, field, pa.array(times).view(field.type)), path)
-    return run
+    return read_run(warehouse, "t1", "r1", 0)
 
 
 @pytest.mark.parametrize("odd", [1, 3, 101])

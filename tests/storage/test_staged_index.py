@@ -14,6 +14,7 @@ from app.storage.layout import Warehouse
 from app.storage.staged_index import StagedBatch, StagedIndex
 from app.storage.staging import read_batch, read_key_records
 from tests.services.builders import schema
+from tests.storage.staged import batch_in
 from tests.storage.test_staging import stage
 
 NUMBERS = schema(("id", "BIGINT"), ("n", "BIGINT"))
@@ -22,7 +23,7 @@ COMPOSED = schema(("a", "INT"), ("id", "DOUBLE"), ("n", "BIGINT"), key=("id", "a
 
 
 def load(warehouse: Warehouse, of: TableSchema, number: int, file: str) -> StagedBatch:
-    return StagedBatch(number, of, read_batch(warehouse, "t1", file, of))
+    return StagedBatch(number, of, read_batch(warehouse, batch_in(warehouse, file, number), of))
 
 
 records = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["+I", "-D", "+U"])), max_size=4)
@@ -50,7 +51,9 @@ def test_the_index_is_what_the_files_say(of: TableSchema, history: list[list[tup
         for value in range(4):
             key: Key = tuple(str(value) if of is TEXTS else value for _ in of.primary_key)
             read = [
-                one for batch, file in files.items() for one in read_key_records(warehouse, "t1", file, batch, of, key)
+                one
+                for batch, file in files.items()
+                for one in read_key_records(warehouse, batch_in(warehouse, file, batch), of, key)
             ]
             found = sorted((one for _, one in index.records(token_of(of, key), key)), key=lambda one: one.arrival)
             assert found == read

@@ -14,12 +14,14 @@ import pytest
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.damage import DamagedFile
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import field_id
 from app.storage.layout import Warehouse, staging_file
 from app.storage.staging import delete_batch, read_key_records, sync_staging, write_batch
 from tests.services.builders import schema
+from tests.storage.staged import batch_in
 
 EVERY_TYPE: list[tuple[str, Any, Any]] = [
     ("BOOLEAN", True, True),
@@ -57,7 +59,7 @@ def stage(warehouse: Warehouse, of: TableSchema, *records: dict[str, Any], batch
 def test_a_value_of_every_type_is_read_as_it_was_sent(warehouse: Warehouse, kind: str, sent: Any, kept: Any) -> None:
     of = schema(("id", "INT"), ("v", kind))
     file = stage(warehouse, of, {"id": 1, "v": sent}, {"id": 1, "v": None})
-    read = list(read_key_records(warehouse, "t1", file.name, 1, of, (1,)))
+    read = list(read_key_records(warehouse, batch_in(warehouse, file.name, 1), of, (1,)))
     assert [record.values for record in read] == [{"id": 1, "v": kept}, {"id": 1, "v": None}]
 
 
@@ -73,23 +75,24 @@ def test_the_records_of_a_key_come_in_the_order_they_were_posted(warehouse: Ware
     of = schema()
     records = [{"id": 1, "n": 5}, {"id": 2, "n": 6}, {"id": 1, "_kind": "-D"}, {"id": 1, "n": None, "_kind": "+U"}]
     file = stage(warehouse, of, *records)
-    read = list(read_key_records(warehouse, "t1", file.name, 9, of, (1,)))
+    read = list(read_key_records(warehouse, batch_in(warehouse, file.name, 9), of, (1,)))
     assert [record.kind for record in read] == [RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER]
     assert [record.values for record in read] == [{"id": 1, "n": 5}, {"id": 1, "n": None}, {"id": 1, "n": None}]
     assert [record.arrival for record in read] == [arrival(9, 0), arrival(9, 2), arrival(9, 3)]
-    assert list(read_key_records(warehouse, "t1", file.name, 9, of, (3,))) == []
+    assert list(read_key_records(warehouse, batch_in(warehouse, file.name, 9), of, (3,))) == []
 
 
 def test_dropped_records_leave_the_positions_of_the_others_alone(warehouse: Warehouse) -> None:
     of = schema(options={"ignore-delete": "true"})
     file = stage(warehouse, of, {"id": 1, "_kind": "-D"}, {"id": 1, "n": 2})
-    assert [one.arrival for one in read_key_records(warehouse, "t1", file.name, 1, of, (1,))] == [arrival(1, 1)]
+    read = read_key_records(warehouse, batch_in(warehouse, file.name), of, (1,))
+    assert [one.arrival for one in read] == [arrival(1, 1)]
 
 
 def test_composite_keys_are_compared_whole(warehouse: Warehouse) -> None:
     of = schema(("a", "STRING"), ("v", "INT"), ("b", "DECIMAL(4, 2)"), key=["b", "a"])
     file = stage(warehouse, of, {"a": "x", "b": "1.5", "v": 1}, {"a": "x", "b": 2, "v": 2}, {"a": "", "b": 2, "v": 3})
-    read = read_key_records(warehouse, "t1", file.name, 1, of, (Decimal("2.00"), "x"))
+    read = read_key_records(warehouse, batch_in(warehouse, file.name, 1), of, (Decimal("2.00"), "x"))
     assert [one.values["v"] for one in read] == [2]
 
 
@@ -142,10 +145,11 @@ def test_batches_can_lie_on_another_file_system() -> None:
     warehouse, of = Warehouse("mock:///bucket"), schema()
     name, size = write_batch(warehouse, "t1", "b1", of, decoded(of, {"id": 1, "n": 4}))
     assert size > 0
-    assert [one.values["n"] for one in read_key_records(warehouse, "t1", name, 1, of, (1,))] == [4]
+    assert [one.values["n"] for one in read_key_records(warehouse, batch_in(warehouse, name, 1), of, (1,))] == [4]
+    batch = batch_in(warehouse, name)
     delete_batch(warehouse, "t1", name)
-    with pytest.raises(FileNotFoundError):
-        list(read_key_records(warehouse, "t1", name, 1, of, (1,)))
+    with pytest.raises(DamagedFile, match=r"t1/staging/b1\.parquet is missing"):
+        list(read_key_records(warehouse, batch, of, (1,)))
 
 
 def test_files_that_were_not_synced_are_synced_by_name_or_all_at_once(warehouse: Warehouse) -> None:

@@ -93,13 +93,18 @@ class Table:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a run: its path below the run's folder, its size and the (inclusive) range of its tokens."""
+    """One Parquet file of a run: its path below the run's folder, its size and the (inclusive) range of its tokens.
+
+    ``digest`` and ``block_digests`` are of its bytes, as ``damage.NamedFile`` has them.
+    """
 
     name: str
     rows: int
     size_bytes: int
     min_token: int
     max_token: int
+    digest: str | None = None
+    block_digests: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -185,11 +190,16 @@ class Tag:
 
 @dataclass(frozen=True)
 class ChangelogFile:
-    """One Parquet file of the changes that a snapshot brought: its path below the table's changelog folder."""
+    """One Parquet file of the changes that a snapshot brought: its path below the table's changelog folder.
+
+    ``digest`` and ``block_digests`` are of its bytes, as ``damage.NamedFile`` has them.
+    """
 
     name: str
     rows: int
     size_bytes: int
+    digest: str | None = None
+    block_digests: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -207,7 +217,7 @@ class NewBatch:
 
     ``records`` are in the file; ``ignored`` were posted but dropped by ``ignore-delete`` or ``ignore-update-before``
     (merge-semantics §1.4 point 4). ``fingerprint`` is a digest of the request, so that an Idempotency-Key that comes
-    again with another body is refused.
+    again with another body is refused. ``digest`` is xxh3-128 of the file.
     """
 
     id: str
@@ -218,11 +228,14 @@ class NewBatch:
     size_bytes: int
     fingerprint: str
     idempotency_key: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One accepted POST. ``number`` is its place in the table's arrival order, from 1."""
+    """One accepted POST. ``number`` is its place in the table's arrival order, from 1; ``digest`` is xxh3-128 of its
+    file, None where nobody computed it.
+    """
 
     id: str
     table_id: str
@@ -238,6 +251,7 @@ class Batch:
     accepted_at: datetime
     merge_id: str | None
     snapshot_id: int | None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from app.storage.images.lock import builders_lock
 from app.storage.images.making import write_answers, write_states
 from app.storage.images.requests import WANTED, ImageRequest, read_request
 from app.storage.images.room import RECENT_SECONDS, make_room
-from app.storage.layout import Warehouse, data_file
+from app.storage.layout import Warehouse
+from app.storage.named_files import file_of_run, opened_parquet
 
 logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 5.0
@@ -72,9 +73,7 @@ class Builder:
         if place.exists():
             return
         name = request.name
-        segments = data_file(name.table_id, name.run_id, name.file)
-        with self.warehouse.filesystem.open_input_file(self.warehouse.path(*segments)) as opened:
-            source = pq.ParquetFile(opened)
+        with opened_parquet(self.warehouse, file_of_run(name.table_id, name.run_id, request.file)) as source:
             if not self._fits(sum(source.metadata.row_group(i).total_byte_size for i in range(source.num_row_groups))):
                 return
             self._aside.mkdir(parents=True, exist_ok=True)

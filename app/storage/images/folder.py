@@ -24,7 +24,8 @@ from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
-from app.storage.layout import Warehouse, data_file
+from app.storage.layout import Warehouse
+from app.storage.named_files import file_of_run
 from app.storage.tokens import Tokens
 
 logger = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ class Images:
     def find_all(
         self, table_id: str, run: Run, tokens: Sequence[int], key_names: tuple[str, ...], keys: Sequence[Key]
     ) -> list[StateRow | None]:
-        """As ``find``, of many keys and their tokens: what of a file is needed is read once."""
+        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raises ``DamagedFile``."""
         found: list[StateRow | None] = [None] * len(keys)
         for file in run.files:
             places = [place for place, token in enumerate(tokens) if file.min_token <= token <= file.max_token]
@@ -208,7 +209,7 @@ class Images:
                 return list(rows_in_image(image, tokens))
             except Damaged:
                 self._drop(image)
-        return list(rows_in_parquet(self.warehouse, data_file(table_id, run.id, file.name), tokens))
+        return list(rows_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens))
 
     def _answers(
         self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan
@@ -245,7 +246,7 @@ class Images:
 
     def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
         name = ImageName(table_id, run.id, file.name, STATES)
-        return self._opened(name, lambda: ImageRequest(name, file.rows))
+        return self._opened(name, lambda: ImageRequest(name, file))
 
     def _drop(self, image: Container) -> None:
         """Have an image that is damaged made again."""

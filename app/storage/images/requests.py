@@ -37,10 +37,10 @@ class ImageName:
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """An image that somebody wants; of state rows it needs no schema."""
+    """An image that somebody wants, of a data file as the catalog has it; of state rows it needs no schema."""
 
     name: ImageName
-    rows: int
+    file: DataFile
     written: TableSchema | None = None
     shown: TableSchema | None = None
 
@@ -50,7 +50,7 @@ class ImageRequest:
         path.parent.mkdir(parents=True, exist_ok=True)
         schemas = {role: _schema_json(schema) for role, schema in (("written", self.written), ("shown", self.shown))}
         aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
-        aside.write_text(json.dumps({**asdict(self.name), "rows": self.rows, **schemas}))
+        aside.write_text(json.dumps({"image": asdict(self.name), "stored": _file_json(self.file), **schemas}))
         aside.replace(path)
 
     @property
@@ -65,16 +65,25 @@ def read_request(path: Path) -> ImageRequest:
     """The request in a file. Raises ``FileNotFoundError``, and ``ValueError`` for a file that is none."""
     body = json.loads(path.read_text())
     try:
-        name = ImageName(*(body[one] for one in ("table_id", "run_id", "file", "form")))
-        return ImageRequest(name, body["rows"], _schema_of(body["written"]), _schema_of(body["shown"]))
+        name, file = ImageName(**body["image"]), _file_of(body["stored"])
+        return ImageRequest(name, file, _schema_of(body["written"]), _schema_of(body["shown"]))
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} asks for no image") from error
 
 
 def request_of(table_id: str, run_id: str, file: DataFile, written: TableSchema, plan: MergePlan) -> ImageRequest:
     """A request for the answers of ``plan``."""
-    name = ImageName(table_id, run_id, file.name, plan.answer_form)
-    return ImageRequest(name, file.rows, written, plan.schema)
+    return ImageRequest(ImageName(table_id, run_id, file.name, plan.answer_form), file, written, plan.schema)
+
+
+def _file_json(file: DataFile) -> dict[str, Any]:
+    blocks = file.block_digests
+    return asdict(file) | {"block_digests": None if blocks is None else blocks.hex()}
+
+
+def _file_of(body: dict[str, Any]) -> DataFile:
+    blocks = body["block_digests"]
+    return DataFile(**body | {"block_digests": None if blocks is None else bytes.fromhex(blocks)})
 
 
 def _schema_json(schema: TableSchema | None) -> dict[str, Any] | None:

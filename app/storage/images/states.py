@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core.table.damage import NamedFile
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.container import BLOCK_ROWS, Container
 from app.storage.layout import Warehouse
+from app.storage.named_files import opened_parquet
 
 StateRow = Mapping[str, Any]
 Candidate = tuple[int, StateRow]
@@ -34,11 +36,13 @@ def rows_in_image(image: Container, tokens: Sequence[int]) -> Iterator[Candidate
         yield from _taken(batch, found)
 
 
-def rows_in_parquet(warehouse: Warehouse, segments: tuple[str, ...], tokens: Sequence[int]) -> Iterator[Candidate]:
-    """The rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any."""
+def rows_in_parquet(warehouse: Warehouse, file: NamedFile, tokens: Sequence[int]) -> Iterator[Candidate]:
+    """The rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any.
+
+    Raises ``DamagedFile``.
+    """
     asked = np.array(tokens, dtype=np.int64)
-    with warehouse.filesystem.open_input_file(warehouse.path(*segments)) as source:
-        parquet = pq.ParquetFile(source)
+    with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
             low, high = _range(parquet, group)
             places = np.flatnonzero((asked >= low) & (asked <= high)).tolist()

@@ -91,7 +91,7 @@ def rows_of_partition(
     source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
 ) -> Iterator[Part]:
     """The rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last`` without the
-    first ``skip`` of the token ``first``. No part is empty. Raises ``FileNotFoundError``.
+    first ``skip`` of the token ``first``. No part is empty. Raises ``DamagedFile``.
     """
     walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
     for tokens, batch in _behind(_met(source, walked), first, skip):

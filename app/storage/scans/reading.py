@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
-from app.storage.layout import Warehouse, data_file
+from app.storage.layout import Warehouse
+from app.storage.named_files import file_of_run, opened_parquet
 from app.storage.tokens import Tokens
 
 BATCH_ROWS = 65_536
@@ -104,16 +105,13 @@ def batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a run whose token is in ``tokens``, by token; of the row groups that are ``wanted``.
 
-    ``columns`` are the least that is read beside the token. Raises ``FileNotFoundError``, and ``OSError`` for a file
-    whose pages are not what was written.
+    ``columns`` are the least that is read beside the token. Raises ``DamagedFile``.
     """
     names = None if columns is None else [TOKEN_COLUMN, *columns]
     for file in run.files:
         if not tokens.meets(file.min_token, file.max_token):
             continue
-        path = warehouse.path(*data_file(table_id, run.id, file.name))
-        with warehouse.filesystem.open_input_file(path) as source:
-            parquet = pq.ParquetFile(source, page_checksum_verification=True)
+        with opened_parquet(warehouse, file_of_run(table_id, run.id, file)) as parquet:
             groups = list(_groups(parquet, tokens, wanted))
             for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=names):
                 yield _within(batch, tokens)

@@ -23,6 +23,7 @@ from app.storage.spool import Content, Spool
 from app.storage.staging import read_batch, write_pieces
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, NDJSON, PARQUET, arrow_body, parquet_body
+from tests.storage.staged import batch_in
 
 FIELDS = [{"name": "id", "type": "BIGINT"}, {"name": "note", "type": "STRING"}, {"name": "n", "type": "INT"}]
 SCHEMA = TableSchema.from_json({"fields": FIELDS, "primaryKeys": ["id"], "options": {"ignore-delete": "true"}})
@@ -183,7 +184,7 @@ def test_pieces_are_staged_as_row_groups_and_a_fault_leaves_no_file(tmp_path: Pa
     good = decoded_pieces(pieces(NDJSON, ndjson(ROWS), CUT))
     staged = write_pieces(warehouse, "t1", "b1", SCHEMA, good)
     assert (staged.records, staged.ignored) == (27, 13)
-    read = read_batch(warehouse, "t1", staged.file, SCHEMA)
+    read = read_batch(warehouse, batch_in(warehouse, staged.file), SCHEMA)
     assert read.schema.equals(staging_schema(SCHEMA))
     assert read["id"].to_pylist() == [row for row in range(40) if row % 3 < 2]
     with pytest.raises(Invalid):

@@ -1,0 +1,104 @@
+"""Damage: a file that the catalog names and that is not what was written (design §5, §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from app.core.errors import ErrorCode, KeyfoldError
+
+
+class FileKind(StrEnum):
+    """What a file that the catalog names holds."""
+
+    STAGING = "staging"  # the records of one batch
+    RUN = "run"  # state rows of one run
+    CHANGELOG = "changelog"  # changes that one snapshot brought
+
+
+class DamageReason(StrEnum):
+    """What is wrong with a file."""
+
+    MISSING = "missing"  # it is not there
+    WRONG_SIZE = "wrong_size"  # it is shorter or longer than it was written
+    WRONG_CONTENT = "wrong_content"  # its bytes have another digest
+    UNREADABLE = "unreadable"  # the system cannot read it, or its bytes mean nothing
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that the catalog names, and what it says of its bytes.
+
+    ``path`` is relative to the warehouse. ``digest`` is xxh3-128 of all bytes as hexadecimal digits, ``block_digests``
+    xxh3-64 of each block, 8 bytes each, in order; both None where nobody computed them. A staging file has
+    ``batch_id`` and ``batch_number``, a data file ``run_id``, a changelog file ``snapshot_id``.
+    """
+
+    kind: FileKind
+    table_id: str
+    path: str
+    size_bytes: int
+    digest: str | None = None
+    block_digests: bytes | None = field(default=None, repr=False)
+    batch_id: str | None = None
+    batch_number: int | None = None
+    run_id: str | None = None
+    snapshot_id: int | None = None
+
+    @property
+    def expected(self) -> str:
+        """What its bytes should be, for whoever restores it."""
+        return f"{self.size_bytes} bytes" + (f", xxh3-128 {self.digest}" if self.digest else "")
+
+
+class DamagedFile(KeyfoldError):
+    """A file that the catalog names is missing or is not what was written; ``found`` says what is there instead."""
+
+    default_code = ErrorCode.DAMAGED_FILE
+
+    def __init__(self, file: NamedFile, reason: DamageReason, found: str) -> None:
+        what = _WORDS[reason].format(found)
+        message = f"{file.path} {what}; restore it from a backup ({file.expected}){_ELSE[file.kind].format(file)}"
+        super().__init__(message, resource_type="FILE", resource_name=file.path)
+        self.file = file
+        self.reason = reason
+        self.found = found
+
+    @property
+    def missing(self) -> bool:
+        """Whether the file is not there: then whoever removed it may have been right."""
+        return self.reason is DamageReason.MISSING
+
+
+_WORDS: Mapping[DamageReason, str] = {
+    DamageReason.MISSING: "is missing",
+    DamageReason.WRONG_SIZE: "is damaged: it has {}",
+    DamageReason.WRONG_CONTENT: "is damaged: {}",
+    DamageReason.UNREADABLE: "cannot be read: {}",
+}
+_ELSE: Mapping[FileKind, str] = {
+    FileKind.STAGING: (
+        ", or withdraw batch {0.batch_number} (DELETE …/batches/{0.batch_id}); until then consistency=merged answers"
+    ),
+    FileKind.RUN: "; until then only keys outside this file are answered",
+    FileKind.CHANGELOG: "; until then the changelog answers from snapshots behind {0.snapshot_id}",
+}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is known to be wrong with a file, and since when; the members of its ``NamedFile`` as that has them."""
+
+    table_id: str
+    path: str
+    kind: FileKind
+    reason: DamageReason
+    expected: str
+    found: str
+    batch_id: str | None
+    batch_number: int | None
+    run_id: str | None
+    snapshot_id: int | None
+    found_at: datetime

@@ -1,0 +1,78 @@
+"""Damage: what becomes of files that the catalog names and that are missing or not what was written (design §5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, Unavailable
+from app.core.table.damage import Damage, DamagedFile, NamedFile
+from app.core.table.history import Table
+from app.services.pages import Page, PageRequest, page_of
+from app.storage.named_files import file_of_batch, file_of_changelog, files_of_run
+
+logger = logging.getLogger(__name__)
+Read = TypeVar("Read")
+_TRIES = 3
+
+
+def read_again(read: Callable[[], Read]) -> Read:
+    """What ``read`` finds in the catalog and then in files.
+
+    A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
+    says so by now. Raises ``DamagedFile`` when it does not.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return read()
+        except DamagedFile as error:
+            if not error.missing:
+                raise
+    return read()
+
+
+def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
+    """What whoever met ``error`` is told: the damage, which is noted, or that nobody needs the file any more, so that
+    it may have been removed while it was read.
+    """
+    try:
+        with database.reading() as repository:
+            needed = repository.damage.is_needed(error.file)
+            known = repository.damage.knows(error)
+        if not needed:
+            gone = f"{error.file.path} was removed while it was read, for nothing names it any more; begin again"
+            return Unavailable(gone) if error.missing else error
+        if not known:
+            note(database, [error])
+    except KeyfoldError:
+        logger.warning("damage could not be noted: %s", error, exc_info=True)
+    return error
+
+
+def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:
+    """Keep what was found, for ``list_damage``, and tell the log."""
+    for error in found:
+        logger.error("%s", error.message)
+    with database.transaction(wakes=False) as repository:
+        repository.damage.note(found)
+
+
+def list_damage(repository: Repository, table: Table, request: PageRequest) -> Page[Damage]:
+    """A page of what is known to be wrong with the table's files, by path."""
+    found = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
+    return page_of(found, request, lambda damage: damage.path)
+
+
+def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
+    """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots."""
+    return [
+        *map(file_of_batch, repository.batches.staged(table_id)),
+        *(file for run in repository.snapshots.every_run(table_id) for file in files_of_run(table_id, run)),
+        *(
+            file_of_changelog(table_id, number, file)
+            for number, file in repository.snapshots.every_changelog_file(table_id)
+        ),
+    ]
