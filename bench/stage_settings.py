@@ -7,9 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import psutil
+
 from app.core.plan.jobs import FileSizes, MergeJob
 from bench.compaction import measured_runs
 from bench.figures import Figure, Ratio, seconds
+from bench.processes import cpu_seconds
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.wide_table import batch_records
@@ -54,6 +57,9 @@ def measure_settings(sizes: Sizes) -> Figure:
 def _measured(site: BenchSite, sizes: Sizes, configs: Mapping[str, str]) -> Iterator[tuple[str, float]]:
     compaction = measured_runs(site, sizes)
     merge = _merge_job(site, sizes)
+    server = site.executor.open().server
+    assert server is not None, "benchmarks run on a server of their own"
+    jvm = psutil.Process(server.pid)
     with site.session() as spark:
         for key, value in configs.items():
             spark.conf.set(key, value)
@@ -63,7 +69,9 @@ def _measured(site: BenchSite, sizes: Sizes, configs: Mapping[str, str]) -> Iter
         }
         for time in ("first", "again"):
             for name, job in jobs.items():
+                before = cpu_seconds(jvm)
                 yield f"{name}, {time}", seconds(job)
+                yield f"{name}, {time}, CPU of the JVM", cpu_seconds(jvm) - before
 
 
 def _merge_job(site: BenchSite, sizes: Sizes) -> MergeJob:
