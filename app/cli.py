@@ -1,9 +1,10 @@
-"""``keyfold``: serve, worker, migrate, spark-archive, token."""
+"""``keyfold``: serve, worker, migrate, backup, restore, spark-archive, token."""
 
 from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,13 @@ from app.core.access import EVERYTHING, Role
 from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
+from app.services.backups import back_up
+from app.services.backups import restore as put_back
 from app.services.tokens import create_token
 from app.serving import StoppingServer, listen, roles, work
 from app.settings import Settings, is_loopback
+from app.storage.backup_folder import BackupFolder
+from app.storage.layout import Warehouse
 
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
@@ -109,6 +114,55 @@ def migrate(data: DataFolder = None) -> None:
     database.migrate()
     typer.echo(f"the catalog is at revision {database.revision()}")
     database.close()
+
+
+@cli.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="where backups are kept, each file of them once")],
+    data: DataFolder = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="backups to keep; older ones are removed")] = None,
+) -> None:
+    """Back up catalog and files while the service runs; what an earlier backup has is not copied again."""
+    settings = _settings(folder=data)
+    database, target = CatalogDatabase(settings.catalog_url), BackupFolder(folder)
+    done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
+    database.close()
+    for damage in done.damaged:
+        typer.echo(damage.message, err=True)
+    if keep is not None:
+        target.forget_all_but(keep)
+    typer.echo(f"backup {done.name}: {done.files} files, {done.copied} of them new ({done.copied_bytes} bytes)")
+    if done.damaged:
+        typer.echo(f"{len(done.damaged)} files are damaged or missing and in no backup: see keyfold verify", err=True)
+        raise typer.Exit(1)
+
+
+@cli.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="where the backups are")],
+    data: DataFolder = None,
+    name: Annotated[str | None, typer.Option("--backup", help="which one; default: the newest")] = None,
+) -> None:
+    """Put a backup back, into a data folder (or database and warehouse) that holds nothing yet."""
+    settings = _settings(folder=data)
+    database = CatalogDatabase(settings.catalog_url)
+    warehouse = Warehouse(settings.warehouse_root)
+    head = put_back(BackupFolder(folder), name, database, warehouse, _counting("put back"))
+    database.close()
+    typer.echo(f"backup {head.name} is restored (taken by Keyfold {head.version}); start with: keyfold serve")
+
+
+def _counting(what: str) -> Callable[[str], None]:
+    """Says every thousand files how far it is."""
+    number = 0
+
+    def told(_path: str) -> None:
+        nonlocal number
+        number += 1
+        if number % 1000 == 0:
+            typer.echo(f"{number} files {what}", err=True)
+
+    return told
 
 
 @cli.command()

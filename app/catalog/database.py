@@ -141,8 +141,14 @@ class CatalogDatabase:
         """Whether the catalog is at this program's newest migration."""
         return self.revision() == _head()
 
-    def migrate(self) -> None:
-        """Creates or upgrades the catalog's tables, all or nothing. Any number of processes may do so at once.
+    @staticmethod
+    def revision_in(repository: Repository) -> str:
+        """The migration that the catalog is at, in the moment that ``repository`` sees."""
+        return MigrationContext.configure(repository.transaction.connection).get_current_revision() or ""
+
+    def migrate(self, revision: str = "head") -> None:
+        """Creates or upgrades the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
+        so at once.
 
         A catalog that needs nothing is only read. Raises ``Unavailable`` when a newer program has migrated it already.
         """
@@ -155,7 +161,7 @@ class CatalogDatabase:
             config = _alembic_config()
             config.attributes["connection"] = connection
             try:
-                command.upgrade(config, "head")
+                command.upgrade(config, revision)
             except CommandError as error:
                 raise Unavailable(f"the catalog cannot be migrated by this version of Keyfold: {error}") from error
 

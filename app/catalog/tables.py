@@ -178,6 +178,10 @@ class Tables:
             raise not_found(Resource.TABLE, table_id)
         return _parse_schema(body)
 
+    def every_id(self) -> list[str]:
+        """The ids of all tables."""
+        return list(self.transaction.execute(sa.select(tables.c.id).order_by(tables.c.id)).scalars())
+
     def written(self, table_id: str) -> Written:
         """Bytes that the table's commits have written. Raises ``NotFound`` when the table is gone."""
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)

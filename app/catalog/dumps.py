@@ -1,0 +1,80 @@
+"""Dumps: all that the catalog holds at one moment, as lines of JSON that SQLite and PostgreSQL both load."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.transaction import Transaction
+
+_VERSION_TABLE = "alembic_version"  # Alembic's own: says the revision, which the dump of a catalog says by itself
+_ROWS_AT_ONCE = 1000
+
+
+def dump(transaction: Transaction) -> Iterator[str]:
+    """For each table a line with its name and columns, then one for each row, parents before what names them.
+
+    As the database has them, not as this version's models do: a dump is of the revision that the catalog is at.
+    """
+    for table in _tables(transaction):
+        yield json.dumps({"table": table.name, "columns": [column.name for column in table.columns]})
+        for row in transaction.execute(sa.select(table)):
+            yield json.dumps([_told(value) for value in row], ensure_ascii=True)
+
+
+def load(transaction: Transaction, lines: Iterable[str]) -> None:
+    """Fills a catalog that is at the dump's revision and has no rows. Raises ``ValueError`` for lines that are none of
+    a dump.
+    """
+    tables = {table.name: table for table in _tables(transaction)}
+    table: sa.Table | None = None
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+
+    def insert() -> None:
+        if rows and table is not None:
+            transaction.execute(table.insert(), rows)
+        rows.clear()
+
+    for line in lines:
+        said = json.loads(line)
+        if isinstance(said, dict):
+            insert()
+            table, names = tables.get(said["table"]), said["columns"]
+            if table is None:
+                raise ValueError(f"the catalog has no table {said['table']!r}")
+            continue
+        if table is None:
+            raise ValueError("a row comes before the name of its table")
+        columns = [table.columns[name] for name in names]
+        rows.append({c.name: _read(c.type, value) for c, value in zip(columns, said, strict=True)})
+        if len(rows) == _ROWS_AT_ONCE:
+            insert()
+    insert()
+
+
+def _tables(transaction: Transaction) -> list[sa.Table]:
+    found = sa.MetaData()
+    found.reflect(transaction.connection)
+    return [table for table in found.sorted_tables if table.name != _VERSION_TABLE]
+
+
+def _told(value: Any) -> Any:
+    """A time in UTC without its zone, as SQLite has it; bytes in base64."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _read(kind: sa.types.TypeEngine[Any], value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, sa.DateTime):
+        time = datetime.fromisoformat(value)
+        return time.replace(tzinfo=UTC) if kind.timezone else time
+    return base64.b64decode(value) if isinstance(kind, sa.LargeBinary) else value

@@ -1,0 +1,170 @@
+"""A folder of backups: the files that they name, each once, and for each backup a dump of the catalog."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.core.errors import Invalid
+from app.core.table.damage import DamagedFile, DamageReason, NamedFile
+from app.storage.checksums import BLOCK_BYTES, SummedSink, checksums_of
+from app.storage.layout import Warehouse, sync_folder
+
+_FILES, _DUMPS, _SUFFIX = "warehouse", "catalogs", ".jsonl.gz"
+
+
+@dataclass(frozen=True)
+class BackedUpFile:
+    """A file of a backup, by its path in the warehouse, with its digest (xxh3-128) where the catalog has one."""
+
+    path: str
+    size_bytes: int
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class BackupHead:
+    """What a backup says of itself: when it was taken (UTC, its name), by which version, of which revision of the
+    catalog.
+    """
+
+    name: str
+    version: str
+    revision: str
+
+
+class BackupFolder:
+    """Backups in a local folder, made on first use; only its owner may look inside."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = Warehouse(str(path / _FILES))
+
+    def names(self) -> list[str]:
+        """The backups that are complete, oldest first."""
+        folder = self.path / _DUMPS
+        found = folder.iterdir() if folder.is_dir() else ()
+        return sorted(one.name.removesuffix(_SUFFIX) for one in found if one.name.endswith(_SUFFIX))
+
+    def has(self, file: NamedFile) -> bool:
+        """Whether an earlier backup has the file; what it is called is never called so again."""
+        found = self.path / _FILES / file.path
+        return found.is_file() and found.stat().st_size == file.size_bytes
+
+    def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
+        """Copy a file of the warehouse, durably and as a whole. Raises ``DamagedFile``."""
+        try:
+            found = _copied(warehouse, file.path, self.path / _FILES)
+        except FileNotFoundError as error:
+            raise DamagedFile(file, DamageReason.MISSING, "nothing is there") from error
+        if found != (file.size_bytes, file.digest or found[1]):
+            (self.path / _FILES / file.path).unlink()
+            raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"it has {found[0]} bytes of xxh3-128 {found[1]}")
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Where the dump of a new backup is written; it is one of ``names`` once the block ends."""
+        folder = self.path / _DUMPS
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(self.path, 0o700)
+        path = folder / f"{name}.writing"
+        try:
+            yield path
+            with open(path, "rb") as written:
+                os.fsync(written.fileno())
+            path.rename(folder / f"{name}{_SUFFIX}")
+            sync_folder(str(folder))
+        finally:
+            path.unlink(missing_ok=True)
+
+    def head(self, name: str) -> BackupHead:
+        """What the backup says of itself. Raises ``Invalid`` where there is none of the name."""
+        return BackupHead(**next(self._lines(name))["backup"])
+
+    def files_of(self, name: str) -> Iterator[BackedUpFile]:
+        """The files of a backup."""
+        for line in self._lines(name):
+            if isinstance(line, dict) and "file" in line:
+                yield BackedUpFile(**line["file"])
+
+    def dump_of(self, name: str) -> Iterator[str]:
+        """The lines of a backup that ``app.catalog.dumps`` wrote."""
+        with gzip.open(self._dump(name), "rt", encoding="utf-8") as lines:
+            next(lines)
+            for line in lines:
+                if not line.startswith('{"file"'):
+                    yield line
+
+    def put_back(self, file: BackedUpFile, warehouse: Warehouse) -> None:
+        """Copy a file of a backup into a local warehouse. Raises ``Invalid`` where it is not what was kept."""
+        try:
+            found = _copied(self.files, file.path, Path(warehouse.path()))
+        except FileNotFoundError as error:
+            raise Invalid(f"{file.path} is not in the backup any more; restore another backup") from error
+        if found != (file.size_bytes, file.digest or found[1]):
+            raise Invalid(f"{file.path} is damaged in the backup; restore another backup")
+
+    def verify(self, file: BackedUpFile) -> bool:
+        """Whether the file is what was kept."""
+        try:
+            found = checksums_of(self.files, self.files.path(file.path))
+        except FileNotFoundError:
+            return False
+        return (found.size_bytes, found.digest) == (file.size_bytes, file.digest or found.digest)
+
+    def forget_all_but(self, most: int) -> int:
+        """Forget the oldest backups beyond ``most``, and the files that no other one names; of how many files."""
+        for name in self.names()[: -most or None]:
+            self._dump(name).unlink()
+        named = {file.path for name in self.names() for file in self.files_of(name)}
+        root = self.path / _FILES
+        unnamed = [one for one in root.rglob("*") if one.is_file() and str(one.relative_to(root)) not in named]
+        for one in unnamed:
+            one.unlink()
+        return len(unnamed)
+
+    def _dump(self, name: str) -> Path:
+        return self.path / _DUMPS / f"{name}{_SUFFIX}"
+
+    def _lines(self, name: str) -> Iterator[Any]:
+        if name not in self.names():
+            raise Invalid(f"{self.path} has no backup {name!r}; it has: {', '.join(self.names()) or 'none'}")
+        with gzip.open(self._dump(name), "rt", encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def write_dump(path: Path, head: BackupHead, dumped: Iterable[str], files: Iterable[NamedFile]) -> None:
+    """A dump of the catalog with what the backup says of itself before it, and its files behind it."""
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as target:
+        target.write(f"{json.dumps({'backup': asdict(head)})}\n")
+        target.writelines(f"{line}\n" for line in dumped)
+        target.writelines(f"{json.dumps({'file': _said(file)})}\n" for file in files)
+
+
+def _said(file: NamedFile) -> Mapping[str, Any]:
+    return asdict(BackedUpFile(file.path, file.size_bytes, file.digest))
+
+
+def _copied(source: Warehouse, path: str, root: Path) -> tuple[int, str]:
+    """Copies the file at ``path`` into the local folder ``root``, durably and as a whole; its size and digest."""
+    target = root / path
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.copying")
+    try:
+        with source.filesystem.open_input_file(source.path(path)) as bytes_in, open(partial, "wb") as bytes_out:
+            sink = SummedSink(bytes_out)
+            shutil.copyfileobj(bytes_in, sink, BLOCK_BYTES)
+            bytes_out.flush()
+            os.fsync(bytes_out.fileno())
+        partial.rename(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync_folder(str(target.parent))
+    return sink.sums.size_bytes, sink.sums.checksums.digest
