@@ -46,6 +46,7 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.rates import Rate, Rates
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
 from app.services.views import Views
@@ -157,6 +158,7 @@ class _Service:
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
         self.uses = TokenUses(database)
         gate = TokenGate(database, required=not is_loopback(settings.host), uses=self.uses)
+        rates = Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute))
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
@@ -165,7 +167,9 @@ class _Service:
         executor = self.running.executor
         ready = spark_ready or (executor.ready if executor is not None else lambda: True)
         commits = GroupCommit(database, warehouse)
-        self.parts = Parts(settings, database, warehouse, self.images, ready, gate, heads, commits, self.views, awaited)
+        self.parts = Parts(
+            settings, database, warehouse, self.images, ready, gate, rates, heads, commits, self.views, awaited
+        )
 
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""

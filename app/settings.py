@@ -58,6 +58,14 @@ class Settings(BaseSettings):
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
         " with PostgreSQL, where lookups then ask the catalog for the last batch",
     )
+    failures_per_minute: int = Field(
+        600,
+        ge=0,
+        description="requests without a valid token that one address may send a minute to one process; 0: any number",
+    )
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="requests that one token may send a minute to one process; default: any number"
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True

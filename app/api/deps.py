@@ -15,6 +15,7 @@ from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
+from app.services.rates import Rates
 from app.services.token_gate import TokenGate
 from app.services.views import Views
 from app.settings import Settings
@@ -33,6 +34,7 @@ class Parts:
     images: Images
     spark_ready: Callable[[], bool]
     gate: TokenGate
+    rates: Rates
     heads: Heads
     commits: GroupCommit
     views: Views

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -28,6 +29,7 @@ from app.core.errors import (
     KeyfoldError,
     NotFound,
     TooLarge,
+    TooMany,
     TooSlow,
     Unauthorized,
     Unavailable,
@@ -52,6 +54,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -165,7 +168,10 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    return ProblemResponse(content, status, headers=dict(_HEADERS.get(status, {})))
+    headers = dict(_HEADERS.get(status, {}))
+    if error.retry_seconds is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
+    return ProblemResponse(content, status, headers=headers)
 
 
 def _fault(violation: Violation) -> Fault:
