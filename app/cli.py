@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import socket
 from pathlib import Path
@@ -16,7 +17,8 @@ from app.core.access import EVERYTHING, Role
 from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
-from app.services.tokens import create_token
+from app.services.audit_log import AuditLog
+from app.services.tokens import Wish, make_token, told_of
 from app.serving import StoppingServer, listen, roles, work
 from app.settings import Settings, is_loopback
 
@@ -49,6 +51,8 @@ def serve(
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
     database.close()
+    if settings.audit_log is not None:
+        AuditLog(settings.audit_log).close()
     if not is_loopback(settings.host):
         _require_token(settings)
     listeners = _listening(settings)
@@ -134,7 +138,10 @@ def token_create(
 ) -> None:
     """Make a token; it is shown only now."""
     database = _migrated(data)
-    typer.echo(create_token(database, name, role, on or [EVERYTHING], expires))
+    with database.transaction() as repository:
+        made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires))
+    _audit(data, "createToken", **told_of(made.token))
+    typer.echo(made.secret)
     database.close()
 
 
@@ -157,7 +164,17 @@ def token_revoke(name: str, data: DataFolder = None) -> None:
     database = _migrated(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)
+    _audit(data, "revokeToken", name=name)
     database.close()
+
+
+def _audit(data: Path | None, operation: str, **members: object) -> None:
+    """Tell the audit log, if there is one, what this machine's user did at the command line."""
+    destination = _settings(folder=data).audit_log
+    if destination is not None:
+        log = AuditLog(destination)
+        log.write(user=getpass.getuser(), operation=operation, **members, outcome="done")
+        log.close()
 
 
 def _migrated(data: Path | None) -> CatalogDatabase:

@@ -66,6 +66,12 @@ class Settings(BaseSettings):
     requests_per_minute: int | None = Field(
         None, ge=1, description="requests that one token may send a minute to one process; default: any number"
     )
+    audit_log: str | None = Field(
+        None,
+        min_length=1,
+        description="file, or stdout or stderr, for a line of JSON of each change of a database, table or token, and of"
+        " each refusal; default: none",
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
+from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
@@ -39,6 +40,7 @@ class Parts:
     commits: GroupCommit
     views: Views
     awaited: AwaitedBatches
+    audit: AuditLog | None
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

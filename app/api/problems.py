@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
@@ -44,6 +44,7 @@ from app.services.formats import FORMATS
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+REFUSAL: Final = "keyfold.refusal"  # the member of the scope that has the error that was answered
 KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
@@ -152,6 +153,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
     """The response that tells ``error`` with ``status``."""
+    request.scope[REFUSAL] = error
     # Not validated: pydantic refuses the lone surrogates that a message may quote.
     body = Problem.model_construct(
         type=f"urn:keyfold:problem:{error.code}",
