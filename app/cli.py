@@ -19,8 +19,8 @@ from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
 from app.services.audit_log import AuditLog
 from app.services.tokens import Wish, make_token, told_of
-from app.serving import StoppingServer, listen, roles, work
-from app.settings import Settings, is_loopback
+from app.serving import certificate_of, listen, roles, run_server, work
+from app.settings import Settings
 
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
@@ -44,30 +44,43 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="processes that answer requests; one more merges [KEYFOLD_PROCESSES]")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of the certificate chain, for TLS [KEYFOLD_TLS_CERT]")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key [KEYFOLD_TLS_KEY]")] = None,
 ) -> None:
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
-    settings = _settings(host=host, port=port, folder=data, processes=processes)
+    settings = _settings(host=host, port=port, folder=data, processes=processes, tls_cert=tls_cert, tls_key=tls_key)
     _log_to_stderr(settings.log_level)
-    database = CatalogDatabase(settings.catalog_url)
-    prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
-    database.close()
-    if settings.audit_log is not None:
-        AuditLog(settings.audit_log).close()
-    if not is_loopback(settings.host):
-        _require_token(settings)
+    _check(settings)
     listeners = _listening(settings)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"http://{shown}:{listeners[0].getsockname()[1]}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
     count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
     announced = f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}"
     if len(listeners) == 1:
         app = create_app(settings)
         typer.echo(announced)
-        StoppingServer(app).run(sockets=listeners)
+        run_server(app, settings, listeners[0])
         return
     supervisor = Supervisor(roles(settings, listeners))
     typer.echo(announced)
     supervisor.run()
+
+
+def _check(settings: Settings) -> None:
+    """What is wrong is told here in one line, not as the lifespan's traceback."""
+    database = CatalogDatabase(settings.catalog_url)
+    prepare_catalog(database, settings)
+    database.close()
+    if settings.audit_log is not None:
+        AuditLog(settings.audit_log).close()
+    certificate = certificate_of(settings)
+    if certificate is not None:
+        certificate.context()
+    if settings.asks_for_tokens:
+        _require_token(settings)
 
 
 def _listening(settings: Settings) -> list[socket.socket]:
@@ -92,7 +105,7 @@ def _require_token(settings: Settings) -> None:
     if not exists:
         typer.echo(
             f"refusing to listen on {settings.host} without API tokens: anyone on the network could read and write.\n"
-            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1)",
+            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1, without KEYFOLD_TRUSTED_PROXIES)",
             err=True,
         )
         raise typer.Exit(1)

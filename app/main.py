@@ -52,7 +52,7 @@ from app.services.rates import Rate, Rates
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
 from app.services.views import Views
-from app.settings import Settings, is_loopback
+from app.settings import Settings
 from app.storage.images import Images
 from app.storage.layout import Warehouse
 from app.worker import SparkExecutor, Worker
@@ -162,7 +162,7 @@ class _Service:
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
         self.audit = AuditLog(settings.audit_log) if settings.audit_log else None
         self.uses = TokenUses(database)
-        gate = TokenGate(database, required=not is_loopback(settings.host), uses=self.uses)
+        gate = TokenGate(database, required=settings.asks_for_tokens, uses=self.uses)
         rates = Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute))
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20

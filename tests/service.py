@@ -43,7 +43,7 @@ class Service:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
-            found = re.search(r"listens on (http://\S+)", line)
+            found = re.search(r"listens on (https?://\S+)", line)
             if found:
                 return found[1]
         raise AssertionError(f"the service did not start: {''.join(self.lines)}")
