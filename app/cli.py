@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,9 @@ from app.services.audit_log import AuditLog
 from app.services.tokens import Wish, make_token, told_of
 from app.serving import certificate_of, listen, roles, run_server, work
 from app.settings import Settings
+from app.storage.modes import how_to_close
 
+logger = logging.getLogger(__name__)
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
 )
@@ -32,8 +35,12 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the e
 
 
 def _settings(**given: object) -> Settings:
-    """The environment's settings, overridden by what the command line gives."""
-    return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    """The environment's settings, overridden by what the command line gives. From here on no file is made that others
+    may read.
+    """
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    os.umask(settings.umask)
+    return settings
 
 
 @cli.command()
@@ -71,6 +78,7 @@ def serve(
 
 def _check(settings: Settings) -> None:
     """What is wrong is told here in one line, not as the lifespan's traceback."""
+    _warn_of_open_folders(settings)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)
     database.close()
@@ -81,6 +89,13 @@ def _check(settings: Settings) -> None:
         certificate.context()
     if settings.asks_for_tokens:
         _require_token(settings)
+
+
+def _warn_of_open_folders(settings: Settings) -> None:
+    for folder in {settings.folder.resolve(), Path(settings.warehouse_root)}:
+        closing = how_to_close(folder, settings.umask)
+        if closing is not None:
+            logger.warning("%s is open to other users of this machine; run: %s", folder, closing)
 
 
 def _listening(settings: Settings) -> list[socket.socket]:
@@ -116,6 +131,7 @@ def worker(data: DataFolder = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
     settings = _settings(folder=data)
     _log_to_stderr(settings.log_level)
+    _warn_of_open_folders(settings)
     work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"))
 
 

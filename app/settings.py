@@ -5,11 +5,16 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
+
+
+def _octal(mode: object) -> object:
+    return int(mode, 8) if isinstance(mode, str) else mode
 
 
 class Settings(BaseSettings):
@@ -80,6 +85,12 @@ class Settings(BaseSettings):
         min_length=1,
         description="file, or stdout or stderr, for a line of JSON of each change of a database, table or token, and of"
         " each refusal; default: none",
+    )
+    umask: Annotated[int, BeforeValidator(_octal)] = Field(
+        0o077,
+        ge=0,
+        le=0o077,
+        description="permissions, in octal, that no file of the service has, whoever started it with what umask",
     )
     log_level: str = Field("INFO", description="level of the service's own log")
 
