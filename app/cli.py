@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +19,17 @@ from app.core.access import EVERYTHING, Role
 from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
+from app.services.audit_log import AuditLog
 from app.services.backups import back_up
 from app.services.backups import restore as put_back
-from app.services.tokens import create_token
-from app.serving import StoppingServer, listen, roles, work
-from app.settings import Settings, is_loopback
+from app.services.tokens import Wish, make_token, told_of
+from app.serving import certificate_of, listen, roles, run_server, work
+from app.settings import Settings
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
+from app.storage.modes import how_to_close
 
+logger = logging.getLogger(__name__)
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
 )
@@ -35,8 +40,12 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the e
 
 
 def _settings(**given: object) -> Settings:
-    """The environment's settings, overridden by what the command line gives."""
-    return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    """The environment's settings, overridden by what the command line gives. From here on no file is made that others
+    may read.
+    """
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    os.umask(settings.umask)
+    return settings
 
 
 @cli.command()
@@ -47,28 +56,51 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="processes that answer requests; one more merges [KEYFOLD_PROCESSES]")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of the certificate chain, for TLS [KEYFOLD_TLS_CERT]")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key [KEYFOLD_TLS_KEY]")] = None,
 ) -> None:
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
-    settings = _settings(host=host, port=port, folder=data, processes=processes)
+    settings = _settings(host=host, port=port, folder=data, processes=processes, tls_cert=tls_cert, tls_key=tls_key)
     _log_to_stderr(settings.log_level)
-    database = CatalogDatabase(settings.catalog_url)
-    prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
-    database.close()
-    if not is_loopback(settings.host):
-        _require_token(settings)
+    _check(settings)
     listeners = _listening(settings)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"http://{shown}:{listeners[0].getsockname()[1]}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
     count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
     announced = f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}"
     if len(listeners) == 1:
         app = create_app(settings)
         typer.echo(announced)
-        StoppingServer(app).run(sockets=listeners)
+        run_server(app, settings, listeners[0])
         return
     supervisor = Supervisor(roles(settings, listeners))
     typer.echo(announced)
     supervisor.run()
+
+
+def _check(settings: Settings) -> None:
+    """What is wrong is told here in one line, not as the lifespan's traceback."""
+    _warn_of_open_folders(settings)
+    database = CatalogDatabase(settings.catalog_url)
+    prepare_catalog(database, settings)
+    database.close()
+    if settings.audit_log is not None:
+        AuditLog(settings.audit_log).close()
+    certificate = certificate_of(settings)
+    if certificate is not None:
+        certificate.context()
+    if settings.asks_for_tokens:
+        _require_token(settings)
+
+
+def _warn_of_open_folders(settings: Settings) -> None:
+    for folder in {settings.folder.resolve(), Path(settings.warehouse_root)}:
+        closing = how_to_close(folder, settings.umask)
+        if closing is not None:
+            logger.warning("%s is open to other users of this machine; run: %s", folder, closing)
 
 
 def _listening(settings: Settings) -> list[socket.socket]:
@@ -93,7 +125,7 @@ def _require_token(settings: Settings) -> None:
     if not exists:
         typer.echo(
             f"refusing to listen on {settings.host} without API tokens: anyone on the network could read and write.\n"
-            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1)",
+            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1, without KEYFOLD_TRUSTED_PROXIES)",
             err=True,
         )
         raise typer.Exit(1)
@@ -104,6 +136,7 @@ def worker(data: DataFolder = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
     settings = _settings(folder=data)
     _log_to_stderr(settings.log_level)
+    _warn_of_open_folders(settings)
     work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"))
 
 
@@ -188,7 +221,10 @@ def token_create(
 ) -> None:
     """Make a token; it is shown only now."""
     database = _migrated(data)
-    typer.echo(create_token(database, name, role, on or [EVERYTHING], expires))
+    with database.transaction() as repository:
+        made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires))
+    _audit(data, "createToken", **told_of(made.token))
+    typer.echo(made.secret)
     database.close()
 
 
@@ -211,7 +247,17 @@ def token_revoke(name: str, data: DataFolder = None) -> None:
     database = _migrated(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)
+    _audit(data, "revokeToken", name=name)
     database.close()
+
+
+def _audit(data: Path | None, operation: str, **members: object) -> None:
+    """Tell the audit log, if there is one, what this machine's user did at the command line."""
+    destination = _settings(folder=data).audit_log
+    if destination is not None:
+        log = AuditLog(destination)
+        log.write(user=getpass.getuser(), operation=operation, **members, outcome="done")
+        log.close()
 
 
 def _migrated(data: Path | None) -> CatalogDatabase:

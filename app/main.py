@@ -29,6 +29,7 @@ from app.api import (
     tags,
     tokens,
 )
+from app.api.audit import Audited
 from app.api.auth import Gate
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
@@ -41,15 +42,17 @@ from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.rates import Rate, Rates
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
 from app.services.views import Views
-from app.settings import Settings, is_loopback
+from app.settings import Settings
 from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
@@ -112,7 +115,9 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
     app.add_middleware(BodyLimit, settings=chosen)
     app.add_middleware(Permits)
     app.add_middleware(DirectRows)
-    app.add_middleware(Gate, settings=chosen)  # what is added last comes first
+    app.add_middleware(Gate, settings=chosen)
+    if chosen.audit_log:
+        app.add_middleware(Audited)  # what is added last comes first
     for module in (*ROUTERS, health):
         app.include_router(module.router)
     app.state.operations = Operations(app.routes)
@@ -157,8 +162,10 @@ class _Service:
         self.running = Running(settings, settings.workers if spark_ready is None else 0)
         database, warehouse = self.running.database, self.running.warehouse
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
+        self.audit = AuditLog(settings.audit_log) if settings.audit_log else None
         self.uses = TokenUses(database)
-        gate = TokenGate(database, required=not is_loopback(settings.host), uses=self.uses)
+        gate = TokenGate(database, required=settings.asks_for_tokens, uses=self.uses)
+        rates = Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute))
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
@@ -167,7 +174,10 @@ class _Service:
         executor = self.running.executor
         ready = spark_ready or (executor.ready if executor is not None else lambda: True)
         commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
-        self.parts = Parts(settings, database, warehouse, self.images, ready, gate, heads, commits, self.views, awaited)
+        views, images, audit = self.views, self.images, self.audit
+        self.parts = Parts(
+            settings, database, warehouse, images, ready, gate, rates, heads, commits, views, awaited, audit
+        )
 
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""
@@ -187,6 +197,8 @@ class _Service:
         self.views.close()
         self.images.close()
         self.uses.close()
+        if self.audit is not None:
+            self.audit.close()
         self.running.stop()
 
 

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.api.problems import refusal
+from app.certificates import Certificate
 from app.core.errors import Invalid
 from app.main import Running, create_app
 from app.processes import Role
@@ -29,6 +30,7 @@ MOST_HEAD_BYTES = 64 * 1024
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _STOP_SECONDS = 5  # that requests have to end when the service stops
+_TICKS_OF_RENEWAL = 10  # a second: two calls of stat
 _READY_SECONDS = (0.2, 2.0)  # how often Spark is asked before, and after, it first answered
 
 
@@ -83,12 +85,26 @@ class _WithoutPandas(MetaPathFinder):
 
 
 class StoppingServer(uvicorn.Server):
-    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request."""
+    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request.
 
-    def __init__(self, app: FastAPI, stop_seconds: int = _STOP_SECONDS) -> None:
+    With a ``certificate`` it speaks TLS, and shows another one once its files change. What ``trusted_proxies`` say of
+    the address and scheme of a client counts.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        stop_seconds: int = _STOP_SECONDS,
+        certificate: Certificate | None = None,
+        trusted_proxies: str = "",
+    ) -> None:
+        self._certificate = certificate
         config = uvicorn.Config(
             app,
             http=StrictHttp,
+            ssl_context_factory=None if certificate is None else lambda *_: certificate.context(),
+            proxy_headers=bool(trusted_proxies),  # uvicorn's default is to trust this machine
+            forwarded_allow_ips=trusted_proxies,
             ws="none",
             log_config=None,
             access_log=False,
@@ -99,11 +115,30 @@ class StoppingServer(uvicorn.Server):
         )
         super().__init__(config)
 
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn does ten times a second."""
+        if self._certificate is not None and counter % _TICKS_OF_RENEWAL == 0:
+            self._certificate.renew()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets them end, then stops as uvicorn does."""
         app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
         app.state.parts.heads.stop()
         await super().shutdown(sockets)
+
+
+def certificate_of(settings: Settings) -> Certificate | None:
+    """The certificate to show; None where plain HTTP is spoken."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificate(settings.tls_cert, settings.tls_key)
+
+
+def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+    """Answer requests until SIGTERM or SIGINT."""
+    server = StoppingServer(app, certificate=certificate_of(settings), trusted_proxies=settings.trusted_proxies)
+    server.run(sockets=[listener])
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
@@ -144,7 +179,7 @@ def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
         for other in listeners:
             if other is not mine:
                 other.close()
-        StoppingServer(app).run(sockets=[mine])
+        run_server(app, settings, mine)
 
     def tell(ready: bool) -> None:  # the only argument
         spark[0] = ready

@@ -6,11 +6,16 @@ import ipaddress
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
+
+
+def _octal(mode: object) -> object:
+    return int(mode, 8) if isinstance(mode, str) else mode
 
 
 class Settings(BaseSettings):
@@ -23,6 +28,15 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="address to listen on; anything but loopback needs an API token")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    tls_cert: Path | None = Field(None, description="PEM file of the certificate chain; with it only TLS is spoken")
+    tls_key: Path | None = Field(
+        None, validate_default=True, description="PEM file of its private key, without a passphrase"
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="addresses and networks, with commas, of proxies whose X-Forwarded-For and X-Forwarded-Proto count;"
+        " default: none do",
+    )
     database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
     warehouse: str | None = Field(None, description="folder or URI of the tables' files; default: in the data folder")
     spark_remote: SecretStr | None = Field(None, description="Spark Connect URL; default: an embedded server")
@@ -62,9 +76,50 @@ class Settings(BaseSettings):
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
         " with PostgreSQL, where lookups then ask the catalog for the last batch",
     )
+    failures_per_minute: int = Field(
+        600,
+        ge=0,
+        description="requests without a valid token that one address may send a minute to one process; 0: any number",
+    )
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="requests that one token may send a minute to one process; default: any number"
+    )
+    audit_log: str | None = Field(
+        None,
+        min_length=1,
+        description="file, or stdout or stderr, for a line of JSON of each change of a database, table or token, and of"
+        " each refusal; default: none",
+    )
+    umask: Annotated[int, BeforeValidator(_octal)] = Field(
+        0o077,
+        ge=0,
+        le=0o077,
+        description="permissions, in octal, that no file of the service has, whoever started it with what umask",
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True
+
+    @field_validator("tls_key")
+    @classmethod
+    def _beside_its_certificate(cls, key: Path | None, others: ValidationInfo) -> Path | None:
+        if (key is None) is not (others.data.get("tls_cert") is None):
+            raise ValueError("set both KEYFOLD_TLS_CERT and KEYFOLD_TLS_KEY, or none of them")
+        return key
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, text: str) -> str:
+        """Raises ``ValueError`` for what is no address: it would be trusted by no one, in silence."""
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        for part in parts:
+            ipaddress.ip_network(part)
+        return ",".join(parts)
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a token is needed though none was ever made: others than this machine may call."""
+        return not is_loopback(self.host) or bool(self.trusted_proxies)
 
     @property
     def serving_processes(self) -> int:

@@ -57,6 +57,7 @@ class SparkExecutor:
                     None if remote is None else remote.get_secret_value(),
                     self._settings.spark_master,
                     None if heap is None else heap * 1024 * 1024,
+                    self._settings.umask,
                 )
             self._jobs.start()
             return self._jobs

@@ -30,8 +30,10 @@ class SparkJobs:
     With ``remote`` None an embedded server is started in ``folder``.
     """
 
-    def __init__(self, folder: Path, remote: str | None, master: str, heap_bytes: int | None) -> None:
-        self.server = None if remote else EmbeddedServer(folder, master=master, heap_bytes=heap_bytes)
+    def __init__(
+        self, folder: Path, remote: str | None, master: str, heap_bytes: int | None, umask: int = 0o077
+    ) -> None:
+        self.server = None if remote else EmbeddedServer(folder, master=master, heap_bytes=heap_bytes, umask=umask)
         self.connection = SparkConnection(remote or self._embedded())
 
     def _embedded(self) -> EmbeddedServer:

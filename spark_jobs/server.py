@@ -21,6 +21,7 @@ from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, class_archives, find_jav
 
 GIBIBYTE = 1 << 30
 
+_LOCAL = re.compile(r"local(\[[^\[\]]+\])?")
 _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
 # The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
@@ -100,11 +101,13 @@ class EmbeddedServer:
     ``folder`` holds its log (``spark.log``, WARN and above), warehouse and scratch files. ``master`` is Spark's
     ``spark.master``; ``heap_bytes`` the JVM's largest heap (default: a quarter of the machine's memory, at least 1 GiB,
     at most 8 GiB); ``java`` the program to run (default: ``find_java()``); ``java_options`` are added to ours, such as
-    ``-XX:SharedArchiveFile=…``; ``stop_seconds`` is how long the JVM may take to end by itself.
+    ``-XX:SharedArchiveFile=…``; ``stop_seconds`` is how long the JVM may take to end by itself; ``umask`` says which
+    permissions no file that it writes has.
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
-    neither in a command line nor in a log. All methods may be called from any thread. The JVM ends when this process
-    ends, however it ends.
+    neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
+    ask for a secret, which the JVM makes for itself and tells nobody. All methods may be called from any thread. The
+    JVM ends when this process ends, however it ends.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class EmbeddedServer:
         java: Path | None = None,
         java_options: Sequence[str] = (),
         stop_seconds: int = 10,
+        umask: int = 0o077,
     ) -> None:
         self.folder = folder.absolute()
         self.master = master
@@ -123,6 +127,7 @@ class EmbeddedServer:
         self._java = java
         self._java_options = tuple(java_options)
         self._stop_seconds = stop_seconds
+        self._umask = umask
         self._lock = threading.RLock()
         self._process: subprocess.Popen[str] | None = None
         self._scratch: Path | None = None
@@ -237,6 +242,7 @@ class EmbeddedServer:
                 cwd=self.folder,
                 env=self._environment(),
                 start_new_session=True,
+                umask=self._umask,
             )
         except OSError as error:
             raise Unavailable(f"The embedded Spark server cannot be started: {error}.") from error
@@ -287,7 +293,16 @@ class EmbeddedServer:
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
             "spark.sql.session.timeZone": "UTC",
+            # Hadoop sets the permissions of what it writes by itself, and open to all unless it is told.
+            "spark.hadoop.fs.permissions.umask-mode": f"{self._umask:03o}",
+            **self._authentication(),
         }
+
+    def _authentication(self) -> dict[str, str]:
+        """With a local master the JVM makes the secret. Other masters need one that all of Spark's processes are told,
+        which is their operator's to do (docs/operations.md).
+        """
+        return {"spark.authenticate": "true"} if _LOCAL.fullmatch(self.master) else {}
 
     def _listen(self, process: subprocess.Popen[str], answered: threading.Event, said: deque[str]) -> None:
         for line in process.stdout or ():

@@ -21,9 +21,9 @@ START_SECONDS = 120
 
 
 class Service:
-    """One serving process; ``url`` is where it listens."""
+    """One serving process; ``url`` is where it listens. It has the umask of this process, or another one."""
 
-    def __init__(self, data: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, data: Path, environment: Mapping[str, str], umask: int = -1) -> None:
         self.data = data
         self.lines: list[str] = []
         self.process = subprocess.Popen(
@@ -34,6 +34,7 @@ class Service:
             # One, which tests can freeze, kill and measure; test_processes has several.
             env={**os.environ, "KEYFOLD_PROCESSES": "1", **environment},
             start_new_session=True,
+            umask=umask,
         )
         self.url = self._listening()
         self._reader = threading.Thread(target=self._drain, daemon=True)
@@ -43,7 +44,7 @@ class Service:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
-            found = re.search(r"listens on (http://\S+)", line)
+            found = re.search(r"listens on (https?://\S+)", line)
             if found:
                 return found[1]
         raise AssertionError(f"the service did not start: {''.join(self.lines)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
@@ -11,7 +13,8 @@ from app.api.browsers import Place, check_host, check_page
 from app.api.deps import GRANT, Parts
 from app.api.refusals import refuse
 from app.core.access import EVERYBODY, Grant
-from app.core.errors import KeyfoldError
+from app.core.errors import FaultCode, KeyfoldError, TooMany, Unauthorized, Violation
+from app.services.rates import Rate, network_of
 from app.services.token_gate import TokenGate
 from app.settings import Settings
 
@@ -51,11 +54,40 @@ class Gate:
         headers = Headers(scope=scope)
         check_page(headers)
         parts: Parts = scope["app"].state.parts
-        grant = await self._granted(parts.gate, headers.get("authorization"))
+        try:
+            grant = await self._granted(parts.gate, headers.get("authorization"))
+        except Unauthorized as error:
+            _check_failures(parts.rates.failures, (scope.get("client") or (None,))[0], error)
+            raise
         if grant is EVERYBODY:
             check_host(headers, Place(self.host, (scope.get("server") or (None, None))[1]))
+        else:
+            _check_requests(parts.rates.requests, grant)
         scope[GRANT] = grant
 
     async def _granted(self, gate: TokenGate, authorization: str | None) -> Grant:
         recalled = gate.recall(authorization)
         return await run_sync(gate.check, authorization, limiter=self.turns) if recalled is None else recalled
+
+
+def _check_failures(failures: Rate, address: str | None, error: Unauthorized) -> None:
+    """Counts a failure. Raises ``TooMany``.
+
+    Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
+    nobody guesses 256 bits.
+    """
+    wait = failures.spend(network_of(address))
+    if wait:
+        message = f"too many requests without a valid token came from {address}; the last one: {error.message}"
+        fix = f"send a valid token, or wait for {math.ceil(wait)} seconds"
+        fault = Violation("", FaultCode.TOO_MANY_FAILURES, message, fix)
+        raise TooMany(message, violations=[fault], retry_seconds=wait) from error
+
+
+def _check_requests(requests: Rate, grant: Grant) -> None:
+    """Counts a request. Raises ``TooMany``."""
+    wait = requests.spend(grant.name)
+    if wait:
+        message = f"the token {grant.name!r} was used more often than KEYFOLD_REQUESTS_PER_MINUTE allows"
+        fault = Violation("", FaultCode.TOO_MANY_REQUESTS, message, f"wait for {math.ceil(wait)} seconds")
+        raise TooMany(message, violations=[fault], retry_seconds=wait)

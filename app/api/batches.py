@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.audit import NotesDep
 from app.api.deps import DatabaseDep, Parts, PartsDep, Reading, WarehouseDep
 from app.api.limits import SpooledBody, uploads_folder
 from app.api.paging import WantedPage
@@ -168,6 +169,9 @@ def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> BatchBody
 
 
 @router.delete("/{batch_id}", operation_id="deleteBatch")
-def delete_batch(name: FullName, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep) -> BatchBody:
+def delete_batch(
+    name: FullName, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep, notes: NotesDep
+) -> BatchBody:
     """Withdraw a batch while it is staged."""
+    notes.tell(batch=batch_id)
     return BatchBody.of(withdraw_batch(catalog, warehouse, name, batch_id))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
+from app.api.audit import NotesDep
 from app.api.deps import GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
@@ -31,9 +32,10 @@ def list_databases(
 
 @router.post("", operation_id="createDatabase")
 def create_database(
-    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep
+    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep, notes: NotesDep
 ) -> DatabaseDetails:
     """Creates a database."""
+    notes.tell(database=body.name, options=sorted(body.options or {}))
     grant.check_database(Role.ADMIN, body.name)
     database = service.create_database(repository, body.name, body.options or {}, grant.name)
     return DatabaseDetails.of(database, location=warehouse.uri())
@@ -47,9 +49,10 @@ def get_database(database: DatabaseName, repository: Reading, warehouse: Warehou
 
 @router.post("/{database}", operation_id="alterDatabase")
 def alter_database(
-    database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep
+    database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep, notes: NotesDep
 ) -> ChangedDatabase:
     """Removes and sets options of a database."""
+    notes.tell(removed=sorted(body.removals or []), updated=sorted(body.updates or {}))
     change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
     return ChangedDatabase.of(change)
 

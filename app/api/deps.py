@@ -11,10 +11,12 @@ from fastapi import Depends, Request
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
+from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
+from app.services.rates import Rates
 from app.services.token_gate import TokenGate
 from app.services.views import Views
 from app.settings import Settings
@@ -33,10 +35,12 @@ class Parts:
     images: Images
     spark_ready: Callable[[], bool]
     gate: TokenGate
+    rates: Rates
     heads: Heads
     commits: GroupCommit
     views: Views
     awaited: AwaitedBatches
+    audit: AuditLog | None
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
@@ -29,6 +30,7 @@ from app.core.errors import (
     KeyReused,
     NotFound,
     TooLarge,
+    TooMany,
     TooSlow,
     Unauthorized,
     Unavailable,
@@ -45,6 +47,7 @@ from app.services.formats import FORMATS
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+REFUSAL: Final = "keyfold.refusal"  # the member of the scope that has the error that was answered
 KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
@@ -56,6 +59,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -162,6 +166,7 @@ KEY_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
     """The response that tells ``error`` with ``status``."""
+    request.scope[REFUSAL] = error
     # Not validated: pydantic refuses the lone surrogates that a message may quote.
     body = Problem.model_construct(
         type=f"urn:keyfold:problem:{error.code}",
@@ -178,7 +183,10 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    return ProblemResponse(content, status, headers={**_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})})
+    headers = {**_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
+    if error.retry_seconds is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
+    return ProblemResponse(content, status, headers=headers)
 
 
 def _fault(violation: Violation) -> Fault:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
@@ -157,7 +158,7 @@ def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAn
 
 
 @router.post("/rollback", operation_id="rollbackTable")
-def post_rollback(table: WrittenTable, body: Rollback, repository: Writing) -> SnapshotAnswer:
+def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> SnapshotAnswer:
     """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
 
     Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.
@@ -165,5 +166,7 @@ def post_rollback(table: WrittenTable, body: Rollback, repository: Writing) -> S
     longer visible, and posting them again under their Idempotency-Key answers the old batch: use a new key. The schema
     stays as it is now.
     """
-    made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **body.target())
+    target = body.target()
+    notes.tell(to=target)
+    made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
     return SnapshotAnswer(snapshot=SnapshotBody.of(made))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.audit import NotesDep
 from app.api.deps import DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
@@ -89,6 +90,7 @@ def create_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     grant: GrantDep,
+    notes: NotesDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
@@ -96,7 +98,9 @@ def create_table(
     name = body.identifier.object
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
+        notes.nothing()
         return _validated(service.validate_table(name, body.table_schema))
+    notes.tell(table=name, options=sorted(body.table_schema.get("options") or {}))
     return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name), warehouse)
 
 
@@ -128,6 +132,7 @@ def alter_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     grant: GrantDep,
+    notes: NotesDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
@@ -136,7 +141,16 @@ def alter_table(
     """
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
     altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only, by=grant.name)
-    return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
+    if validate_only:
+        notes.nothing()
+        return _validated(altered.schema)
+    notes.tell(changes=[_what(change) for change in body.changes])
+    return _stored(altered, warehouse)
+
+
+def _what(change: Any) -> dict[str, object]:
+    """What a change that was made is about, without the values that it sets."""
+    return {member: change[member] for member in ("action", "key", "fieldNames") if member in change}
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
@@ -147,11 +161,12 @@ def drop_table(name: FullName, catalog: DatabaseDep, warehouse: WarehouseDep) ->
 
 
 @router.post("/tables/rename", operation_id="renameTable", response_class=Response)
-def rename_table(body: RenameTable, repository: Writing, grant: GrantDep) -> Response:
+def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes: NotesDep) -> Response:
     """Renames a table, maybe into another database; the token must be for it under both names."""
     source, destination = body.source, body.destination
     for identifier in (source, destination):
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
     old, new = ((one.database, one.object) for one in (source, destination))
     service.rename_table(repository, old, new, grant.name)
+    notes.tell(database=old[0], table=old[1], to={"database": new[0], "table": new[1]})
     return Response()

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
+from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
@@ -66,7 +67,7 @@ def iso_duration(duration: timedelta) -> str:
 
 
 @router.post("", operation_id="createTag")
-def create_tag(table: WrittenTable, body: NewTag, repository: Writing) -> TagBody:
+def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: NotesDep) -> TagBody:
     """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
 
     409 when there is a tag of this name already, also on the same snapshot.
@@ -79,6 +80,7 @@ def create_tag(table: WrittenTable, body: NewTag, repository: Writing) -> TagBod
         body.time_retained,
         ignore_if_exists=body.ignore_if_exists,
     )
+    notes.tell(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
     return TagBody.of(tag)
 
 
@@ -100,7 +102,8 @@ def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> TagBody:
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
-def delete_tag(table: WrittenTable, tag: TagName, repository: Writing) -> Response:
+def delete_tag(table: WrittenTable, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
     """Forget a tag; its snapshot expires by the table's options again."""
+    notes.tell(tag=tag)
     repository.tags.delete(table.id, tag)
     return Response()

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.payloads import Names
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.access import Role
-from app.services.tokens import Wish, list_tokens, make_token
+from app.services.tokens import Wish, list_tokens, make_token, told_of
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
 
@@ -52,9 +53,10 @@ class TokenList(Answer):
 
 
 @router.post("", operation_id="createToken")
-def create_token(body: NewToken, repository: Writing, response: Response) -> MadeTokenBody:
+def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeTokenBody:
     """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires))
+    notes.tell(**told_of(made.token))
     response.headers["Cache-Control"] = "no-store"
     return MadeTokenBody.of(made.token, token=made.secret)
 
@@ -66,7 +68,8 @@ def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
 
 
 @router.delete("/{name}", operation_id="revokeToken", response_class=Response)
-def revoke_token(name: str, repository: Writing) -> Response:
+def revoke_token(name: str, repository: Writing, notes: NotesDep) -> Response:
     """Takes a token back: it opens nothing any more, here at once and on other machines within two seconds."""
+    notes.tell(name=name)
     repository.tokens.revoke(name)
     return Response()

@@ -23,6 +23,7 @@ class ErrorCode(StrEnum):
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
     REQUEST_TIMEOUT = "request_timeout"
+    TOO_MANY_REQUESTS = "too_many_requests"
     DATABASE_NOT_FOUND = "database_not_found"
     DATABASE_ALREADY_EXISTS = "database_already_exists"
     DATABASE_NOT_EMPTY = "database_not_empty"
@@ -199,6 +200,8 @@ class FaultCode(StrEnum):
     TOO_LONG = "too_long", "text, bytes or a list is longer than it may be"
     TOO_MANY_CHANGES = "too_many_changes", "an alter has too many changes"
     TOO_MANY_DIGITS = "too_many_digits", "a value has more digits after the point than its type"
+    TOO_MANY_FAILURES = "too_many_failures", "too many requests without a valid token came from one address"
+    TOO_MANY_REQUESTS = "too_many_requests", "a token was used more often than the service allows"
     TOO_SHORT = "too_short", "a list has too few elements"
     TOO_SLOW = "too_slow", "nothing came of the body for too long"
     UNION_TAG_INVALID = "union_tag_invalid", "the type of an instant is not known"
@@ -267,7 +270,9 @@ class KeyfoldError(Exception):
         total_violations: int | None = None,
         resource_type: str | None = None,
         resource_name: str | None = None,
+        retry_seconds: float | None = None,
     ) -> None:
+        """``retry_seconds``: when to ask again, where that is known."""
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code
@@ -275,6 +280,7 @@ class KeyfoldError(Exception):
         self.total_violations = len(self.violations) if total_violations is None else total_violations
         self.resource_type = resource_type
         self.resource_name = resource_name
+        self.retry_seconds = retry_seconds
 
 
 class Invalid(KeyfoldError):
@@ -307,6 +313,12 @@ class Forbidden(KeyfoldError):
     """
 
     default_code = ErrorCode.FORBIDDEN
+
+
+class TooMany(KeyfoldError):
+    """The caller asks more often than the settings allow."""
+
+    default_code = ErrorCode.TOO_MANY_REQUESTS
 
 
 class TooSlow(KeyfoldError):

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.marks import TOKENS
 from app.catalog.repository import ApiToken
 from app.core.access import EVERYBODY, Grant
-from app.core.errors import FaultCode, KeyfoldError, Unauthorized, Violation
+from app.core.errors import FaultCode, KeyfoldError, Resource, Unauthorized, Violation
 from app.services.token_uses import TokenUses
 from app.services.tokens import token_digest
 
@@ -128,7 +128,12 @@ class TokenGate:
         if expired is not None:
             wrong = f"the token {expired.grant.name!r} has expired"
             fix = f"send another one, {_MAKE}"
-            return Unauthorized(wrong, violations=[Violation("", FaultCode.EXPIRED_TOKEN, wrong, fix)])
+            return Unauthorized(
+                wrong,
+                violations=[Violation("", FaultCode.EXPIRED_TOKEN, wrong, fix)],
+                resource_type=Resource.TOKEN,
+                resource_name=expired.grant.name,
+            )
         if all(self._now() >= known.expires for known in access.tokens.values()):
             message = f"this service asks for a token, and none is left; {_MAKE}"
             return Unauthorized(message, violations=[Violation("", FaultCode.NO_TOKEN_LEFT, message, _MAKE)])

@@ -119,6 +119,12 @@ def _instant(text: str) -> datetime:
     return read.astimezone(UTC)
 
 
+def told_of(token: ApiToken) -> dict[str, object]:
+    """What the audit log tells of a token that was made."""
+    expires = None if token.expires_at is None else token.expires_at.isoformat()
+    return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires}
+
+
 def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:
     """A page of the tokens in name order, expired ones too."""
     found = repository.tokens.page(after=request.after, limit=request.and_one_more)

@@ -22,11 +22,12 @@ from app.core.alter.changes import alter_schema
 from app.core.alter.draft import LARGEST_FIELD_ID
 from app.core.errors import FaultCode, Forbidden, Invalid, Unauthorized
 from app.core.table.schema import TableSchema
+from app.main import create_app
 from app.services.tables import DEEPEST_TYPE
 from app.services.token_gate import TokenGate
 from app.services.tokens import create_token
 from app.settings import Settings
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES
 
 _NUMBERS = count()
 AGGREGATION = {"merge-engine": "aggregation"}
@@ -162,6 +163,20 @@ def _made(**wished: Any) -> Case:
     return asked("POST", "/v1/tokens", json={"name": "ci", "role": "read", "on": ["*"]} | wished)
 
 
+def _too_often(bearer: str | None) -> Case:
+    """Asking a service twice that takes one request, or one failure, a minute."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        folder = service.folder / f"{next(_NUMBERS)}"
+        app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, failures_per_minute=1, requests_per_minute=1))
+        with TestClient(app, LOOPBACK) as client:
+            token = create_token(app.state.parts.database, "ci")
+            headers = {"Authorization": bearer.format(token)} if bearer else {}
+            return told([client.get(DATABASES, headers=headers) for _ in range(2)][1])
+
+    return provoke
+
+
 def _denied(_: Service) -> Iterable[Mapping[str, Any]]:
     with pytest.raises(Forbidden) as refused:
         Grant("ci", Role.READ, TokenScope.parse(["shop.*"])).check_table(Role.WRITE, "hr", "people")
@@ -205,6 +220,8 @@ TOKENS: Mapping[FaultCode, Case] = {
     FaultCode.MISSING_ROLE: _denied,
     FaultCode.MISSING_SCOPE: _denied,
     FaultCode.MISSING_TOKEN: _with_token(None, made=True),
+    FaultCode.TOO_MANY_FAILURES: _too_often(None),
+    FaultCode.TOO_MANY_REQUESTS: _too_often("Bearer {}"),
     FaultCode.UNKNOWN_TOKEN: _with_token("Bearer kf_wrong", made=True),
 }
 VALUES: Mapping[FaultCode, Case] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -197,9 +199,9 @@ def test_a_websocket_is_closed(client: TestClient) -> None:
 # Promise 6, with the real program
 
 
-def keyfold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def keyfold(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "app.cli", *arguments, "--data", str(folder)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYFOLD_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYFOLD_")} | more
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
@@ -226,7 +228,8 @@ def test_revoking_the_last_token_closes_the_network_again(tmp_path: Path) -> Non
 @pytest.mark.slow(reason="starts processes")
 def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Path) -> None:
     wished = ("--role", "write", "--on", "shop.*", "--on", "hr.people", "--expires", "2999-01-31")
-    assert keyfold(tmp_path, "token", "create", "ci", *wished).stdout.startswith("kf_")
+    made = keyfold(tmp_path, "token", "create", "ci", *wished, KEYFOLD_AUDIT_LOG=str(tmp_path / "audit"))
+    assert made.stdout.startswith("kf_")
     head, line = keyfold(tmp_path, "token", "list").stdout.splitlines()
     told = dict(zip(head.split("\t"), line.split("\t"), strict=True))
     told.pop("created")
@@ -237,6 +240,10 @@ def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Pat
         "expires": "2999-01-31T00:00:00+00:00",
         "last used": "never",
     }
+    log = (tmp_path / "audit").read_text()
+    assert made.stdout.strip() not in log
+    told = json.loads(log)
+    assert (told["operation"], told["name"], told["role"], told["user"]) == ("createToken", "ci", "write", getuser())
     refused = keyfold(tmp_path, "token", "create", "other", "--on", "shop")
     assert refused.returncode == 1
     assert "did you mean shop.*?" in refused.stderr

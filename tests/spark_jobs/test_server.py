@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -47,6 +49,25 @@ def test_every_port_listens_on_loopback_only(server: EmbeddedServer) -> None:
     sockets = _listening(_java_of(server))
     assert server.port in {port for _, port in sockets}
     assert {address for address, _ in sockets} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_the_ports_of_sparks_own_processes_run_nothing_for_whom_does_not_know_their_secret(
+    server: EmbeddedServer,
+) -> None:
+    ports = {port for _, port in _listening(_java_of(server))} - {server.port}
+    assert len(ports) == 2, "the driver's and the block manager's"
+    body = b"an RPC"
+    # Spark's network-common: length, type 3 (RpcRequest), its number, the length of its body, its body.
+    frame = struct.pack(">qbqi", 8 + 13 + len(body), 3, 7, len(body)) + body
+    for port in ports:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(frame)
+            assert b"Expected SaslMessage" in connection.recv(4096)
+
+
+def test_the_secret_of_a_cluster_is_its_operators(tmp_path: Path) -> None:
+    assert "spark.authenticate" in EmbeddedServer(tmp_path, master="local[2, 3]")._authentication()
+    assert EmbeddedServer(tmp_path, master="spark://master:7077")._authentication() == {}
 
 
 def test_the_token_is_in_no_command_line_log_file_or_repr(server: EmbeddedServer) -> None:

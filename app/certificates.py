@@ -1,0 +1,78 @@
+"""The certificate that a serving process shows, read from files, and again when they change."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Certificate:
+    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: nobody is there
+    to be asked for one.
+    """
+
+    def __init__(self, chain: Path, key: Path) -> None:
+        self._chain: Final = chain
+        self._key: Final = key
+        self._context: ssl.SSLContext | None = None
+        self._stamp: _Stamp = ()
+
+    def context(self) -> ssl.SSLContext:
+        """What connections are made with; TLS 1.2 and newer. Raises ``Unavailable`` for files that are no certificate
+        and its key.
+        """
+        if self._context is None:
+            self._stamp = self._seen()
+            self._context = self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
+        return self._context
+
+    def renew(self) -> None:
+        """Read the files again if they changed: connections to come show what they hold now, those that are open go on.
+
+        Files that do not belong together (one is written before the other) are told to the log, and the old ones shown.
+        """
+        stamp = self._seen()
+        if self._context is None or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            # First aside: a key that is not the chain's would leave the living context without any.
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            self._load(self._context)
+        except Unavailable as error:
+            logger.warning("the certificate stays what it was: %s", error)
+        else:
+            logger.info("the certificate in %s is shown from now on", self._chain)
+
+    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        try:
+            context.load_cert_chain(self._chain, self._key, password=_no_passphrase)
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            message = (
+                f"{self._chain} and {self._key} are no certificate and its private key without a passphrase: {reason}; "
+                "set KEYFOLD_TLS_CERT and KEYFOLD_TLS_KEY"
+            )
+            raise Unavailable(message) from error
+        return context
+
+    def _seen(self) -> _Stamp:
+        """What changes with the files; empty while one of them is not there."""
+        try:
+            found = [os.stat(path) for path in (self._chain, self._key)]
+        except OSError:
+            return ()
+        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+
+
+def _no_passphrase() -> str:
+    """Without this OpenSSL would ask whoever sits at the terminal, and wait."""
+    raise ValueError("the key has a passphrase")

@@ -1,0 +1,76 @@
+"""The audit log: who changed which database, table or token, and who was refused, as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any, Final
+
+from app.core.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+STREAMS: Final[Mapping[str, Callable[[], Any]]] = {"stdout": lambda: sys.stdout, "stderr": lambda: sys.stderr}
+
+
+class AuditLog:
+    """Lines of JSON to ``destination``: ``stdout``, ``stderr`` or a file, which only its owner may read. A file that
+    was moved away is made anew, so that whoever rotates it need tell nobody. Any number of processes may write to one.
+
+    A line that cannot be written is told to the service's own log, and the request goes on.
+    """
+
+    def __init__(self, destination: str) -> None:
+        """Raises ``Unavailable`` for a file that cannot be opened."""
+        stream = STREAMS.get(destination)
+        try:
+            self._lines = _Stream(stream()) if stream else _File(destination, encoding="utf-8")
+        except OSError as error:
+            message = f"the audit log {destination} cannot be opened: {error.strerror}; set KEYFOLD_AUDIT_LOG"
+            raise Unavailable(message) from error
+
+    def write(self, **members: object) -> None:
+        """One line: the time, and ``members`` that are not None. Never a token's text, never a value of a row."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": time, **{name: told for name, told in members.items() if told is not None}}
+        # Escaped: half a surrogate pair, which a path may hold, has no UTF-8.
+        record = logging.makeLogRecord({"msg": json.dumps(line, separators=(",", ":"))})
+        try:
+            self._lines.handle(record)
+        except OSError:  # a file that was moved away and cannot be made anew
+            _tell_failure(record)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._lines.close()
+
+
+def _tell_failure(record: logging.LogRecord) -> None:
+    logger.exception("a line of the audit log could not be written: %s", record.msg)
+
+
+class _TellsFailures(logging.Handler):
+    """Tells what could not be written to the log of the service."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        _tell_failure(record)
+
+
+class _Stream(_TellsFailures, logging.StreamHandler[Any]):
+    pass
+
+
+class _File(_TellsFailures, WatchedFileHandler):
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, flags, 0o600)

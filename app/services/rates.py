@@ -1,0 +1,63 @@
+"""How often something may happen: failures by address, requests by token. Counted in the memory of one process."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cachetools import TTLCache
+
+WINDOW_SECONDS: Final = 60.0
+MOST_KEYS: Final = 10_000  # that are counted at a time; the one that was quiet longest is forgotten for another one
+_IPV6_NETWORK_BITS: Final = 64  # what one customer is given, and may change its address in
+
+
+@dataclass
+class _Window:
+    """What happened since ``began`` (seconds of the clock)."""
+
+    began: float
+    count: int = 0
+
+
+class Rate:
+    """At most ``most`` events of a key within a minute of its first one; None for any number. Not safe for threads.
+
+    ``clock`` tells seconds that never go back.
+    """
+
+    def __init__(self, most: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._windows: TTLCache[str, _Window] = TTLCache(MOST_KEYS, WINDOW_SECONDS, timer=clock)
+
+    def spend(self, key: str) -> float:
+        """Counts an event of ``key``. In how many seconds one is possible again; 0 where this one is."""
+        if self._most is None:
+            return 0.0
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window(self._clock())
+        window.count += 1
+        return 0.0 if window.count <= self._most else max(0.001, window.began + WINDOW_SECONDS - self._clock())
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates that a process keeps: of failures by address, of requests by the token's name."""
+
+    failures: Rate
+    requests: Rate
+
+
+def network_of(address: str | None) -> str:
+    """What an address is counted under: itself, an IPv6 address by its network. Empty for none."""
+    if address is None or ":" not in address:
+        return address or ""
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], _IPV6_NETWORK_BITS), strict=False))
+    except ValueError:
+        return address

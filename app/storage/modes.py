@@ -1,0 +1,28 @@
+"""Who else on this machine may enter a folder of the service."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from pathlib import Path
+
+_RIGHTS = ((4, "r"), (2, "w"), (1, "x"))
+
+
+def how_to_close(folder: Path, umask: int) -> str | None:
+    """The command that takes from ``folder`` and all in it the permissions of ``umask``, if the folder has any of them;
+    None where it has none, or is not there. Nobody gets past a folder that is closed, whatever is inside.
+    """
+    try:
+        mode = stat.S_IMODE(folder.stat().st_mode)
+    except OSError:
+        return None
+    if not mode & umask:
+        return None
+    taken = [(who, umask >> shift & 7) for who, shift in (("g", 3), ("o", 0))]
+    changes = [f"{who}-{_letters(rights)}" for who, rights in taken if rights]
+    return f"chmod -R {','.join(changes)} {shlex.quote(str(folder))}"
+
+
+def _letters(rights: int) -> str:
+    return "".join(letter for bit, letter in _RIGHTS if rights & bit)

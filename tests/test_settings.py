@@ -1,0 +1,34 @@
+"""Settings that contradict each other or name nothing are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import Settings
+
+CERT = Path("cert.pem")
+
+
+@pytest.mark.parametrize("given", [{"tls_cert": CERT}, {"tls_key": CERT}])
+def test_a_certificate_and_its_key_come_together(given: dict[str, Path]) -> None:
+    with pytest.raises(ValidationError, match="both KEYFOLD_TLS_CERT and KEYFOLD_TLS_KEY"):
+        Settings(**given)
+    assert Settings(tls_cert=CERT, tls_key=CERT).tls_key == CERT
+    assert Settings().tls_key is None
+
+
+@pytest.mark.parametrize("text", ["*", "proxy.example", "10.0.0.0/33", "10.0.0.1;10.0.0.2", "10.0.0.1/8"])
+def test_a_trusted_proxy_is_an_address_or_a_network(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"trusted_proxies"):
+        Settings(trusted_proxies=text)
+
+
+def test_trusted_proxies_are_a_list_and_make_tokens_needed() -> None:
+    chosen = Settings(trusted_proxies=" 10.0.0.0/8 , ::1,")
+    assert chosen.trusted_proxies == "10.0.0.0/8,::1"
+    assert chosen.asks_for_tokens is True
+    assert Settings().asks_for_tokens is False
+    assert Settings(host="0.0.0.0").asks_for_tokens is True  # noqa: S104  # nothing listens there
