@@ -13,6 +13,7 @@ from app.api import (
     catalog_config,
     changelog,
     compactions,
+    damage,
     databases,
     files,
     health,
@@ -63,6 +64,7 @@ ROUTERS = (
     scans,
     snapshots,
     files,
+    damage,
     tags,
     stats,
     changelog,
@@ -125,7 +127,10 @@ class Running:
         self.workers: list[Worker] = []
         if self.executor is not None:
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
-            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(workers)]
+            self.workers = [
+                Worker(site, settings.poll_seconds, settings.merge_slots, settings.scrub_bytes_per_second)
+                for _ in range(workers)
+            ]
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""

@@ -58,6 +58,12 @@ class Settings(BaseSettings):
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
         " with PostgreSQL, where lookups then ask the catalog for the last batch",
     )
+    scrub_bytes_per_second: int = Field(
+        8 * 2**20,
+        ge=0,
+        le=2**30,
+        description="how fast each worker reads all files in the background to find damage; 0: it does not",
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core.errors import KeyfoldError
+from app.core.errors import Cancelled, KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.history import TaskKind
 from app.services.compactions import run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
+from app.services.scrubs import Pace, look_again, verify
 from app.services.sweeps import sweep
 from app.settings import Settings
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
+SCRUB_SECONDS = 3600.0  # between two rounds through all files, and before the first
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 
@@ -87,10 +89,13 @@ class SparkExecutor:
 class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    One thread claims merges and starts each in a thread of its own; compactions have one thread.
+    One thread claims merges and starts each in a thread of its own; compactions have one thread. Another one reads all
+    files to find damage, ``scrub_bytes_per_second`` at the most; 0: there is none.
     """
 
-    def __init__(self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> None:
+    def __init__(
+        self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1, scrub_bytes_per_second: int = 0
+    ) -> None:
         self.site = site
         self.poll_seconds = poll_seconds
         self.merges_at_once = merges_at_once
@@ -99,7 +104,10 @@ class Worker:
         self._held: set[Lease] = set()
         self._let_go = threading.Condition()
         self._next_look = float("-inf")
+        self._scrub_bytes_per_second = scrub_bytes_per_second
         loops = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
+        if scrub_bytes_per_second:
+            loops["scrub"] = self._scrub
         self._threads = [
             threading.Thread(target=loop, name=f"{self.name}-{name}", daemon=True) for name, loop in loops.items()
         ]
@@ -206,5 +214,17 @@ class Worker:
         while not self._stopped.wait(SWEEP_SECONDS):
             try:
                 sweep(self.site.database, self.site.warehouse)
+                look_again(self.site.database, self.site.warehouse)
             except Exception:
                 logger.warning("the sweep failed and is tried again later", exc_info=True)
+
+    def _scrub(self) -> None:
+        pace = Pace(self._scrub_bytes_per_second, self._stopped.wait)
+        while not self._stopped.wait(SCRUB_SECONDS):
+            try:
+                for _ in verify(self.site.database, self.site.warehouse, pace):  # notes what it finds
+                    continue
+            except Cancelled:
+                return
+            except Exception:
+                logger.warning("the scrub failed and begins anew later", exc_info=True)

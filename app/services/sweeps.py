@@ -37,7 +37,7 @@ def sweep(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GR
 
     Returns how many files and folders were removed.
     """
-    for table in _every_table(database):
+    for table in every_table(database):
         expire_partitions(database, table)
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
@@ -55,10 +55,11 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     """
     with database.reading() as repository:
         moment = now or repository.now()
-    return [run for table in _every_table(database) for run in sorted(_expire(database, table, moment))]
+    return [run for table in every_table(database) for run in sorted(_expire(database, table, moment))]
 
 
-def _every_table(database: CatalogDatabase) -> list[Table]:
+def every_table(database: CatalogDatabase) -> list[Table]:
+    """The tables of all databases, by name."""
     with database.reading() as repository:
         return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
 
