@@ -1,8 +1,9 @@
-"""``keyfold``: serve, worker, migrate, backup, restore, spark-archive, token."""
+"""``keyfold``: serve, worker, migrate, verify, backup, restore, spark-archive, token."""
 
 from __future__ import annotations
 
 import getpass
+import json
 import logging
 import os
 import socket
@@ -17,11 +18,13 @@ from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.access import EVERYTHING, Role
 from app.core.errors import KeyfoldError
+from app.core.table.damage import DamagedFile
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
 from app.services.audit_log import AuditLog
 from app.services.backups import back_up
 from app.services.backups import restore as put_back
+from app.services.scrubs import verify as read_and_compare
 from app.services.tokens import Wish, make_token, told_of
 from app.serving import certificate_of, listen, roles, run_server, work
 from app.settings import Settings
@@ -147,6 +150,32 @@ def migrate(data: DataFolder = None) -> None:
     database.migrate()
     typer.echo(f"the catalog is at revision {database.revision()}")
     database.close()
+
+
+@cli.command()
+def verify(
+    data: DataFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object instead of lines")] = False,
+) -> None:
+    """Read every file that the catalog names and list what is damaged or missing; status 1 if anything is."""
+    settings = _settings(folder=data)
+    _log_to_stderr("CRITICAL")  # the log would say the same again
+    database = _migrated(data)
+    files = size = 0
+    damaged: list[DamagedFile] = []
+    for finding in read_and_compare(database, Warehouse(settings.warehouse_root)):
+        files, size = files + 1, size + finding.file.size_bytes
+        if finding.damage is not None:
+            damaged.append(finding.damage)
+            if not as_json:
+                typer.echo(finding.damage.message)
+    database.close()
+    if as_json:
+        typer.echo(json.dumps({"files": files, "bytes": size, "damaged": [one.told for one in damaged]}))
+    else:
+        typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing")
+    if damaged:
+        raise typer.Exit(1)
 
 
 @cli.command()

@@ -13,6 +13,7 @@ from app.api import (
     catalog_config,
     changelog,
     compactions,
+    damage,
     databases,
     files,
     health,
@@ -56,7 +57,7 @@ from app.settings import Settings
 from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Worker
+from app.worker import SparkExecutor, Upkeep, Worker
 
 ROUTERS = (
     catalog_config,
@@ -71,6 +72,7 @@ ROUTERS = (
     scans,
     snapshots,
     files,
+    damage,
     tags,
     stats,
     changelog,
@@ -138,8 +140,8 @@ class Running:
         self.workers: list[Worker] = []
         if self.executor is not None:
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
-            pause, slots, known = settings.poll_seconds, settings.merge_slots, settings.keys_known
-            self.workers = [Worker(site, pause, slots, known) for _ in range(workers)]
+            upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
+            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""

@@ -96,6 +96,12 @@ class Settings(BaseSettings):
         le=0o077,
         description="permissions, in octal, that no file of the service has, whoever started it with what umask",
     )
+    scrub_bytes_per_second: int = Field(
+        8 * 2**20,
+        ge=0,
+        le=2**30,
+        description="how fast each worker reads all files in the background to find damage; 0: it does not",
+    )
     log_level: str = Field("INFO", description="level of the service's own log")
 
     model_config["populate_by_name"] = True

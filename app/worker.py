@@ -9,17 +9,19 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core.errors import KeyfoldError
+from app.core.errors import Cancelled, KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.history import TaskKind
 from app.services.compactions import run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
+from app.services.scrubs import Pace, look_again, verify
 from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
+SCRUB_SECONDS = 3600.0  # between two rounds through all files, and before the first
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 
@@ -86,16 +89,30 @@ class SparkExecutor:
                 self._jobs.close()
 
 
+@dataclass(frozen=True)
+class Upkeep:
+    """What a worker does beside merging: for how long Idempotency-Keys are known, and how fast it reads all files to
+    find damage (0: it does not).
+    """
+
+    keys_known: timedelta = KEYS_KNOWN
+    scrub_bytes_per_second: int = 0
+
+
+NO_SCRUB = Upkeep()
+
+
 class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    One thread claims merges and starts each in a thread of its own; compactions have one thread.
+    One thread claims merges and starts each in a thread of its own; compactions have one thread. Another one reads all
+    files to find damage.
     """
 
     def __init__(
-        self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1, keys_known: timedelta = KEYS_KNOWN
+        self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1, upkeep: Upkeep = NO_SCRUB
     ) -> None:
-        self._keys_known = keys_known
+        self.upkeep = upkeep
         self.site = site
         self.poll_seconds = poll_seconds
         self.merges_at_once = merges_at_once
@@ -105,6 +122,8 @@ class Worker:
         self._let_go = threading.Condition()
         self._next_look = float("-inf")
         loops = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
+        if upkeep.scrub_bytes_per_second:
+            loops["scrub"] = self._scrub
         self._threads = [
             threading.Thread(target=loop, name=f"{self.name}-{name}", daemon=True) for name, loop in loops.items()
         ]
@@ -210,6 +229,18 @@ class Worker:
     def _sweep(self) -> None:
         while not self._stopped.wait(SWEEP_SECONDS):
             try:
-                sweep(self.site.database, self.site.warehouse, keys_known=self._keys_known)
+                sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)
+                look_again(self.site.database, self.site.warehouse)
             except Exception:
                 logger.warning("the sweep failed and is tried again later", exc_info=True)
+
+    def _scrub(self) -> None:
+        pace = Pace(self.upkeep.scrub_bytes_per_second, self._stopped.wait)
+        while not self._stopped.wait(SCRUB_SECONDS):
+            try:
+                for _ in verify(self.site.database, self.site.warehouse, pace):  # notes what it finds
+                    continue
+            except Cancelled:
+                return
+            except Exception:
+                logger.warning("the scrub failed and begins anew later", exc_info=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -90,9 +91,12 @@ class Damages:
             query = query.where(damages.c.path > after)
         return [Damage(*row) for row in self.transaction.execute(query.order_by(damages.c.path).limit(limit))]
 
-    def every(self) -> list[Damage]:
-        """The damages of all tables."""
-        return [Damage(*row) for row in self.transaction.execute(sa.select(*_COLUMNS).where(_is_needed()))]
+    def paths(self) -> dict[str, set[str]]:
+        """What is known to be damaged, by table; tables without damage are not in it."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self.transaction.execute(sa.select(damages.c.table_id, damages.c.path)):
+            found[row.table_id].add(row.path)
+        return found
 
     def is_needed(self, file: NamedFile) -> bool:
         """Whether the catalog still names the file for somebody."""

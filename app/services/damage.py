@@ -35,21 +35,23 @@ def read_again(read: Callable[[], Read]) -> Read:
 
 
 def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
-    """What whoever met ``error`` is told: the damage, which is noted, or that nobody needs the file any more, so that
-    it may have been removed while it was read.
-    """
+    """What whoever met ``error`` is told: the damage, which is noted, or that the file was removed meanwhile."""
     try:
-        with database.reading() as repository:
-            needed = repository.damage.is_needed(error.file)
-            known = repository.damage.knows(error)
-        if not needed:
-            gone = f"{error.file.path} was removed while it was read, for nothing names it any more; begin again"
-            return Unavailable(gone) if error.missing else error
-        if not known:
-            note(database, [error])
+        if not noted(database, error) and error.missing:
+            return Unavailable(f"{error.file.path} was removed while it was read, for nobody needs it; begin again")
     except KeyfoldError:
         logger.warning("damage could not be noted: %s", error, exc_info=True)
     return error
+
+
+def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
+    """Whether the damage matters to anybody; then it is kept."""
+    with database.reading() as repository:
+        needed = repository.damage.is_needed(error.file)
+        known = repository.damage.knows(error)
+    if needed and not known:
+        note(database, [error])
+    return needed
 
 
 def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:

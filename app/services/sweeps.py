@@ -42,7 +42,7 @@ def sweep(
 
     Returns how many files and folders were removed.
     """
-    for table in _every_table(database):
+    for table in every_table(database):
         expire_partitions(database, table)
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
@@ -61,7 +61,7 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
     """
     with database.reading() as repository:
         moment = now or repository.now()
-    return [run for table in _every_table(database) for run in sorted(_expire(database, table, moment))]
+    return [run for table in every_table(database) for run in sorted(_expire(database, table, moment))]
 
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
@@ -71,7 +71,7 @@ def forget_history(database: CatalogDatabase, keys_known: timedelta, now: dateti
     with database.reading() as repository:
         moment = now or repository.now()
     forgotten = 0
-    for table in _every_table(database):
+    for table in every_table(database):
         before = moment - table.schema.parsed["catalog.history-retained"]
         keyed_before = min(before, moment - keys_known)
         while found := _forget_some(database, table.id, before, keyed_before):
@@ -85,7 +85,8 @@ def _forget_some(database: CatalogDatabase, table_id: str, before: datetime, key
         return batches + repository.tasks.forget(table_id, before, _FORGOTTEN_AT_ONCE)
 
 
-def _every_table(database: CatalogDatabase) -> list[Table]:
+def every_table(database: CatalogDatabase) -> list[Table]:
+    """The tables of all databases, by name."""
     with database.reading() as repository:
         return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
 

@@ -71,6 +71,23 @@ class DamagedFile(KeyfoldError):
         """Whether the file is not there: then whoever removed it may have been right."""
         return self.reason is DamageReason.MISSING
 
+    @property
+    def told(self) -> dict[str, str | int | None]:
+        """All of it as JSON, with the members of ``GET T/damage``."""
+        file = self.file
+        return {
+            "tableId": file.table_id,
+            "file": file.path,
+            "kind": file.kind,
+            "reason": self.reason,
+            "expected": file.expected,
+            "found": self.found,
+            "batchId": file.batch_id,
+            "batchNumber": file.batch_number,
+            "runId": file.run_id,
+            "snapshotId": file.snapshot_id,
+        }
+
 
 _WORDS: Mapping[DamageReason, str] = {
     DamageReason.MISSING: "is missing",

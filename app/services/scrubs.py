@@ -1,0 +1,106 @@
+"""Scrubs: everything that the catalog names, read and compared, at once or slowly (design §5)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Cancelled
+from app.core.table.damage import DamagedFile, NamedFile
+from app.services.damage import named_files, noted
+from app.services.sweeps import every_table
+from app.storage.layout import Warehouse
+from app.storage.named_files import check_file
+
+Read = Callable[[int], None]
+"""Hears of the bytes that were read; it may take its time, and raise ``Cancelled``."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A file that was read; ``damage`` is None where it is what was written."""
+
+    file: NamedFile
+    damage: DamagedFile | None
+
+
+def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = None) -> Iterator[Finding]:
+    """Read every file that the catalog names, the tables and the files of each in an order of chance, so that those who
+    are stopped half-way again and again come to all. What is damaged is noted, what is well again is forgotten.
+
+    A file that nothing names any more by the time that it is read is left out.
+    """
+    tables = every_table(database)
+    random.shuffle(tables)
+    for table in tables:
+        yield from _read(database, warehouse, table.id, read)
+
+
+def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """Read what is known to be damaged, and forget what is well again, or needed by nobody."""
+    with database.reading() as repository:
+        known = repository.damage.paths()
+    if not known:
+        return
+    with database.transaction(wakes=False) as repository:
+        repository.damage.forget_unneeded()
+    for table_id, paths in known.items():
+        for _ in _read(database, warehouse, table_id, None, paths):
+            continue
+
+
+def _read(
+    database: CatalogDatabase, warehouse: Warehouse, table_id: str, read: Read | None, only: Collection[str] = ()
+) -> Iterator[Finding]:
+    """What is found of the files of a table, or of those whose paths are given."""
+    with database.reading() as repository:
+        files = named_files(repository, table_id)
+        known = repository.damage.paths().get(table_id, ())
+    if only:
+        files = [file for file in files if file.path in only]
+    random.shuffle(files)
+    for file in files:
+        damage = _damage_of(warehouse, file, read)
+        if damage is None and file.path in known:
+            with database.transaction(wakes=False) as repository:
+                repository.damage.clear(table_id, [file.path])
+        if damage is None or noted(database, damage):
+            yield Finding(file, damage)
+
+
+def _damage_of(warehouse: Warehouse, file: NamedFile, read: Read | None) -> DamagedFile | None:
+    try:
+        check_file(warehouse, file, read)
+    except DamagedFile as error:
+        return error
+    return None
+
+
+class Pace:
+    """Keeps reading at so many bytes a second on the average; ``wait`` rests for so many seconds and says whether to
+    stop.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        wait: Callable[[float], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._wait = wait
+        self._clock = clock
+        self._due = clock()
+
+    def __call__(self, count: int) -> None:
+        """Rest for as long as ``count`` bytes take. What was not read in the past is not made up for.
+
+        Raises ``Cancelled`` when it is time to stop.
+        """
+        now = self._clock()
+        self._due = max(self._due, now) + count / self._bytes_per_second
+        if self._wait(self._due - now):
+            raise Cancelled("the scrub was stopped")

@@ -1,0 +1,132 @@
+"""Damage that is kept: noted once, listed while somebody needs the file, forgotten when it is well."""
+
+from __future__ import annotations
+
+from app.catalog.database import CatalogDatabase
+from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
+from app.core.table.history import Batch, ChangelogFile, SnapshotKind, Table
+from tests.catalog.builders import create_table, post, run
+
+
+def staging_file(batch: Batch) -> NamedFile:
+    path = f"{batch.table_id}/staging/{batch.file}"
+    owner = {"batch_id": batch.id, "batch_number": batch.number}
+    return NamedFile(FileKind.STAGING, batch.table_id, path, 100, "00ff", **owner)
+
+
+def data_file(table: Table, run_id: str) -> NamedFile:
+    return NamedFile(FileKind.RUN, table.id, f"{table.id}/runs/{run_id}/f", 100, "00ff", b"12345678", run_id=run_id)
+
+
+def changelog_file(table: Table, number: int) -> NamedFile:
+    return NamedFile(FileKind.CHANGELOG, table.id, f"{table.id}/changelog/c/f", 100, snapshot_id=number)
+
+
+def note(database: CatalogDatabase, *found: DamagedFile) -> None:
+    with database.transaction() as repository:
+        repository.damage.note(found)
+
+
+def listed(database: CatalogDatabase, table: Table) -> list[tuple[str, str]]:
+    with database.reading() as repository:
+        return [(one.path, one.found) for one in repository.damage.page(table.id, limit=10)]
+
+
+def missing(file: NamedFile) -> DamagedFile:
+    return DamagedFile(file, DamageReason.MISSING, "no file")
+
+
+def test_a_damage_says_whose_file_it_is_and_when_it_was_first_found(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    file = staging_file(post(database, table))
+    note(database, DamagedFile(file, DamageReason.WRONG_SIZE, "7 bytes"))
+    with database.reading() as repository:
+        [first] = repository.damage.page(table.id, limit=10)
+    assert (first.path, first.kind, first.reason) == (file.path, FileKind.STAGING, DamageReason.WRONG_SIZE)
+    assert (first.expected, first.found) == ("100 bytes, xxh3-128 00ff", "7 bytes")
+    assert (first.batch_id, first.batch_number, first.run_id) == (file.batch_id, file.batch_number, None)
+    note(database, missing(file))
+    with database.reading() as repository:
+        [again] = repository.damage.page(table.id, limit=10)
+    assert (again.reason, again.found, again.found_at) == (DamageReason.MISSING, "no file", first.found_at)
+
+
+def test_only_the_same_finding_is_known(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    file = staging_file(post(database, table))
+    note(database, missing(file))
+    with database.reading() as repository:
+        assert repository.damage.knows(missing(file))
+        assert not repository.damage.knows(DamagedFile(file, DamageReason.WRONG_SIZE, "7 bytes"))
+        assert not repository.damage.knows(missing(staging_file(post(database, table))))
+
+
+def test_damage_is_listed_while_somebody_needs_the_file(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    batch = post(database, table)
+    with database.transaction() as repository:
+        repository.snapshots.commit(
+            table.id, None, [run("r1")], SnapshotKind.MERGE, changelog=[ChangelogFile("c/f", 1, 100)]
+        )
+    files = [changelog_file(table, 1), data_file(table, "r1"), staging_file(batch)]
+    note(database, *map(missing, files))
+    assert listed(database, table) == [(file.path, "no file") for file in files]
+    with database.transaction() as repository:
+        assert [repository.damage.is_needed(file) for file in files] == [True] * 3
+        repository.batches.delete_staged(table.id, batch.id)
+        repository.snapshots.commit(table.id, 1, [run("r2")], SnapshotKind.COMPACTION)
+        repository.snapshots.expire(table.id, [])
+    assert listed(database, table) == []
+    with database.transaction() as repository:
+        assert [repository.damage.is_needed(file) for file in files] == [False] * 3
+        assert repository.damage.paths() == {table.id: {file.path for file in files}}
+        assert repository.damage.forget_unneeded() == 3
+        assert repository.damage.paths() == {}
+
+
+def test_what_is_well_again_is_forgotten_and_nothing_else(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    files = [staging_file(post(database, table)) for _ in range(3)]
+    note(database, *map(missing, files))
+    with database.transaction() as repository:
+        repository.damage.clear(table.id, [files[0].path, "another"])
+    assert {path for path, _ in listed(database, table)} == {file.path for file in files[1:]}
+
+
+def test_a_list_goes_on_behind_a_path(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    paths = sorted(file.path for file in [staging_file(post(database, table)) for _ in range(3)])
+    with database.reading() as repository:
+        batches = repository.batches.staged(table.id)
+    note(database, *(missing(staging_file(batch)) for batch in batches))
+    with database.reading() as repository:
+        assert [one.path for one in repository.damage.page(table.id, limit=2)] == paths[:2]
+        assert [one.path for one in repository.damage.page(table.id, after=paths[1], limit=2)] == paths[2:]
+
+
+def test_a_dropped_table_takes_its_damage_along(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    file = staging_file(post(database, table))
+    note(database, missing(file))
+    with database.transaction() as repository:
+        repository.tables.drop("shop", table.name)
+    note(database, missing(file))
+    with database.reading() as repository:
+        assert repository.damage.paths() == {}
+
+
+def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    with database.transaction() as repository:
+        found = run("r1", files=1)
+        [file] = found.files
+        digested = type(file)(**{**vars(file), "digest": "00ff", "block_digests": b"\0\xff" * 4})
+        changes = ChangelogFile("c/f", 1, 100, "11ee", b"\1\xee" * 4)
+        repository.snapshots.commit(
+            table.id, None, [type(found)("r1", 0, (digested,))], SnapshotKind.MERGE, changelog=[changes]
+        )
+    with database.reading() as repository:
+        assert repository.snapshots.get(table.id, 1).runs[0].files == (digested,)
+        assert [run.files for run in repository.snapshots.every_run(table.id)] == [(digested,)]
+        assert repository.snapshots.changelog_of(table.id, 1) == [changes]
+        assert repository.snapshots.every_changelog_file(table.id) == [(1, changes)]
