@@ -91,6 +91,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("deleteRow", "deleteRowByPath", "postMerge", "cancelMerge", "postCompaction"), _WRITE),
     "deleteBatch": Need(Role.WRITE, audited=True),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
+    "listDamage": _READ,
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),

@@ -72,6 +72,7 @@ def test_a_key_is_known_for_as_long_as_is_promised(site: MergeSite, clock: SetCl
 def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClock) -> None:
     table = create_table(site.database, OPTIONS)
     merged(site, table, "key")
+    clock.move(seconds=1)
     merged(site, table)
     clock.move(days=3)
     assert forget_history(site.database, 7 * DAYS) == 1, "the batch without a key"
