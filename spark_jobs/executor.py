@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
+from app.core.errors import Unfoldable
 from app.core.plan.jobs import ChangesJob, CompactionJob, Job, MergeJob, OverflowJob, Progress, Result
 from spark_jobs.changes import write_changes
 from spark_jobs.compact import run_compaction
@@ -15,6 +17,8 @@ from spark_jobs.merge import run_merge
 from spark_jobs.overflow import find_overflow
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
+
+_DATA_EXCEPTION = "22"  # the class of SQLSTATE: a number out of range, text that is no value of its type
 
 JOBS: Mapping[type[Job], Callable[[SparkSession, Any], Result]] = {
     MergeJob: run_merge,
@@ -54,9 +58,14 @@ class SparkJobs:
         self.connection.warm_up()
 
     def run(self, tag: str, job: Job, report: Progress) -> Result:
-        """Do the job, telling ``report`` how far it is."""
+        """Do the job, telling ``report`` how far it is. Raises ``Unfoldable`` for values that an expression refuses."""
         with self.connection.job(tag, report) as spark:
-            return JOBS[type(job)](spark, job)
+            try:
+                return JOBS[type(job)](spark, job)
+            except PySparkException as error:
+                if (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+                    raise Unfoldable((error.getMessage() or str(error)).strip().splitlines()[0]) from error
+                raise
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
@@ -18,7 +19,7 @@ from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
-from app.services.batches import current_batch, list_batches, withdraw_batch
+from app.services.batches import current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.first_records import rows_there
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
@@ -46,6 +47,7 @@ class BatchBody(Answer):
     accepted_at: EpochMillis
     merge_id: str | None
     snapshot_id: int | None
+    fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
 
 
 class BatchList(Answer):
@@ -175,3 +177,9 @@ def delete_batch(
     """Withdraw a batch while it is staged."""
     notes.tell(batch=batch_id)
     return BatchBody.of(withdraw_batch(catalog, warehouse, name, batch_id))
+
+
+@router.post("/{batch_id}:retry", operation_id="retryBatch")
+def post_retry(name: FullName, batch_id: str, catalog: DatabaseDep) -> BatchBody:
+    """Stage a batch that was set aside again, under the next number: it counts as come now."""
+    return BatchBody.of(retry_batch(catalog, name, batch_id))

@@ -17,7 +17,8 @@ from app.services.views import Name, View
 
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
 BATCH_HEADER = "Keyfold-Batch"
-_SNAPSHOT, _BATCH = SNAPSHOT_HEADER.lower().encode(), BATCH_HEADER.lower().encode()
+SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # batches that are in no answer, where there are any
+_SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER))
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -87,7 +88,10 @@ def _knows(if_none_match: str, etag: str) -> bool:
 def _seen(view: View, asked: Asked) -> Headers:
     """What of the table is in the answer; of an earlier snapshot nobody counts the batches."""
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
-    return [snapshot] if asked.version is not None else [snapshot, (_BATCH, str(view.last_batch).encode())]
+    if asked.version is not None:
+        return [snapshot]
+    seen = [snapshot, (_BATCH, str(view.last_batch).encode())]
+    return [*seen, (_SET_ASIDE, str(view.set_aside).encode())] if view.set_aside else seen
 
 
 def seen_headers(view: View, asked: Asked) -> dict[str, str]:

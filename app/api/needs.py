@@ -89,7 +89,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     "deleteTag": Need(Role.ADMIN, audited=True),  # its snapshot expires then, and its rows with it
     **dict.fromkeys(("postBatch", "putRow", "putRowByPath", "patchRow", "patchRowByPath"), _WRITE),
     **dict.fromkeys(("deleteRow", "deleteRowByPath", "postMerge", "cancelMerge", "postCompaction"), _WRITE),
-    "deleteBatch": Need(Role.WRITE, audited=True),
+    **dict.fromkeys(("deleteBatch", "retryBatch"), Need(Role.WRITE, audited=True)),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
     "listDamage": _READ,
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),

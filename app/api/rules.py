@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from app.api.answers import Answer
+from app.api.deps import Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import TableWarning
 from app.api.problems import PROBLEM_RESPONSES
@@ -43,9 +45,10 @@ class Rules(Answer):
     columns: list[ColumnRuleBody]
     hidden_columns: list[str]
     warnings: list[TableWarning]
+    set_aside: int = Field(description="batches that no merge can fold: they are in no answer, see the batches' fault")
 
 
 @router.get("", operation_id="getRules")
-def get_rules(table: ReadTable) -> Rules:
+def get_rules(table: ReadTable, repository: Reading) -> Rules:
     """What each column's rule is, which row kinds are taken, and what may surprise."""
-    return Rules.of(table_rules(table.schema))
+    return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))

@@ -78,6 +78,7 @@ class StatsBody(Answer):
     )
     most_runs: int = Field(description="runs of the partition that has most of them")
     staged: StagedBody
+    set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
     written: WrittenBody
     write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
     read_amplification: Annotated[int, Told("most_runs")] = Field(

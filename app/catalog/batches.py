@@ -12,8 +12,9 @@ from app.catalog.models import batches, databases, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, ErrorCode, KeyfoldError, KeyReused, NotFound, Resource, not_found
-from app.core.table.history import Batch, BatchState, NewBatch
+from app.core.table.history import UNMERGED, Batch, BatchState, NewBatch
 
+_OVER = (BatchState.MERGED, BatchState.DELETED)
 _LARGEST_NUMBER = 2**63 - 1
 # Made once: to build a statement takes as long as to run it.
 _ADDED = batches.insert()
@@ -153,15 +154,22 @@ class Batches:
             return batch
         if batch.state is BatchState.MERGED:
             raise _not_staged(batch_id, f"it is merged into snapshot {batch.snapshot_id}")
-        if batch.merge_id is not None:
+        if batch.merge_id is not None and batch.state is BatchState.STAGED:
             raise _not_staged(batch_id, f"merge {batch.merge_id!r} is folding it now")
         change = batches.update().where(batches.c.id == batch_id).values(state=BatchState.DELETED)
         self.transaction.execute(change)
         return self.get(table_id, batch_id)
 
+    def unmerged(self, table_id: str) -> list[Batch]:
+        """The batches that are staged or set aside, in number order: those whose files are needed."""
+        mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
+        return [
+            _batch(row) for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
+        ]
+
     def live_staging_files(self, table_id: str) -> set[str]:
-        """The staging files that a merge will still read; any other staging file of the table is garbage."""
-        return {batch.file for batch in self.staged(table_id)}
+        """The staging files that a merge may still read; any other staging file of the table is garbage."""
+        return {batch.file for batch in self.unmerged(table_id)}
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
         """Those of ``files`` that no merge will read, nor ever before the transaction ends: batches are added under the
@@ -179,7 +187,7 @@ class Batches:
         """
         old = (
             sa.select(batches.c.id)
-            .where(batches.c.table_id == table_id, batches.c.state != BatchState.STAGED, batches.c.accepted_at < before)
+            .where(batches.c.table_id == table_id, batches.c.state.in_(_OVER), batches.c.accepted_at < before)
             .where(batches.c.idempotency_key.is_(None) | (batches.c.accepted_at < keyed_before))
             .order_by(batches.c.number)
             .limit(most)

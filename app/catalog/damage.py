@@ -14,7 +14,7 @@ from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
 from app.core.errors import NotFound
 from app.core.table.damage import Damage, DamagedFile, FileKind, NamedFile
-from app.core.table.history import BatchState
+from app.core.table.history import UNMERGED
 
 _COLUMNS = tuple(damages.c[one.name] for one in fields(Damage))
 
@@ -25,7 +25,7 @@ def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
     """
     changes = changelog_files.c
     return {
-        FileKind.STAGING: sa.exists().where(batches.c.id == of["batch_id"], batches.c.state == BatchState.STAGED),
+        FileKind.STAGING: sa.exists().where(batches.c.id == of["batch_id"], batches.c.state.in_(UNMERGED)),
         FileKind.RUN: sa.exists().where(runs.c.table_id == of["table_id"], runs.c.id == of["run_id"]),
         FileKind.CHANGELOG: sa.exists().where(
             changes.table_id == of["table_id"], changes.snapshot_id == of["snapshot_id"]

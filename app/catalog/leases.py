@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from app.catalog.batches import Batches
 from app.catalog.models import batches, merges, tables
+from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import Tables
 from app.catalog.tasks import Tasks, task_of
@@ -25,6 +26,7 @@ from app.core.errors import Conflict, NotFound
 from app.core.table.history import (
     Batch,
     BatchState,
+    Blame,
     ChangelogFile,
     Run,
     Snapshot,
@@ -33,6 +35,7 @@ from app.core.table.history import (
     Task,
     TaskKind,
     TaskState,
+    TaskTrigger,
 )
 
 _CANDIDATES = 100  # more tables than that wait for the next call
@@ -93,6 +96,7 @@ class Leases:
     batches: Batches
     snapshots: Snapshots
     tasks: Tasks
+    set_aside: SetAside
 
     def may_claim(self, kind: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
@@ -176,7 +180,7 @@ class Leases:
             table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id=merge_id, changelog=changelog
         )
         self._mark_merged(merge_id, snapshot.id)
-        self._forget_failures(table_id)
+        self._go_on(table_id)
         self._end(
             merge_id,
             TaskState.SUCCEEDED,
@@ -234,17 +238,24 @@ class Leases:
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
         current = self.tables.existing(table_id).snapshot_id
         self._mark_merged(merge_id, current)
-        self._forget_failures(table_id)
+        self._go_on(table_id)
         return self._end(merge_id, TaskState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
-    def fail(self, task_id: str, owner: str, error: str, cancelled: bool = False) -> Task:
-        """The task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes them.
+    def fail(self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None) -> Task:
+        """The task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes them,
+        but for what is set aside because ``blame`` says that its records made the merge fail.
 
         Raises ``Conflict`` when the lease is lost.
         """
         held = self._hold(task_id, owner)
+        claimed = self.batches.staged_where(batches.c.merge_id == task_id)
         ended = self._give_up(task_id, TaskState.CANCELLED if cancelled else TaskState.FAILED, error)
-        if held.kind is TaskKind.MERGE and not cancelled:
+        if held.kind is not TaskKind.MERGE or cancelled:
+            return ended
+        if blame is not None and self.set_aside.narrow(held.table_id, claimed, blame):
+            self._forget_failures(held.table_id)
+            self.tasks.request(held.table_id, held.trigger)
+        else:
             self._count_failure(ended)
         return ended
 
@@ -301,10 +312,17 @@ class Leases:
         )
 
     def _take_batches(self, task_id: str, table_id: str) -> int:
-        """Claims every staged batch for a merge; how many. A compaction takes none."""
+        """Claims the staged batches for a merge, all or the first (``SetAside.limit``); how many. A compaction takes
+        none.
+        """
         if self.tasks.get(table_id, task_id).kind is not TaskKind.MERGE:
             return 0
-        take = batches.update().where(batches.c.table_id == table_id, batches.c.state == BatchState.STAGED)
+        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        take = batches.update().where(mine)
+        most = self.set_aside.limit(table_id)
+        if most is not None:
+            first = sa.select(batches.c.id).where(mine).order_by(batches.c.number).limit(most)
+            take = take.where(batches.c.id.in_(first))
         return self.transaction.execute(take.values(merge_id=task_id)).rowcount
 
     def _hold(self, task_id: str, owner: str) -> AnyRow:
@@ -328,6 +346,12 @@ class Leases:
         change = tables.update().where(tables.c.id == merge.table_id)
         failed = tables.c.failed_merges + 1
         self.transaction.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
+
+    def _go_on(self, table_id: str) -> None:
+        """After a merge that succeeded: the next one at once, where it has left batches to it."""
+        self._forget_failures(table_id)
+        if self.set_aside.goes_on(table_id):
+            self.tasks.request(table_id, TaskTrigger.ROWS)
 
     def _forget_failures(self, table_id: str) -> None:
         failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.catalog.columns import EnumText, JsonText, UtcTime, name_type
 from app.core.access import EVERYTHING, Role
 from app.core.table.damage import DamageReason, FileKind
-from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import SET_ASIDE, BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 
 metadata = sa.MetaData(
     naming_convention={
@@ -63,6 +63,8 @@ tables = sa.Table(
     sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("merges_since_full", sa.BigInteger, nullable=False, server_default="0"),  # full compaction
+    # The most batches of its next merge, while one is looked for that makes merges fail; null: all.
+    sa.Column("merge_at_most", sa.Integer),
     # What succeeded and is not listed any more: ``Tasks.forget``.
     sa.Column("forgotten_merges", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("forgotten_compactions", sa.BigInteger, nullable=False, server_default="0"),
@@ -136,10 +138,14 @@ batches = sa.Table(
     sa.Column("merge_id", sa.String, sa.ForeignKey("merges.id"), index=True),
     sa.Column("snapshot_id", sa.Integer),
     sa.Column("digest", sa.String),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("fault", sa.Text),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
 # Merged batches are kept and grow without end; what waits is looked up every second and must not scan them.
+_aside = sa.text(f"state IN ({', '.join(repr(state.value) for state in SET_ASIDE)})")
+sa.Index("ix_batches_set_aside", batches.c.table_id, postgresql_where=_aside, sqlite_where=_aside)
 _staged = sa.text(f"state = '{BatchState.STAGED.value}'")
 sa.Index("ix_batches_staged", batches.c.table_id, batches.c.number, postgresql_where=_staged, sqlite_where=_staged)
 

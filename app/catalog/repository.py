@@ -17,6 +17,7 @@ from app.catalog.commits import Commit, Commits
 from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.leases import ClaimedTask, Leases
+from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
 from app.catalog.tables import Tables
@@ -44,6 +45,7 @@ class Repository:
     stats: Stats
     tokens: Tokens
     damage: Damages
+    set_aside: SetAside
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -53,6 +55,7 @@ class Repository:
         batches = Batches(transaction, tables)
         snapshots = Snapshots(transaction, tables)
         tasks = Tasks(transaction, tables)
+        set_aside = SetAside(transaction, tables)
         return cls(
             transaction,
             databases,
@@ -62,10 +65,11 @@ class Repository:
             Commits(transaction),
             Tags(transaction, tables, snapshots),
             tasks,
-            Leases(transaction, tables, batches, snapshots, tasks),
+            Leases(transaction, tables, batches, snapshots, tasks, set_aside),
             Stats(transaction),
             Tokens(transaction),
             Damages(transaction, tables),
+            set_aside,
         )
 
     def now(self) -> datetime:

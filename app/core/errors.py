@@ -47,6 +47,7 @@ class ErrorCode(StrEnum):
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     REQUEST_IN_FLIGHT = "request_in_flight"
     BATCH_NOT_STAGED = "batch_not_staged"
+    BATCH_NOT_SET_ASIDE = "batch_not_set_aside"
     COMMIT_CONFLICT = "commit_conflict"
     MERGE_FAILED = "merge_failed"
     DAMAGED_FILE = "damaged_file"
@@ -372,6 +373,12 @@ class Conflict(KeyfoldError):
     """The request is valid but the state of what it names forbids it."""
 
     default_code = ErrorCode.COMMIT_CONFLICT
+
+
+class Unfoldable(Conflict):
+    """Records that their table cannot hold: no merge of them will succeed."""
+
+    default_code = ErrorCode.MERGE_FAILED
 
 
 class KeyReused(KeyfoldError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Resource, Unavailable, not_found
-from app.core.table.history import Batch, BatchState
+from app.core.errors import Conflict, ErrorCode, Resource, Unavailable, not_found
+from app.core.table.history import SET_ASIDE, Batch, BatchState
 from app.core.table.option_entries import Consistency
 from app.services.heads import Heads
 from app.services.views import Name, View, Views
@@ -30,8 +30,8 @@ class AwaitedBatches:
     async def view_after(self, name: Name, batch_id: str, wanted: Consistency | None) -> View:
         """The table's view once it has the batch.
 
-        Raises ``NotFound`` for the table, and for a batch that does not exist or was withdrawn; ``Unavailable`` when
-        the batch is not in the view in time.
+        Raises ``NotFound`` for the table, and for a batch that does not exist or was withdrawn; ``Conflict`` for one
+        that is set aside; ``Unavailable`` when the batch is not in the view in time.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.seconds
@@ -55,6 +55,9 @@ class AwaitedBatches:
             batch = repository.batches.get(table.id, batch_id)
         if batch.state is BatchState.DELETED:
             raise not_found(Resource.BATCH, batch_id, f"batch {batch_id!r} was withdrawn: no row will have it")
+        if batch.state in SET_ASIDE:
+            message = f"batch {batch_id!r} is set aside: {batch.fault}; withdraw it, or POST …/batches/{batch_id}:retry"
+            raise Conflict(message, code=ErrorCode.BATCH_NOT_STAGED)
         return self.views.current(name, wanted), batch
 
 

@@ -28,6 +28,17 @@ def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[
     return batch
 
 
+def retry_batch(database: CatalogDatabase, name: tuple[str, str], batch_id: str) -> Batch:
+    """Stage a batch again that was set aside, under the next number: it counts as come now.
+
+    Raises ``NotFound``, and ``Conflict`` for a batch that is not set aside.
+    """
+    with database.transaction() as repository:
+        table = repository.tables.get(*name)
+        repository.set_aside.take_back(repository.batches.get(table.id, batch_id))
+        return repository.batches.get(table.id, batch_id)
+
+
 def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
     """The batch as it is now."""
     with database.reading() as repository:

@@ -71,7 +71,7 @@ def list_damage(repository: Repository, table: Table, request: PageRequest) -> P
 def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
     """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots."""
     return [
-        *map(file_of_batch, repository.batches.staged(table_id)),
+        *map(file_of_batch, repository.batches.unmerged(table_id)),
         *(file for run in repository.snapshots.every_run(table_id) for file in files_of_run(table_id, run)),
         *(
             file_of_changelog(table_id, number, file)

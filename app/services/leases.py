@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from app.catalog.leases import ClaimedTask
-from app.core.errors import Cancelled, Conflict, KeyfoldError
-from app.core.table.history import TaskKind
+from app.core.errors import Cancelled, Conflict, KeyfoldError, Unfoldable
+from app.core.table.damage import DamagedFile, FileKind
+from app.core.table.history import BatchState, Blame, TaskKind
 from app.services.executor import MergeSite
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], None]) -> None
             _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[kind]}", cancelled=True)
         else:
             logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
-            _record_failure(site, claimed, failure_text(error, kind))
+            _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error))
 
 
 _NOTHING_LOST: Mapping[TaskKind, str] = {
@@ -66,10 +67,21 @@ def failure_text(error: Exception, kind: TaskKind) -> str:
     return f"{first[:500]} ({_NEXT[kind]})"
 
 
-def _record_failure(site: MergeSite, claimed: ClaimedTask, text: str, *, cancelled: bool = False) -> None:
+def _blame(error: Exception) -> Blame | None:
+    """What the error says of the records that were folded; None where it is not about them."""
+    if isinstance(error, Unfoldable):
+        return Blame(BatchState.POISONED, error.message)
+    if isinstance(error, DamagedFile) and error.file.kind is FileKind.STAGING:
+        return Blame(BatchState.DAMAGED, error.message, error.file.batch_id)
+    return None
+
+
+def _record_failure(
+    site: MergeSite, claimed: ClaimedTask, text: str, *, cancelled: bool = False, blame: Blame | None = None
+) -> None:
     try:
         with site.database.transaction() as repository:
-            repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled)
+            repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled, blame=blame)
     except KeyfoldError:
         # The lease is gone, or the catalog is: then the lease runs out and another worker takes the task.
         logger.warning("the failure of task %s could not be recorded", claimed.task.id, exc_info=True)

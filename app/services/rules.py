@@ -44,10 +44,11 @@ class TableRules:
     columns: list[ColumnRule]
     hidden_columns: list[str]
     warnings: list[Violation]
+    set_aside: int
 
 
-def table_rules(schema: TableSchema) -> TableRules:
-    """The rules of a valid schema."""
+def table_rules(schema: TableSchema, set_aside: int = 0) -> TableRules:
+    """The rules of a valid schema, of whose batches so many are ``set_aside``."""
     plan = compile_plan(schema)
     options = schema.parsed
     return TableRules(
@@ -58,6 +59,7 @@ def table_rules(schema: TableSchema) -> TableRules:
         [_column_rule(plan, column) for column in schema.columns],
         [hidden.name for hidden in plan.hidden],
         table_warnings(schema),
+        set_aside,
     )
 
 

@@ -20,6 +20,7 @@ class TableStats:
 
     snapshot: Snapshot | None
     staged: StagedTotals
+    set_aside: int
     retained: RetainedTotals
     written: Written
     merges: int
@@ -60,6 +61,7 @@ def table_stats(repository: Repository, table: Table) -> TableStats:
     return TableStats(
         snapshot=repository.snapshots.of(table),
         staged=repository.stats.staged(table.id),
+        set_aside=repository.set_aside.count(table.id),
         retained=repository.stats.retained(table.id),
         written=repository.tables.written(table.id),
         merges=merges,

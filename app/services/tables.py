@@ -27,7 +27,7 @@ from app.core.errors import (
 )
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
-from app.core.table.history import BatchState, Table
+from app.core.table.history import Table
 from app.core.table.options import misspelt_options
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
@@ -233,7 +233,7 @@ def alter_table(
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
         # Otherwise they are read by column id, and what they lack is null in them.
         as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
-        if not as_staged and repository.batches.page(table.id, limit=1, state=BatchState.STAGED):
+        if not as_staged and repository.batches.unmerged(table.id):
             raise _conflict(
                 table,
                 "has staged batches, which the new schema would fold differently:"

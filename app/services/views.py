@@ -37,7 +37,8 @@ class View:
     """What lookups see of a table: all of one moment.
 
     ``schemas`` are those under which runs and staged batches were written. The records of ``staged`` batches are in
-    ``index``, those of ``unread`` ones only in their files. ``last_batch`` is the number of the last accepted batch.
+    ``index``, those of ``unread`` ones only in their files. ``last_batch`` is the number of the last accepted batch;
+    ``set_aside`` counts those that are in no answer.
     """
 
     table: Table
@@ -48,6 +49,7 @@ class View:
     unread: tuple[Batch, ...] = ()
     index: StagedIndex = field(default_factory=StagedIndex)
     last_batch: int = 0
+    set_aside: int = 0
 
     @property
     def merged(self) -> View:
@@ -124,8 +126,9 @@ def view_of(repository: Repository, table: Table, before: View | None = None) ->
     known |= {batch.number: batch for batch in fresh}
     staged = tuple(known[number] for number in numbers)
     schemas = schemas_of(repository, table, snapshot, staged)
-    last = repository.batches.last_number(table.id)
-    return View(table, compile_plan(table.schema), snapshot, schemas, staged, staged, last_batch=last)
+    last, aside = repository.batches.last_number(table.id), repository.set_aside.count(table.id)
+    plan = compile_plan(table.schema)
+    return View(table, plan, snapshot, schemas, staged, staged, last_batch=last, set_aside=aside)
 
 
 def schemas_of(

@@ -68,6 +68,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
         "acceptedAt": 0,
         "mergeId": None,
         "snapshotId": None,
+        "fault": None,
     }
     assert batches.get(answer.headers["location"]).json() == body
 

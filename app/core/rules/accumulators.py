@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
-from app.core.errors import Conflict, ErrorCode
+from app.core.errors import Unfoldable
 from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import Participation
 from app.core.rules.rule import HiddenColumn, Rule, Sql, State, TotalBounds
@@ -20,7 +20,7 @@ from app.core.types.kinds import Family, Kind
 from app.core.types.numbers import EXACT, as_float32, fits, range_of
 
 
-def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Conflict:
+def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Unfoldable:
     """A total that its column cannot hold (merge-semantics A.7); ``endless``: a quotient without end (A.9)."""
     where = f" of key {dict(key)}" if key is not None else ""
     if endless:
@@ -33,7 +33,7 @@ def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: b
             f"column {column.name!r}{where}: its total is out of range for {column.type.base_sql}; "
             "delete the staged batch that exceeds it, or post a record that brings it back"
         )
-    return Conflict(message, code=ErrorCode.MERGE_FAILED)
+    return Unfoldable(message)
 
 
 def _minus(value: Any) -> Any:

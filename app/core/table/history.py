@@ -16,6 +16,14 @@ class BatchState(StrEnum):
     STAGED = "staged"  # durable, not yet in a snapshot
     MERGED = "merged"  # folded into the snapshot that its merge committed
     DELETED = "deleted"  # withdrawn by its owner while it was staged
+    DAMAGED = "damaged"  # set aside: its file is missing or not what was written
+    POISONED = "poisoned"  # set aside: no merge can fold its records
+
+
+SET_ASIDE = (BatchState.DAMAGED, BatchState.POISONED)
+"""Staged once, and in no merge until their owner withdraws them or has them tried again."""
+UNMERGED = (BatchState.STAGED, *SET_ASIDE)
+"""Those whose staging files are needed."""
 
 
 class TaskState(StrEnum):
@@ -234,7 +242,8 @@ class NewBatch:
 @dataclass(frozen=True)
 class Batch:
     """One accepted POST. ``number`` is its place in the table's arrival order, from 1; ``digest`` is xxh3-128 of its
-    file, None where nobody computed it.
+    file, None where nobody computed it. ``tries`` counts the merges that it made fail, ``fault`` says why it is set
+    aside.
     """
 
     id: str
@@ -252,6 +261,19 @@ class Batch:
     merge_id: str | None
     snapshot_id: int | None
     digest: str | None = None
+    tries: int = 0
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Blame:
+    """That the records of a merge made it fail, and why; those of ``batch_id``, if it is known. ``state`` is what a
+    batch becomes that is found to do so.
+    """
+
+    state: BatchState
+    fault: str
+    batch_id: str | None = None
 
 
 @dataclass(frozen=True)
