@@ -249,11 +249,11 @@ def token_create(
     data: DataFolder = None,
 ) -> None:
     """Make a token; it is shown only now."""
-    database = _migrated(data)
+    database, audit = _migrated(data), _audit_log(data)
     with database.transaction() as repository:
         made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires))
-    _audit(data, "createToken", **told_of(made.token))
     typer.echo(made.secret)
+    _tell(audit, "createToken", **told_of(made.token))
     database.close()
 
 
@@ -273,20 +273,31 @@ def token_list(data: DataFolder = None) -> None:
 @tokens.command("revoke")
 def token_revoke(name: str, data: DataFolder = None) -> None:
     """Take a token back; running servers follow at once."""
-    database = _migrated(data)
+    database, audit = _migrated(data), _audit_log(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)
-    _audit(data, "revokeToken", name=name)
+    _tell(audit, "revokeToken", name=name)
     database.close()
 
 
-def _audit(data: Path | None, operation: str, **members: object) -> None:
-    """Tell the audit log, if there is one, what this machine's user did at the command line."""
+def _audit_log(data: Path | None) -> AuditLog | None:
+    """The audit log, if there is one, opened before anything is done. What a command prints is its standard output."""
     destination = _settings(folder=data).audit_log
-    if destination is not None:
-        log = AuditLog(destination)
-        log.write(user=getpass.getuser(), operation=operation, **members, outcome="done")
-        log.close()
+    return None if destination is None else AuditLog("stderr" if destination == "stdout" else destination)
+
+
+def _tell(audit: AuditLog | None, operation: str, **members: object) -> None:
+    """Tell the audit log what this machine's user did at the command line."""
+    if audit is not None:
+        audit.write(user=_user(), operation=operation, **members, outcome="done")
+        audit.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user that has no name
+        return f"uid {os.getuid()}"
 
 
 def _migrated(data: Path | None) -> CatalogDatabase:

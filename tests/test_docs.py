@@ -20,6 +20,7 @@ from tests.service import Client, TableClient, serving
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
 ADDRESS = "127.0.0.1:8080"
 END_OF_ANSWER = "--- end of answer ---"
@@ -120,13 +121,26 @@ def shell(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         opened.close()
 
 
-def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, str]) -> None:
-    bash, address = shell
-    steps = console_steps(README)
+def check(bash: Shell, address: str, steps: list[Step]) -> None:
+    """Runs the commands, and compares what they print with what is documented."""
     assert steps
     for step in steps:
         answer = normalised(bash.run(step.command.replace(ADDRESS, address)).replace(address, ADDRESS))
         assert re.fullmatch(expected_pattern(step.printed), answer, re.DOTALL), f"$ {step.command}\n{answer}"
+
+
+def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, str]) -> None:
+    check(*shell, console_steps(README))
+
+
+def test_the_commands_of_the_operations_answer_what_they_print(tmp_path: Path) -> None:
+    with serving(tmp_path / "keyfold-data", workers="0") as (service, _):
+        bash = Shell(tmp_path)
+        try:
+            bash.run(f"PATH={Path(sys.executable).parent}:$PATH")
+            check(bash, service.url.removeprefix("http://"), console_steps(OPERATIONS))
+        finally:
+            bash.close()
 
 
 def test_make_targets_that_the_documents_name_exist() -> None:

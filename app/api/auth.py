@@ -7,12 +7,13 @@ import math
 import anyio
 from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.browsers import Place, check_host, check_page
 from app.api.deps import GRANT, Parts
 from app.api.refusals import refuse
-from app.core.access import EVERYBODY, Grant
+from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import FaultCode, KeyfoldError, TooMany, Unauthorized, Violation
 from app.services.rates import Rate, network_of
 from app.services.token_gate import TokenGate
@@ -55,7 +56,7 @@ class Gate:
         check_page(headers)
         parts: Parts = scope["app"].state.parts
         try:
-            grant = await self._granted(parts.gate, headers.get("authorization"))
+            grant = await _granted(parts.gate, headers.get("authorization"), self.turns)
         except Unauthorized as error:
             _check_failures(parts.rates.failures, (scope.get("client") or (None,))[0], error)
             raise
@@ -65,9 +66,19 @@ class Gate:
             _check_requests(parts.rates.requests, grant)
         scope[GRANT] = grant
 
-    async def _granted(self, gate: TokenGate, authorization: str | None) -> Grant:
-        recalled = gate.recall(authorization)
-        return await run_sync(gate.check, authorization, limiter=self.turns) if recalled is None else recalled
+
+async def _granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
+    recalled = gate.recall(authorization)
+    return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
+
+
+async def check_again(request: Request, database: str, table: str) -> None:
+    """For an answer that does not end: raises ``Unauthorized`` or ``Forbidden`` once its reader may not read the table
+    any more.
+    """
+    parts: Parts = request.app.state.parts
+    grant = await _granted(parts.gate, request.headers.get("authorization"))
+    grant.check_table(Role.READ, database, table)
 
 
 def _check_failures(failures: Rate, address: str | None, error: Unauthorized) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -14,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse
 from pydantic import WithJsonSchema
 
+from app.api.auth import check_again
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, events
 from app.api.paging import page_size, size_words
@@ -129,7 +131,8 @@ async def get_changelog(
     kind = _media_type(accept)
     if kind == EVENTS:
         table, start = await run_in_threadpool(follow_from, catalog, name, wanted.start)
-        following = Following(catalog, warehouse, table, heads, start, wanted.last)
+        check_reader = partial(check_again, request, *name)
+        following = Following(catalog, warehouse, table, heads, start, wanted.last, check_reader)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return EventSourceResponse(events(request, following, lines_of), headers=headers)
     render = _RENDERED[kind]

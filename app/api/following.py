@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -23,7 +23,7 @@ Lines = Callable[[Changes], Iterable[str]]
 @dataclass(frozen=True)
 class Following:
     """What one client follows: from ``start``, to the end of snapshot ``last`` or without end; a comment goes out when
-    nothing did for ``heartbeat_seconds``.
+    nothing did for ``heartbeat_seconds``. ``check_reader`` raises once the client may not read the table any more.
     """
 
     database: DatabaseDep
@@ -32,6 +32,7 @@ class Following:
     heads: Heads
     start: Position
     last: int | None
+    check_reader: Callable[[], Awaitable[None]]
     heartbeat_seconds: float = 15.0
 
 
@@ -39,7 +40,8 @@ async def events(request: Request, following: Following, lines: Lines) -> AsyncI
     """An event for each change, whose id is the place behind it, and one for each snapshot that brought none.
 
     Comments come while nothing changes. It ends when the client goes, when the service stops, and, with an ``error``
-    event that holds the problem, when the table is dropped or the changes to read next have expired.
+    event that holds the problem, when the table is dropped, the changes to read next have expired, or the client may
+    not read it any more: its token was revoked or has expired.
     """
     try:
         with following.heads.following(following.table.id):
@@ -58,6 +60,7 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
     place, last = following.start, following.last
     while last is None or place.snapshot <= last:
         head = await following.heads.newer(following.table.id, place.snapshot - 1, following.heartbeat_seconds)
+        await following.check_reader()
         if head is None:
             yield KEEPALIVE_COMMENT
             continue

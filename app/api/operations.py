@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +39,12 @@ class Operations:
 
     def __init__(self, routes: Iterable[Any]) -> None:
         """Raises ``LookupError`` for a route whose operation is not in ``NEEDS``."""
-        self._of: defaultdict[str, list[Operation]] = defaultdict(list)
+        self._of: dict[str, list[Operation]] = {}
         for route in iter_route_contexts([*routes]):
             if isinstance(route.original_route, APIRoute):
                 operation = Operation(route.operation_id, _need_of(route.operation_id), route.path_regex)
                 for method in route.methods or ():
-                    self._of[method].append(operation)
+                    self._of.setdefault(method, []).append(operation)
 
     @property
     def ids(self) -> set[str]:
@@ -54,7 +53,7 @@ class Operations:
 
     def asked(self, scope: Scope) -> Asked | None:
         """What the request asks for; None where no route takes it."""
-        operations = self._of["GET" if scope["method"] == "HEAD" else scope["method"]]
+        operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
         path: str = scope["path"]
         found = _first(operations, path)
         if found is None and (shorter := without_last_slash(scope)) is not None:

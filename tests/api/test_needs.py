@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +59,14 @@ def test_reading_needs_to_read_and_storing_needs_more() -> None:
         need = NEEDS[operation]
         if need is not None and operation not in tokens:
             assert (need.role is Role.READ) is (method == "get" or operation in QUESTIONS), operation
+
+
+def test_the_operations_of_each_role_are_documented() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)+) \|$", document, re.MULTILINE))
+    documented = {Role(role): set(re.findall(r"\w+", operations)) for role, operations in rows.items()}
+    needed = {role: {one for one, need in NEEDS.items() if need is not None and need.role is role} for role in Role}
+    assert documented == needed
 
 
 Calling = Callable[..., Response]
