@@ -39,6 +39,7 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
     assert all(one.damage is None for one in found)
     kinds = sorted(one.file.kind for one in found if one.file.table_id == table.id)
     assert kinds == [*[FileKind.CHANGELOG] * 2, *[FileKind.RUN] * 2, FileKind.STAGING]
+    assert set(kinds) == set(FileKind)
     assert [one.file.kind for one in found if one.file.table_id == other.id] == [FileKind.STAGING]
 
 
