@@ -6,8 +6,9 @@ PEERS := .venv-peers
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
+SEED ?= 1
 
-.PHONY: serve test quick check check-mutants bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
+.PHONY: serve test quick check check-mutants flips bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +40,10 @@ check: $(VENV)/.installed
 # A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
 check-mutants: $(VENV)/.installed
 	$(BIN)/python -m tests.mutants
+
+# Files damaged by seed, every answer compared: none is wrong, each damage is named. Minutes.
+flips: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m tests.faults.flips --n 3000 --seed $(SEED)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup

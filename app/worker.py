@@ -14,14 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core.errors import Cancelled, KeyfoldError
+from app.core.errors import KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.history import TaskKind
 from app.services.compactions import run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
-from app.services.scrubs import Pace, look_again, verify
+from app.services.scrubs import look_again, scrub
 from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
-SCRUB_SECONDS = 3600.0  # between two rounds through all files, and before the first
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 
@@ -235,12 +234,4 @@ class Worker:
                 logger.warning("the sweep failed and is tried again later", exc_info=True)
 
     def _scrub(self) -> None:
-        pace = Pace(self.upkeep.scrub_bytes_per_second, self._stopped.wait)
-        while not self._stopped.wait(SCRUB_SECONDS):
-            try:
-                for _ in verify(self.site.database, self.site.warehouse, pace):  # notes what it finds
-                    continue
-            except Cancelled:
-                return
-            except Exception:
-                logger.warning("the scrub failed and begins anew later", exc_info=True)
+        scrub(self.site.database, self.site.warehouse, self.upkeep.scrub_bytes_per_second, self._stopped.wait)

@@ -75,12 +75,11 @@ class Damages:
         return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
 
     def knows(self, error: DamagedFile) -> bool:
-        """Whether exactly this is known."""
+        """Whether the file is known to be damaged for this reason; who reads another part of it finds other bytes."""
         query = sa.select(sa.literal(1)).where(
             damages.c.table_id == error.file.table_id,
             damages.c.path == error.file.path,
             damages.c.reason == error.reason,
-            damages.c.found == error.found,
         )
         return self.transaction.execute(query).first() is not None
 

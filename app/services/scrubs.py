@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,9 @@ from app.services.sweeps import every_table
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file
 
+logger = logging.getLogger(__name__)
+FIRST_SECONDS = 300.0  # before the first round: a service that starts has better things to do
+ROUND_SECONDS = 3600.0  # between two rounds
 Read = Callable[[int], None]
 """Hears of the bytes that were read; it may take its time, and raise ``Cancelled``."""
 
@@ -77,6 +81,28 @@ def _damage_of(warehouse: Warehouse, file: NamedFile, read: Read | None) -> Dama
     except DamagedFile as error:
         return error
     return None
+
+
+def scrub(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    bytes_per_second: float,
+    wait: Callable[[float], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Read everything that the catalog names again and again, not faster than that, until ``wait``, which rests for so
+    many seconds, says to stop.
+    """
+    pace, pause = Pace(bytes_per_second, wait, clock), FIRST_SECONDS
+    while not wait(pause):
+        try:
+            for _ in verify(database, warehouse, pace):  # notes what it finds
+                continue
+        except Cancelled:
+            return
+        except Exception:
+            logger.warning("the scrub failed and begins anew later", exc_info=True)
+        pause = ROUND_SECONDS
 
 
 class Pace:

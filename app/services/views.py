@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound
 from app.core.plan.evolution import renamed_record, same_fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch, Run, Snapshot, Table
 from app.core.table.keys import Key, token_of
 from app.core.table.option_entries import Consistency
@@ -28,6 +30,7 @@ from app.storage.staging import read_key_records
 logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
 MOST_BYTES = 256 * 2**20
+FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
 LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
 Name = tuple[str, str]  # of the database and of the table
 
@@ -176,13 +179,16 @@ class Views:
         default: Consistency = Consistency.LATEST,
         *,
         shared: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._warehouse = warehouse
         self._most_bytes = most_bytes
         self._default = default
         self._shared = shared
+        self._clock = clock
         self._kept: OrderedDict[Name, _Kept] = OrderedDict()
+        self._failed: dict[Name, tuple[DamagedFile, float, int]] = {}  # when, under which mark of the table
         self._asked: set[Name] = set()
         self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
@@ -246,10 +252,14 @@ class Views:
 
     def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
         before = self._kept.get(name)
+        self._check_failed(name, wanted)
         try:
             kept = read_again(lambda: self._fed(name, before, wanted))
         except NotFound:
             self._forget(name)
+            raise
+        except DamagedFile as error:
+            self._failed[name] = error, self._clock(), self._database.marks.of(error.file.table_id)
             raise
         self._kept[name] = kept
         self._kept.move_to_end(name)
@@ -258,8 +268,21 @@ class Views:
             self._forget(next(iter(self._kept)))
         return kept
 
+    def _check_failed(self, name: Name, wanted: Consistency | None) -> None:
+        """Raises what reading the staged batches has come to a moment ago: to read all of them again for each lookup
+        would keep all others waiting.
+        """
+        failed = self._failed.get(name)
+        if failed is None or wanted is Consistency.MERGED:
+            return
+        error, at, mark = failed
+        if self._clock() - at < FAILED_SECONDS and mark == self._database.marks.of(error.file.table_id):
+            raise DamagedFile(error.file, error.reason, error.found)
+        self._failed.pop(name, None)
+
     def _forget(self, name: Name) -> None:
         self._kept.pop(name, None)
+        self._failed.pop(name, None)
         self._turns.pop(name, None)
 
     def _fed(self, name: Name, before: _Kept | None, wanted: Consistency | None) -> _Kept:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, block_digest, checksums_of
 from app.storage.layout import Warehouse, changelog_file, data_file, staging_file
 
+logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
 _KNOWN_FILES = 50_000  # of which a process remembers which blocks it has checked: a bit more than a byte a MiB
 
@@ -223,9 +225,11 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DamagedFile(file, DamageReason.MISSING, "no file") from error
     except OSError as error:
-        if not warehouse.local:
-            raise Unavailable(f"{file.path} cannot be read now, try again later: {error}") from error
-        raise DamagedFile(file, DamageReason.UNREADABLE, error.strerror or str(error)) from error
+        told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
+        if not warehouse.local:  # nobody knows whether it is the file
+            logger.warning("%s cannot be read", file.path, exc_info=True)
+            raise Unavailable(f"{file.path} cannot be read now; try again later") from error
+        raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
     except (pa.ArrowException, ValueError) as error:
         if file.digest is not None:
             raise

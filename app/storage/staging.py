@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
-from app.storage.checksums import SummedSink
+from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.layout import Warehouse, staging_file, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 
@@ -89,14 +90,15 @@ def _written(
     """What was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of it is
     found out by whoever reads it.
     """
-    sink = SummedSink(file)
-    records, ignored = _write_all(sink, schema, first, rest)
-    checksums = sink.sums.checksums
+    summed = SummedSink(file)
+    with io.BufferedWriter(summed, BLOCK_BYTES) as sink:  # Parquet comes in many small pieces
+        records, ignored = _write_all(sink, schema, first, rest)
+    checksums = summed.sums.checksums
     return Staged(name, checksums.size_bytes, records, ignored, checksums.digest)
 
 
 def _write_all(
-    sink: SummedSink, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
+    sink: io.BufferedWriter[SummedSink], schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> tuple[int, int]:
     """How many records were written to ``sink``, and how many were ignored."""
     written = ignored = 0

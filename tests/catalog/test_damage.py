@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.catalog.database import CatalogDatabase
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, ChangelogFile, SnapshotKind, Table
@@ -130,3 +132,9 @@ def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogData
         assert [run.files for run in repository.snapshots.every_run(table.id)] == [(digested,)]
         assert repository.snapshots.changelog_of(table.id, 1) == [changes]
         assert repository.snapshots.every_changelog_file(table.id) == [(1, changes)]
+
+
+@pytest.mark.parametrize("kind", FileKind)
+def test_of_every_kind_of_file_it_is_known_whether_somebody_needs_it(database: CatalogDatabase, kind: FileKind) -> None:
+    with database.reading() as repository:
+        assert not repository.damage.is_needed(NamedFile(kind, "t1", "t1/f", 1))

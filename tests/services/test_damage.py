@@ -20,10 +20,10 @@ from app.services.changelogs import read_page
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.damage import named_files, read_again, told
 from app.services.executor import MergeSite
-from app.services.lookups import Images
+from app.services.lookups import Consistency, Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.scans import parts, read_scan
-from app.services.views import Views, view_of
+from app.services.views import FAILED_SECONDS, Views, view_of
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
@@ -198,14 +198,32 @@ def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(
     table = create_table(database, CALM)
     merged_rows(site, table, 1)
     post(database, warehouse, {"id": 1, "n": 5})
-    views = Views(database, warehouse)
-    [file] = [path for path in files_in(warehouse, table.id, "staging") if path.stat().st_size][-1:]
+    now = [0.0]
+    views = Views(database, warehouse, clock=lambda: now[0])
+    file = files_in(warehouse, table.id, "staging")[-1]
     with flipped(file), pytest.raises(DamagedFile) as found:
         views.current(("shop", "wide"), None)
     assert found.value.file.batch_number == 2
     assert totals(database, images, table, [1]) == [1]
+    now[0] = FAILED_SECONDS
     view = views.current(("shop", "wide"), None)
     assert [record.values["n"] for record in view.staged_records(warehouse, (1,))] == [5]
+
+
+def test_damaged_batches_are_not_read_anew_for_every_lookup(
+    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table = create_table(database, CALM)
+    post(database, warehouse, {"id": 1, "n": 5})
+    views, name = Views(database, warehouse, clock=lambda: 0.0), ("shop", "wide")
+    file = files_in(warehouse, table.id, "staging")[0]
+    with flipped(file), pytest.raises(DamagedFile):
+        views.current(name, None)
+    with pytest.raises(DamagedFile, match=file.name):  # although it was restored
+        views.current(name, None)
+    assert views.current(name, Consistency.MERGED).last_batch == 0
+    post(database, warehouse, {"id": 1, "n": 5})  # another commit
+    assert views.current(name, None).last_batch == 2
 
 
 def test_a_batch_that_is_not_kept_in_memory_is_checked_when_it_is_read(

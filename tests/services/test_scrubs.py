@@ -9,7 +9,7 @@ from app.core.errors import Cancelled
 from app.core.table.damage import FileKind
 from app.core.table.history import Table
 from app.services.executor import MergeSite
-from app.services.scrubs import Finding, Pace, look_again, verify
+from app.services.scrubs import FIRST_SECONDS, ROUND_SECONDS, Finding, Pace, look_again, scrub, verify
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
@@ -39,6 +39,7 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
     assert all(one.damage is None for one in found)
     kinds = sorted(one.file.kind for one in found if one.file.table_id == table.id)
     assert kinds == [*[FileKind.CHANGELOG] * 2, *[FileKind.RUN] * 2, FileKind.STAGING]
+    assert set(kinds) == set(FileKind)
     assert [one.file.kind for one in found if one.file.table_id == other.id] == [FileKind.STAGING]
 
 
@@ -111,6 +112,23 @@ def test_a_scrub_that_had_to_wait_does_not_make_up_for_it(site: MergeSite) -> No
     watch.now += 50
     pace(200)
     assert watch.now == 53
+
+
+def test_a_scrub_goes_round_again_and_again_until_it_is_stopped(site: MergeSite, table: Table) -> None:
+    watch = Watch(ends_after=FIRST_SECONDS + 2 * ROUND_SECONDS)
+    file = files_in(site.warehouse, table.id, "runs")[0]
+
+    def wait(seconds: float) -> bool:
+        ended = watch.wait(seconds)
+        if seconds == ROUND_SECONDS and not file.exists():
+            assert len(damage_of(site.database, table)) == 1
+            backup.rename(file)
+        return ended
+
+    backup = file.rename(file.with_suffix(".backup"))
+    scrub(site.database, site.warehouse, 10**6, wait, lambda: watch.now)
+    assert file.exists()
+    assert damage_of(site.database, table) == []
 
 
 def test_a_scrub_ends_in_the_middle_of_a_file_when_it_is_stopped(site: MergeSite, table: Table) -> None:

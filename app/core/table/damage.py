@@ -99,8 +99,8 @@ _ELSE: Mapping[FileKind, str] = {
     FileKind.STAGING: (
         ", or withdraw batch {0.batch_number} (DELETE …/batches/{0.batch_id}); until then consistency=merged answers"
     ),
-    FileKind.RUN: "; until then only keys outside this file are answered",
-    FileKind.CHANGELOG: "; until then the changelog answers from snapshots behind {0.snapshot_id}",
+    FileKind.RUN: "; until then reads that need it are refused, and all others answered",
+    FileKind.CHANGELOG: "; until then changes of snapshot {0.snapshot_id} are refused, and all others answered",
 }
 
 
