@@ -18,6 +18,7 @@ from pathlib import Path
 
 from app.core.errors import Unavailable
 from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, class_archives, find_java, spark_jars
+from spark_jobs.scratch import new_scratch
 
 GIBIBYTE = 1 << 30
 
@@ -196,7 +197,7 @@ class EmbeddedServer:
                 return
             self._forget()
             java = self._java or find_java()
-            self._scratch = _new_scratch(self.folder)
+            self._scratch = new_scratch(self.folder)
             self._token = secrets.token_urlsafe(32)
             (self.folder / "log4j2.properties").write_text(_LOGGING)
             (self.folder / "pools.xml").write_text(_POOLS)
@@ -366,30 +367,6 @@ def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:
         for _ in range(200):
             os.killpg(process.pid, 0)
             time.sleep(0.01)
-
-
-def _new_scratch(folder: Path) -> Path:
-    """A fresh scratch folder named after this process; those of processes that are gone are removed."""
-    parent = folder / "scratch"
-    parent.mkdir(parents=True, exist_ok=True)
-    for old in parent.iterdir():
-        if not _is_other_running_process(old.name.partition("-")[0]):
-            shutil.rmtree(old, ignore_errors=True)
-    scratch = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
-    scratch.mkdir()
-    return scratch
-
-
-def _is_other_running_process(pid: str) -> bool:
-    if not pid.isdigit() or int(pid) == os.getpid():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _tail(path: Path, most: int = 4096) -> list[str]:

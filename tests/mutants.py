@@ -128,7 +128,7 @@ def types() -> Iterator[Mutant]:
 
 def faults() -> Iterator[Mutant]:
     """Codes of faults that are gone, or mean what the next one means."""
-    source = Source("app/core/errors.py")
+    source = Source("app/core/faults.py")
     [codes] = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == "FaultCode"]
     members = [node for node in codes.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)]
     for member, following in zip(members, [*members[1:], members[0]], strict=True):

@@ -1,4 +1,4 @@
-"""What each operation needs of a token, said once: a role, and what the token must be for (docs/decisions/0024).
+"""What each operation needs of a token, said once: a role, and what the token must be for (docs/decisions/0025).
 
 ``app.api.permits`` asks for it before a byte of the body is read; a route whose operation has no entry does not start.
 """

@@ -1,4 +1,4 @@
-"""May the caller do what is asked? Decided before a byte of the body is read (docs/decisions/0024)."""
+"""May the caller do what is asked? Decided before a byte of the body is read (docs/decisions/0025)."""
 
 from __future__ import annotations
 

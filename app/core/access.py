@@ -1,4 +1,4 @@
-"""Who may do what: roles, the databases and tables that a token is for, and what is refused (docs/decisions/0024)."""
+"""Who may do what: roles, the databases and tables that a token is for, and what is refused (docs/decisions/0025)."""
 
 from __future__ import annotations
 
