@@ -118,8 +118,31 @@ class MergePlan:
     @cached_property
     def unions(self) -> tuple[Union, ...]:
         """The rules that show something else than their state column, those of replayed rows included."""
-        inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
-        return tuple(rule for rule in inner if isinstance(rule, Union))
+        return tuple(rule for rule in self.column_rules if isinstance(rule, Union))
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The rule of a row that is replayed from its log; None in a plan of other rules."""
+        return next((rule for rule in self.rules if isinstance(rule, Replay)), None)
+
+    @cached_property
+    def column_rules(self) -> tuple[Rule, ...]:
+        """The rules that speak for columns; a replayed row's are those inside the replay."""
+        return tuple(one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,)))
+
+    @cached_property
+    def rule_of(self) -> Mapping[str, Rule]:
+        """The rule of each value column by its name, one of ``column_rules``."""
+        return {column.name: rule for rule in self.column_rules for column in rule.columns}
+
+    @cached_property
+    def group_registers(self) -> Mapping[tuple[str, ...], Register]:
+        """The register that holds the ordering fields of a sequence group, by their names."""
+        found: dict[tuple[str, ...], Register] = {}
+        for rule in self.column_rules:
+            if isinstance(rule, Register) and rule.part.group and rule.kept_on_clear:
+                found.setdefault(rule.part.group, rule)
+        return found
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:
