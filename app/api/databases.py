@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
@@ -31,11 +31,11 @@ def list_databases(
 
 @router.post("", operation_id="createDatabase")
 def create_database(
-    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep
+    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep, bounds: BoundsDep
 ) -> DatabaseDetails:
     """Creates a database."""
     grant.check_database(Role.ADMIN, body.name)
-    database = service.create_database(repository, body.name, body.options or {}, grant.name)
+    database = service.create_database(repository, body.name, body.options or {}, grant.name, bounds)
     return DatabaseDetails.of(database, location=warehouse.uri())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.deps import DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -89,6 +89,7 @@ def create_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     grant: GrantDep,
+    bounds: BoundsDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
@@ -96,8 +97,8 @@ def create_table(
     name = body.identifier.object
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
-        return _validated(service.validate_table(name, body.table_schema))
-    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name), warehouse)
+        return _validated(service.validate_table(name, body.table_schema, bounds.table))
+    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name, bounds), warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -128,6 +129,7 @@ def alter_table(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     grant: GrantDep,
+    bounds: BoundsDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
@@ -135,7 +137,9 @@ def alter_table(
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
-    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only, by=grant.name)
+    altered = service.alter_table(
+        catalog, name, body.changes, validate_only=validate_only, by=grant.name, bounds=bounds.table
+    )
     return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
 
 

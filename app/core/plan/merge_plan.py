@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -150,30 +150,15 @@ class MergePlan:
         return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
 
 
-@lru_cache(maxsize=1024)
-def _compiled(schema: _ByIdentity) -> MergePlan:
-    return _compile(schema.schema)
-
-
-@dataclass(frozen=True, eq=False)
-class _ByIdentity:
-    """A schema as a cache key; schemas hold a mapping and so have no hash of their own."""
-
-    schema: TableSchema
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.schema is self.schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-
 def compile_plan(schema: TableSchema) -> MergePlan:
-    """The merge plan of a valid schema.
+    """The merge plan of a valid schema, compiled once and kept as long as the schema is.
 
     Raises ``Invalid`` with every fault of the options at once (merge-semantics §6).
     """
-    return _compiled(_ByIdentity(schema))
+    plan: MergePlan | None = schema.worked_out.get("plan")
+    if plan is None:
+        plan = schema.worked_out.setdefault("plan", _compile(schema))  # of two threads one wins
+    return plan
 
 
 def _compile(schema: TableSchema) -> MergePlan:

@@ -69,6 +69,8 @@ class TableSchema:
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     comment: str | None = None
     remembers_removals: bool = False
+    # By name what others have worked out of this very value; no part of it, and not handed to its copies.
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:

@@ -207,6 +207,18 @@ def _check_text(text: str) -> None:
 
 
 def _parse_text(text: str) -> DataType:
+    return _parse_short(text) if len(text) <= _SHORT else _parse_new(text)
+
+
+_SHORT = 64  # characters: few types are longer, and most tables have the same ones again and again
+
+
+@lru_cache(maxsize=4096)
+def _parse_short(text: str) -> DataType:
+    return _parse_new(text)
+
+
+def _parse_new(text: str) -> DataType:
     _check_text(text)
     try:
         return cast("DataType", _parser().parse(text))
