@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
+from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
 
 
 def _octal(mode: object) -> object:
@@ -59,6 +60,9 @@ class Settings(BaseSettings):
         description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
+    max_columns: int = Field(2000, ge=1, description="most columns of a table, with the fields inside them")
+    max_tables: int = Field(10_000, ge=0, description="most tables of the catalog")
+    max_databases: int = Field(10_000, ge=0, description="most databases of the catalog")
     idempotency_days: float = Field(
         7.0, ge=0, description="days that an Idempotency-Key is known after its batch; told by /v1/config"
     )
@@ -131,6 +135,11 @@ class Settings(BaseSettings):
     def serving_processes(self) -> int:
         """Processes that answer requests."""
         return self.processes or min(8, os.cpu_count() or 1)
+
+    @property
+    def catalog_bounds(self) -> CatalogBounds:
+        """How much the catalog may hold."""
+        return CatalogBounds(self.max_databases, self.max_tables, SchemaBounds(self.max_columns))
 
     @property
     def keys_known(self) -> timedelta:

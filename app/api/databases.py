@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from app.api.audit import NotesDep
-from app.api.deps import GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
@@ -32,12 +32,17 @@ def list_databases(
 
 @router.post("", operation_id="createDatabase")
 def create_database(
-    body: NewDatabase, repository: Writing, warehouse: WarehouseDep, grant: GrantDep, notes: NotesDep
+    body: NewDatabase,
+    repository: Writing,
+    warehouse: WarehouseDep,
+    grant: GrantDep,
+    notes: NotesDep,
+    bounds: BoundsDep,
 ) -> DatabaseDetails:
     """Creates a database."""
     notes.tell(database=body.name, options=sorted(body.options or {}))
     grant.check_database(Role.ADMIN, body.name)
-    database = service.create_database(repository, body.name, body.options or {}, grant.name)
+    database = service.create_database(repository, body.name, body.options or {}, grant.name, bounds)
     return DatabaseDetails.of(database, location=warehouse.uri())
 
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
+from app.core.table.schema_bounds import CatalogBounds
 from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
@@ -74,6 +75,10 @@ async def _grant(request: Request) -> Grant:
     return grant
 
 
+async def _bounds(parts: PartsDep) -> CatalogBounds:
+    return parts.settings.catalog_bounds
+
+
 async def _heads(parts: PartsDep) -> Heads:
     return parts.heads
 
@@ -93,6 +98,7 @@ DatabaseDep = Annotated[CatalogDatabase, Depends(_database)]
 WarehouseDep = Annotated[Warehouse, Depends(_warehouse)]
 ImagesDep = Annotated[Images, Depends(_images)]
 GrantDep = Annotated[Grant, Depends(_grant)]
+BoundsDep = Annotated[CatalogBounds, Depends(_bounds)]
 HeadsDep = Annotated[Heads, Depends(_heads)]
 # Function scope: the transaction ends before the response is sent, so a 2xx never precedes its commit.
 Writing = Annotated[Repository, Depends(_writing, scope="function")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from fastapi.params import ParamTypes
 from fastapi.routing import APIRoute
 
 from app.core.errors import FaultCode, Invalid, Violation
+from app.core.hints import nearest
 
 
 class DeclaredQuery:
@@ -40,9 +40,9 @@ class DeclaredQuery:
 
 
 def _unknown(name: str, declared: frozenset[str]) -> Violation:
-    near = difflib.get_close_matches(name, declared, n=1)
+    near = nearest(name, sorted(declared))
     known = ", ".join(sorted(declared)) or "none"
-    fix = f"did you mean {near[0]}?" if near else f"remove it; this route's parameters: {known}"
+    fix = f"did you mean {near}?" if near else f"remove it; this route's parameters: {known}"
     return Violation("", FaultCode.UNKNOWN_PARAMETER, f"unknown query parameter {name[:100]!r}: {fix}", fix)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 
 from app.api.answers import Answer, Payload, Told
 from app.api.batches import whole_body
-from app.api.deps import ImagesDep, Reading
+from app.api.deps import BoundsDep, ImagesDep, Reading
 from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.simulations import simulate_merge, simulate_rows
@@ -73,6 +73,6 @@ def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images
     operation_id="simulateMerge",
     openapi_extra=_request_body({"schema": {"type": "object"}, "records": _RECORDS}),
 )
-def post_merges_simulate(body: Body) -> Simulation:
+def post_merges_simulate(body: Body, bounds: BoundsDep) -> Simulation:
     """Fold records on nothing, in a table of the given schema; nothing is stored."""
-    return Simulation.of(simulate_merge(body))
+    return Simulation.of(simulate_merge(body, bounds.table))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from app.api.audit import NotesDep
-from app.api.deps import DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -91,6 +91,7 @@ def create_table(
     warehouse: WarehouseDep,
     grant: GrantDep,
     notes: NotesDep,
+    bounds: BoundsDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
@@ -99,9 +100,9 @@ def create_table(
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
         notes.nothing()
-        return _validated(service.validate_table(name, body.table_schema))
+        return _validated(service.validate_table(name, body.table_schema, bounds.table))
     notes.tell(table=name, options=sorted(body.table_schema.get("options") or {}))
-    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name), warehouse)
+    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name, bounds), warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -133,6 +134,7 @@ def alter_table(
     warehouse: WarehouseDep,
     grant: GrantDep,
     notes: NotesDep,
+    bounds: BoundsDep,
     validate_only: ValidateOnly = False,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
@@ -140,7 +142,9 @@ def alter_table(
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
-    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only, by=grant.name)
+    altered = service.alter_table(
+        catalog, name, body.changes, validate_only=validate_only, by=grant.name, bounds=bounds.table
+    )
     if validate_only:
         notes.nothing()
         return _validated(altered.schema)

@@ -68,6 +68,10 @@ class Databases:
             self.transaction.execute(insert)
         return database
 
+    def count(self) -> int:
+        """How many databases there are."""
+        return int(self.transaction.execute(sa.select(sa.func.count()).select_from(databases)).scalar_one())
+
     def get(self, name: str) -> Database:
         """The database called ``name``. Raises ``NotFound``."""
         return _database(self.row(name))

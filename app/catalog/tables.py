@@ -7,36 +7,39 @@ import uuid
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import sqlalchemy as sa
 
 from app.catalog.databases import Databases, named
 from app.catalog.failures import refusing
 from app.catalog.models import batches, databases, snapshots, table_schemas, tables, tags
+from app.catalog.schema_cache import SchemaCache
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, Resource, not_found
 from app.core.table.history import Table, Written
 from app.core.table.schema import TableSchema
 
+# Members of a stored schema beside Paimon's.
 _REMOVALS = "_kf_removals"
+_HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had; not in schemas of 0.1.0
 
 
-@lru_cache(maxsize=4096)
-def _parse_schema(body: str) -> TableSchema:
-    """The schema that ``body`` holds. Cached by text and not by id: an id of a rolled-back alter comes again."""
+def _read_schema(body: str) -> TableSchema:
     stored = json.loads(body)
     return replace(TableSchema.from_json(stored), remembers_removals=bool(stored.get(_REMOVALS)))
 
 
-def _schema_text(schema: TableSchema) -> str:
+_SCHEMAS = SchemaCache(_read_schema)
+
+
+def _schema_text(schema: TableSchema, highest_id: int) -> str:
     own = {_REMOVALS: True} if schema.remembers_removals else {}
-    return json.dumps(schema.to_json() | own, separators=(",", ":"))
+    return json.dumps({**schema.to_json(), **own, _HIGHEST_ID: highest_id}, separators=(",", ":"))
 
 
 def table_of(row: AnyRow) -> Table:
     """The table that a row of ``TABLES`` describes."""
-    schema = _parse_schema(row.body)
+    schema = _SCHEMAS.of(row.body)
     return Table(
         row.id,
         row.database,
@@ -112,8 +115,12 @@ class Tables:
         )
         with self._refusing_twins(database, name):
             self.transaction.execute(insert)
-        self._add_schema(table.id, 0, schema)
+        self._add_schema(table.id, 0, schema, schema.highest_field_id)
         return table
+
+    def count(self) -> int:
+        """How many tables there are, in all databases."""
+        return int(self.transaction.execute(sa.select(sa.func.count()).select_from(tables)).scalar_one())
 
     def get(self, database: str, name: str) -> Table:
         """The table ``database.name``. Raises ``NotFound``; its code tells a missing database from a missing table."""
@@ -162,7 +169,8 @@ class Tables:
                 resource_type="TABLE",
                 resource_name=row.name,
             )
-        self._add_schema(table_id, expected_schema_id + 1, schema)
+        highest_id = max(schema.highest_field_id, self._highest_id(table_id, expected_schema_id))
+        self._add_schema(table_id, expected_schema_id + 1, schema, highest_id)
         change = tables.update().where(tables.c.id == table_id)
         now = self.transaction.now()
         self.transaction.execute(change.values(schema_id=expected_schema_id + 1, updated_at=now, updated_by=by))
@@ -170,13 +178,33 @@ class Tables:
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
         """The schema that the table had under ``schema_id``. Raises ``NotFound`` when the table is gone."""
+        return _SCHEMAS.of(self._body_at(table_id, schema_id))
+
+    def _body_at(self, table_id: str, schema_id: int) -> str:
         query = sa.select(table_schemas.c.body).where(
             table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
         )
-        body = self.transaction.execute(query).scalar_one_or_none()
+        body: str | None = self.transaction.execute(query).scalar_one_or_none()
         if body is None:
             raise not_found(Resource.TABLE, table_id)
-        return _parse_schema(body)
+        return body
+
+    def highest_field_id(self, table: Table) -> int:
+        """The largest id of any column or field that the table ever had: one of a dropped column must not come
+        again.
+        """
+        return self._highest_id(table.id, table.schema_id)
+
+    def _highest_id(self, table_id: str, schema_id: int) -> int:
+        """Kept with each schema, so that an alter need not read all of those before it."""
+        highest = -1
+        for number in range(schema_id, -1, -1):
+            body = self._body_at(table_id, number)
+            known = json.loads(body).get(_HIGHEST_ID)
+            highest = max(highest, _SCHEMAS.of(body).highest_field_id, -1 if known is None else known)
+            if known is not None:
+                break
+        return highest
 
     def every_id(self) -> list[str]:
         """The ids of all tables."""
@@ -236,10 +264,9 @@ class Tables:
             raise not_found(Resource.TABLE, table_id)
         return table
 
-    def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema) -> None:
-        self.transaction.execute(
-            table_schemas.insert().values(table_id=table_id, schema_id=schema_id, body=_schema_text(schema))
-        )
+    def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema, highest_id: int) -> None:
+        body = _schema_text(schema, highest_id)
+        self.transaction.execute(table_schemas.insert().values(table_id=table_id, schema_id=schema_id, body=body))
 
     def _refusing_twins(self, database: str, name: str) -> AbstractContextManager[None]:
         refusals: dict[str, KeyfoldError] = {

@@ -53,6 +53,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_STAGED = "batch_not_staged"
     BATCH_NOT_SET_ASIDE = "batch_not_set_aside"
     COMMIT_CONFLICT = "commit_conflict"
+    CATALOG_FULL = "catalog_full"
     MERGE_FAILED = "merge_failed"
     DAMAGED_FILE = "damaged_file"
     NOT_IMPLEMENTED = "not_implemented"

@@ -154,6 +154,7 @@ class FaultCode(StrEnum):
     TOO_MANY_DIGITS = "too_many_digits", "a value has more digits after the point than its type"
     TOO_MANY_FAILURES = "too_many_failures", "too many requests without a valid token came from one address"
     TOO_MANY_REQUESTS = "too_many_requests", "a token was used more often than the service allows"
+    TOO_MANY = "too_many", "there are more of something (columns, keys, options, tables, parameters) than may be"
     TOO_SHORT = "too_short", "a list has too few elements"
     TOO_SLOW = "too_slow", "nothing came of the body for too long"
     UNION_TAG_INVALID = "union_tag_invalid", "the type of an instant is not known"

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.history import Database
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, LONGEST_NAME, CatalogBounds, long_option, options_faults
 from app.core.types.parser import is_text
 from app.services.pages import Page, PageRequest, like, page_of
-
-LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,24 @@ def list_databases(
     return page_of(found, request, lambda database: database.name)
 
 
-def create_database(repository: Repository, name: str, options: Mapping[str, str], by: str = "") -> Database:
-    """A new database, made by the bearer of ``by``. Raises ``Invalid`` with every fault, or ``AlreadyExists``."""
-    faults = [*name_violations(name, "/name", "database"), *_option_violations(options, "/options")]
+def create_database(
+    repository: Repository,
+    name: str,
+    options: Mapping[str, str],
+    by: str = "",
+    bounds: CatalogBounds = DEFAULT_BOUNDS,
+) -> Database:
+    """A new database, made by the bearer of ``by``. Raises ``Invalid`` with every fault, ``AlreadyExists``, or
+    ``Conflict`` where there are too many.
+    """
+    faults = [
+        *name_violations(name, "/name", "database"),
+        *_option_violations(options, "/options"),
+        *options_faults(options, "/options"),
+    ]
     if faults:
         raise Invalid("the database is not valid", violations=faults)
+    bounds.check_databases(repository.databases.count())
     return repository.databases.create(name, options, by)
 
 
@@ -67,6 +79,7 @@ def _option_violations(options: Mapping[str, str], pointer: str) -> Iterator[Vio
     for key, text in options.items():
         if not is_text(key) or not is_text(text):
             yield _illegal_text(f"{pointer}/{escape_pointer(key)}")
+        yield from long_option(key, text, pointer)
 
 
 def _illegal_text(pointer: str) -> Violation:
@@ -89,6 +102,9 @@ def alter_database(
         raise Invalid("the change of the database is not valid", violations=faults)
     present = repository.databases.get(name).options
     asked = list(dict.fromkeys(removals))
+    too_many = [*options_faults({**{key: present[key] for key in present.keys() - set(asked)}, **updates}, "/updates")]
+    if too_many and updates:
+        raise Invalid(too_many[0].message, violations=too_many)
     repository.databases.update_options(name, asked, updates, by)
     removed = [key for key in asked if key in present]
     return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.hints import cut, some_of
 from app.core.plan.answers import key_json, row_json, tag_of, to_json
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import combine_all, finish, lift
@@ -121,9 +122,9 @@ def get_rows(
 def wanted_columns(view: View, columns: Sequence[str] | None) -> Sequence[str]:
     """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
     schema = view.table.schema
-    known = ", ".join(schema.by_name)
+    fix = f"columns: {some_of(schema.by_name)}"
     faults = [
-        Violation("/columns", FaultCode.UNKNOWN_COLUMN, f"the table has no column {name!r}", f"columns: {known}")
+        Violation("/columns", FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
         for name in columns or ()
         if name not in schema.by_name
     ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
-from app.core.errors import Invalid
+from app.core.errors import FaultCode, Invalid, Violation
 
 Item = TypeVar("Item")
+LONGEST_PATTERN = 1000  # a name has 255 characters, each of which may be escaped
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,13 @@ def like(pattern: str | None) -> str | None:
     """A pattern of SQL's LIKE: ``%`` any text, ``_`` any character, a backslash takes the next one literally; None for
     every name.
 
-    Raises ``Invalid`` when the last backslash has nothing to take.
+    Raises ``Invalid`` for a pattern that is too long, and when the last backslash has nothing to take.
     """
     pattern = pattern or ""
+    if len(pattern) > LONGEST_PATTERN:
+        message = f"the pattern has {len(pattern)} characters, at most {LONGEST_PATTERN} are read"
+        fault = Violation("", FaultCode.TOO_LONG, message, "send a shorter pattern: names have at most 255 characters")
+        raise Invalid(message, violations=[fault])
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise Invalid(f"the pattern {pattern!r} ends in a single backslash; write two for a literal one")
     return pattern or None
@@ -69,6 +75,23 @@ def is_like(name: str, pattern: str | None) -> bool:
     """Whether ``name`` is LIKE ``pattern``, which ``like`` has read."""
     if pattern is None:
         return True
+    return _regex(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=64)
+def _regex(pattern: str) -> re.Pattern[str]:
+    """The names that are LIKE ``pattern``. What stands between two % is taken where it comes first, once and for all:
+    there is no second try that could succeed, and all of them would take for ever.
+    """
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    wild = {"%": ".*", "_": "."}
-    return re.fullmatch("".join(wild.get(part) or re.escape(part[-1]) for part in parts), name, re.DOTALL) is not None
+    texts = [""]
+    for part in parts:
+        if part == "%":
+            texts.append("")
+        else:
+            texts[-1] += "." if part == "_" else re.escape(part[-1])
+    first, *others = texts
+    if not others:
+        return re.compile(first, re.DOTALL)
+    between = "".join(f"(?>.*?{text})" for text in others[:-1] if text)
+    return re.compile(f"{first}{between}.*{others[-1]}", re.DOTALL)

@@ -11,6 +11,7 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation, escape_pointer
+from app.core.hints import some_of
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.core.table.partition_expiry import expired
 from app.core.table.schema import TableSchema
@@ -158,4 +159,4 @@ def _decoded(schema: TableSchema, name: str, value: Any, pointer: str, faults: l
 
 
 def _names(schema: TableSchema) -> str:
-    return ", ".join(schema.partition_keys) or "none, the table has no partitionKeys"
+    return some_of(schema.partition_keys) or "none, the table has no partitionKeys"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.core.errors import Violation
 from app.core.plan.engines import Refusal
-from app.core.plan.explanations import column_rules, column_words, depends_on_arrival, order_words, row_words
+from app.core.plan.explanations import column_words, depends_on_arrival, order_words, row_words
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.records import RowKind
@@ -84,7 +84,7 @@ def _of_which(refusal: Refusal) -> str:
 
 
 def _column_rule(plan: MergePlan, column: Column) -> ColumnRule:
-    rule = column_rules(plan).get(column.name)
+    rule = plan.rule_of.get(column.name)
     arrival = rule is not None and depends_on_arrival(plan, rule)
     shown = plan.read_defaults.get(column.name)
     default = None if shown is None else f"a null is shown as {shown!r}"

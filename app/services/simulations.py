@@ -19,6 +19,7 @@ from app.core.table.keys import Key, key_from_json, key_to_json
 from app.core.table.named_columns import names_in
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.services.first_records import check_of_first_records
 from app.services.json_bodies import parse_json
 from app.services.lookups import latest_state
@@ -65,7 +66,7 @@ def simulate_rows(repository: Repository, images: Images, table: Table, body: by
     return _simulate(compile_plan(table.schema), records, view)
 
 
-def simulate_merge(body: bytes) -> list[SimulatedRow]:
+def simulate_merge(body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> list[SimulatedRow]:
     """The records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
 
     Raises ``Invalid`` with the faults of the schema or of the records.
@@ -76,7 +77,7 @@ def simulate_merge(body: bytes) -> list[SimulatedRow]:
             "/schema", FaultCode.MISSING, "the body has no schema", 'send {"schema": {…}, "records": [{…}]}'
         )
         raise Invalid("the body is not a simulation", violations=[fault])
-    schema = validate_table("simulated", parsed["schema"])
+    schema = validate_table("simulated", parsed["schema"], bounds)
     return _simulate(compile_plan(schema), _records(parsed), lambda _: None)
 
 

@@ -30,6 +30,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.options import misspelt_options
 from app.core.table.schema import Column, TableSchema
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBounds
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.services.databases import name_violations
@@ -63,24 +64,36 @@ def list_tables(
     return page_of(found if table_type in (None, "", "table") else [], request, lambda table: table.name)
 
 
-def create_table(catalog: CatalogDatabase, database: str, name: str, body: Mapping[str, Any], by: str = "") -> Table:
+def create_table(
+    catalog: CatalogDatabase,
+    database: str,
+    name: str,
+    body: Mapping[str, Any],
+    by: str = "",
+    bounds: CatalogBounds = DEFAULT_BOUNDS,
+) -> Table:
     """A new table with the schema that ``body`` (Paimon's JSON) declares, made by the bearer of the token ``by``.
 
-    Raises ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``.
+    Raises ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``,
+    and ``Conflict`` where there are too many tables.
     """
-    schema = validate_table(name, body)  # before the transaction: compiling takes no lock
+    schema = validate_table(name, body, bounds.table)  # before the transaction: compiling takes no lock
     with catalog.transaction() as repository:
+        bounds.check_tables(repository.tables.count())
         return repository.tables.create(database, name, schema, by)
 
 
-def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
+def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> TableSchema:
     """The schema of a table to create; looks at nothing but the request.
 
-    Raises ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``.
+    Raises ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. Of a
+    schema beyond ``bounds`` nothing else is told, for it is not read.
     """
+    _check_size(body, bounds)
     faults = [*name_violations(name, "/identifier/object", "table"), *_text_violations(body, "/schema")]
     declared, external = _own_options(body)
     schema = _read_schema(declared, faults)
+    faults += [] if schema is None else _in_schema(bounds.faults(schema))
     faults += external
     faults += _in_schema(misspelt_options(_option_keys(declared)))
     if schema is None or faults:
@@ -89,6 +102,13 @@ def validate_table(name: str, body: Mapping[str, Any]) -> TableSchema:
         code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
         raise Invalid(_summary(faults), code=code, violations=faults)
     return schema
+
+
+def _check_size(body: Mapping[str, Any], bounds: SchemaBounds) -> None:
+    try:
+        bounds.check_declared(body)
+    except Invalid as invalid:
+        raise Invalid(invalid.message, code=invalid.code, violations=[*_in_schema(invalid.violations)]) from invalid
 
 
 def _summary(faults: list[Violation]) -> str:
@@ -210,6 +230,7 @@ def alter_table(
     *,
     validate_only: bool = False,
     by: str = "",
+    bounds: SchemaBounds = DEFAULT_BOUNDS.table,
 ) -> Table:
     """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
 
@@ -220,11 +241,11 @@ def alter_table(
     if validate_only:
         with catalog.reading() as repository:
             table = repository.tables.get(*name)
-            return replace(table, schema=_altered(repository, table, changes))
+            return replace(table, schema=_altered(repository, table, changes, bounds))
     with catalog.transaction() as repository:
         table = repository.tables.get(*name)
         was_empty = not _has_rows(repository, table)
-        schema = _altered(repository, table, changes)
+        schema = _altered(repository, table, changes, bounds)
         if schema == table.schema:
             return table
         altered = repository.tables.alter(table.id, table.schema_id, schema, by)
@@ -252,11 +273,9 @@ def _has_rows(repository: Repository, table: Table) -> bool:
     return table.snapshot_id is not None or bool(repository.batches.page(table.id, limit=1))
 
 
-def _altered(repository: Repository, table: Table, changes: Sequence[object]) -> TableSchema:
+def _altered(repository: Repository, table: Table, changes: Sequence[object], bounds: SchemaBounds) -> TableSchema:
     """The table's schema after ``changes``. Raises as ``alter_table`` does for the request."""
-    # Every schema that the table had, not the last one alone: the id of a dropped column must not come again.
-    schemas = (repository.tables.schema_at(table.id, schema_id) for schema_id in range(table.schema_id + 1))
-    highest_id = max(schema.highest_field_id for schema in schemas)
+    highest_id = repository.tables.highest_field_id(table)
     has_rows = _has_rows(repository, table)
     unstorable = [*_text_violations({"changes": list(changes)}, "")]
     try:
@@ -271,6 +290,10 @@ def _altered(repository: Repository, table: Table, changes: Sequence[object]) ->
     if unstorable:
         message = f"the table cannot be altered: {unstorable[0].message}"
         raise Invalid(message, code=ErrorCode.INVALID_SCHEMA, violations=unstorable)
+    too_large = [replace(fault, pointer="/changes") for fault in bounds.faults(schema, table.schema)]
+    if too_large:
+        message = f"the table cannot be altered: {too_large[0].message}"
+        raise Invalid(message, code=ErrorCode.INVALID_SCHEMA, violations=too_large)
     return schema
 
 

@@ -29,6 +29,7 @@ from app.storage.staging import read_key_records
 
 logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
+MOST_COLUMNS = 200_000  # of all tables of which there is a view, but for one that alone has more
 MOST_BYTES = 256 * 2**20
 FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
 LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
@@ -264,7 +265,7 @@ class Views:
         self._kept[name] = kept
         self._kept.move_to_end(name)
         self._asked.add(name)
-        while len(self._kept) > MOST_TABLES:
+        while len(self._kept) > MOST_TABLES or (len(self._kept) > 1 and self._columns() > MOST_COLUMNS):
             self._forget(next(iter(self._kept)))
         return kept
 
@@ -279,6 +280,9 @@ class Views:
         if self._clock() - at < FAILED_SECONDS and mark == self._database.marks.of(error.file.table_id):
             raise DamagedFile(error.file, error.reason, error.found)
         self._failed.pop(name, None)
+
+    def _columns(self) -> int:
+        return sum(len(kept.view.table.schema.columns) for kept in list(self._kept.values()))
 
     def _forget(self, name: Name) -> None:
         self._kept.pop(name, None)

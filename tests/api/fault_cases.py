@@ -356,6 +356,11 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.NOT_A_POSITION: asked("GET", "{table}/changelog", params={"pageToken": "?"}),
     FaultCode.STRING_TYPE: asked("POST", DATABASES, json={"name": 5}),
     FaultCode.TOO_LARGE: asked("POST", DATABASES, content=b" " * (2**20 + 1)),
+    FaultCode.TOO_MANY: asked(
+        "POST",
+        TABLES,
+        json={"identifier": {"database": "shop", "object": "t"}, "schema": schema(primaryKeys=["k"] * 101)},
+    ),
     FaultCode.TOO_SHORT: asked("POST", "{table}/partitions/drop", json={"specs": []}),
     FaultCode.TOO_SLOW: _too_slow,
     FaultCode.UNION_TAG_INVALID: asked("POST", ROLLBACK, json={"instant": {"type": "moon"}}),

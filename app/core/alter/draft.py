@@ -19,6 +19,7 @@ from app.core.alter.option_changes import (
     with_field_renamed,
 )
 from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.hints import some_of
 from app.core.plan.evolution import remembering
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.option_entries import TABLE_OPTIONS
@@ -80,7 +81,7 @@ class Draft:
         for place, column in enumerate(self.columns):
             if column.name == name:
                 return place
-        known = ", ".join(column.name for column in self.columns)
+        known = some_of([column.name for column in self.columns])
         self.refuse(member, FaultCode.UNKNOWN_COLUMN, f"column {name!r} does not exist", f"columns: {known}", name)
         return None
 
@@ -152,7 +153,7 @@ class Draft:
             self.refuse(member, FaultCode.ILLEGAL_MOVE, message, "name another column")
         elif move.reference not in names:
             message = f"column {move.reference!r} does not exist"
-            self.refuse(member, FaultCode.UNKNOWN_COLUMN, message, f"columns: {', '.join(names)}", move.reference)
+            self.refuse(member, FaultCode.UNKNOWN_COLUMN, message, f"columns: {some_of(names)}", move.reference)
         else:
             return names.index(move.reference) + (move.place is Place.AFTER)
         return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from app.core.errors import FaultCode
+from app.core.hints import some_of
 from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
@@ -86,7 +87,7 @@ def place_of(row: DataType, path: Path, depth: int) -> int:
     for place, field in enumerate(row.fields):
         if field.name == path[depth]:
             return place
-    known = f"fields: {', '.join(field.name for field in row.fields)}"
+    known = f"fields: {some_of([field.name for field in row.fields])}"
     message = f"column {dotted(path[: depth + 1])!r} does not exist"
     raise PathFault(f"/fieldNames/{depth}", FaultCode.UNKNOWN_COLUMN, message, known, dotted(path[: depth + 1]))
 

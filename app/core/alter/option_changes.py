@@ -67,8 +67,11 @@ def rename_in_key(key: str, old: str, new: str) -> str:
 
 def renamed_options(options: Options, old: str, new: str) -> dict[str, str]:
     """``options`` with every key and value that names the column ``old`` rewritten (§10 Q19)."""
+    # Most options do not hold the name at all, which is found out a hundred times faster than what they name.
     return {
-        rename_in_key(key, old, new): _rename_in_value(key, text, old, new) if _names_of(key) in _COLUMNS else text
+        (rename_in_key(key, old, new) if old in key else key): _rename_in_value(key, text, old, new)
+        if old in text and _names_of(key) in _COLUMNS
+        else text
         for key, text in options.items()
     }
 
@@ -78,7 +81,8 @@ def options_naming(options: Options, column: str) -> list[str]:
     return [
         key
         for key, text in options.items()
-        if column in _columns_in_key(key) or (_names_of(key) in _COLUMNS and column in _named(key, text))
+        if (column in key and column in _columns_in_key(key))
+        or (column in text and _names_of(key) in _COLUMNS and column in _named(key, text))
     ]
 
 

@@ -6,7 +6,7 @@ One entry per kind of rule: what it does to a column, and the reason of one step
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.functions.entries import FUNCTIONS
@@ -31,9 +31,24 @@ class Step:
     """One record about to be folded: the state before it, and the record."""
 
     plan: MergePlan
-    rules: tuple[Rule, ...]
     before: Mapping[str, Any] | None
     record: Record
+    # What is the same for all columns of a register is worked out once: it looks at all of them.
+    _of_registers: dict[int, tuple[bool, str]] = field(default_factory=dict)
+
+    def of_register(self, rule: Register) -> tuple[bool, str]:
+        """Whether the register takes the record, and how its sequence compares with the one before, if it has any."""
+        known = self._of_registers.get(id(rule))
+        if known is None:
+            known = self._of_registers[id(rule)] = self._met(rule)
+        return known
+
+    def _met(self, rule: Register) -> tuple[bool, str]:
+        before = self.before if self.before is not None else rule.empty
+        accepted = rule.newer_wins(before, rule.lift(self.record))
+        seen = any(before.get(name) is not None for name in rule.names)
+        compared = bool(rule.order.fields) and seen
+        return accepted, _compared(rule, before, self.record, accepted=accepted) if compared else ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
     """Whether arrival decides more than ties; where groups remove rows it does in every column: what arrives before a
     removal is gone, what arrives after it is not (merge-semantics A.8). So it does where a record may come too late.
     """
-    if any(isinstance(one, Replay) and (one.listed or one.late) for one in plan.rules):
+    if plan.replay is not None and (plan.replay.listed or plan.replay.late):
         return True
     if isinstance(rule, (Sum, Union)):
         return False
@@ -116,14 +131,9 @@ def _register_reason(rule: Register, column: Column, step: Step) -> str:
     apart = rule.part.reason(record)
     if apart is not None:
         return apart
-    lifted = rule.lift(record)
-    before = step.before if step.before is not None else rule.empty
-    accepted = rule.newer_wins(before, lifted)
+    accepted, compared = step.of_register(rule)
     outcome = _outcome(rule, column, record, accepted=accepted)
-    seen = any(before.get(name) is not None for name in rule.names)
-    if not rule.order.fields or not seen:
-        return outcome
-    return f"sequence {_compared(rule, before, record, accepted=accepted)}: {outcome}"
+    return f"sequence {compared}: {outcome}" if compared else outcome
 
 
 def _compared(rule: Register, before: Mapping[str, Any], record: Record, *, accepted: bool) -> str:
@@ -145,8 +155,7 @@ def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
     """Whether the record is older than what its sequence group holds."""
     if not rule.part.group or step.before is None:
         return False
-    groups = (r for r in step.rules if isinstance(r, Register) and r.part.group == rule.part.group and r.kept_on_clear)
-    register = next(groups, None)
+    register = step.plan.group_registers.get(rule.part.group)
     return register is not None and not register.newer_wins(step.before, register.lift(step.record))
 
 
@@ -189,22 +198,9 @@ EXPLANATIONS: Mapping[type[Rule], Explanation] = {
 }
 
 
-def column_rules(plan: MergePlan) -> dict[str, Rule]:
-    """The rule of each value column; a replayed row's are those inside the replay."""
-    rules: dict[str, Rule] = {}
-    for rule in plan_rules(plan):
-        rules.update({column.name: rule for column in rule.columns})
-    return rules
-
-
-def plan_rules(plan: MergePlan) -> tuple[Rule, ...]:
-    """The rules that speak for columns."""
-    return tuple(inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,)))
-
-
 def row_words(plan: MergePlan) -> str:
     """When the row exists."""
-    replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
+    replay = plan.replay
     late = f"; records {_too_late(replay.late)}" if replay is not None and replay.late else ""
     return _row_words(plan, replay) + late
 
@@ -233,7 +229,7 @@ def column_words(plan: MergePlan, column: Column) -> str:
     """The rule of a column in words."""
     if column.name in plan.schema.primary_key:
         return "primary key"
-    rule = column_rules(plan)[column.name]
+    rule = plan.rule_of[column.name]
     return EXPLANATIONS[type(rule)].words(rule, column)
 
 
@@ -241,7 +237,7 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
     """Per value column why the record changes it or not, given the state row before it."""
     if plan.row.removes(record):
         return dict.fromkeys((column.name for column in plan.schema.value_columns), "-D removes the row")
-    replay = next((rule for rule in plan.rules if isinstance(rule, Replay)), None)
+    replay = plan.replay
     inner: Mapping[str, Any] | None = before
     closed: set[tuple[str, ...]] = set()
     if replay is not None:
@@ -251,8 +247,8 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
         inner = replay.inner_state(before) if before is not None else None
         if replay.removes(inner, record):
             return dict.fromkeys((column.name for column in replay.columns), "-D removes the row")
-    step, by_name = Step(plan, plan_rules(plan), inner, record), plan.schema.by_name
+    step, by_name = Step(plan, inner, record), plan.schema.by_name
     return {
         name: _CLOSED if rule.part.group in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)
-        for name, rule in column_rules(plan).items()
+        for name, rule in plan.rule_of.items()
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -118,8 +118,31 @@ class MergePlan:
     @cached_property
     def unions(self) -> tuple[Union, ...]:
         """The rules that show something else than their state column, those of replayed rows included."""
-        inner = [one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,))]
-        return tuple(rule for rule in inner if isinstance(rule, Union))
+        return tuple(rule for rule in self.column_rules if isinstance(rule, Union))
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The rule of a row that is replayed from its log; None in a plan of other rules."""
+        return next((rule for rule in self.rules if isinstance(rule, Replay)), None)
+
+    @cached_property
+    def column_rules(self) -> tuple[Rule, ...]:
+        """The rules that speak for columns; a replayed row's are those inside the replay."""
+        return tuple(one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,)))
+
+    @cached_property
+    def rule_of(self) -> Mapping[str, Rule]:
+        """The rule of each value column by its name, one of ``column_rules``."""
+        return {column.name: rule for rule in self.column_rules for column in rule.columns}
+
+    @cached_property
+    def group_registers(self) -> Mapping[tuple[str, ...], Register]:
+        """The register that holds the ordering fields of a sequence group, by their names."""
+        found: dict[tuple[str, ...], Register] = {}
+        for rule in self.column_rules:
+            if isinstance(rule, Register) and rule.part.group and rule.kept_on_clear:
+                found.setdefault(rule.part.group, rule)
+        return found
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:
@@ -127,30 +150,15 @@ class MergePlan:
         return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
 
 
-@lru_cache(maxsize=1024)
-def _compiled(schema: _ByIdentity) -> MergePlan:
-    return _compile(schema.schema)
-
-
-@dataclass(frozen=True, eq=False)
-class _ByIdentity:
-    """A schema as a cache key; schemas hold a mapping and so have no hash of their own."""
-
-    schema: TableSchema
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.schema is self.schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-
 def compile_plan(schema: TableSchema) -> MergePlan:
-    """The merge plan of a valid schema.
+    """The merge plan of a valid schema, compiled once and kept as long as the schema is.
 
     Raises ``Invalid`` with every fault of the options at once (merge-semantics §6).
     """
-    return _compiled(_ByIdentity(schema))
+    plan: MergePlan | None = schema.worked_out.get("plan")
+    if plan is None:
+        plan = schema.worked_out.setdefault("plan", _compile(schema))  # of two threads one wins
+    return plan
 
 
 def _compile(schema: TableSchema) -> MergePlan:

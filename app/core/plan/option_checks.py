@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from app.core.errors import Violation
 from app.core.plan.column_defaults import DEFAULT_CHECKS
@@ -13,11 +14,14 @@ from app.core.plan.order_checks import ORDER_CHECKS
 from app.core.table.options import TableOptions
 from app.core.table.schema import TableSchema
 
+MOST_FAULTS = 1000  # of one schema: each names its option, and one option can be at fault with every column
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 
 CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS, *DEFAULT_CHECKS, *HORIZON_CHECKS)
 
 
 def check_options(schema: TableSchema) -> list[Violation]:
-    """Every fault of the options as a whole; what could not be read at all is not looked at again."""
-    return [fault for check in CHECKS for fault in check(schema, schema.parsed)]
+    """The faults of the options as a whole, the first thousand of them; what could not be read at all is not looked at
+    again.
+    """
+    return [*islice((fault for check in CHECKS for fault in check(schema, schema.parsed)), MOST_FAULTS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
@@ -20,16 +21,18 @@ def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
     """§6.3.9."""
     names = options["sequence.field"]
     key = "sequence.field"
-    for index, name in enumerate(names):
+    seen: set[str] = set()
+    for name in names:
         if name not in schema.by_name:
             yield option_violation(
                 key, FaultCode.UNKNOWN_COLUMN, f"sequence field {name!r} is not a column", "name a column", name
             )
             continue
-        if name in names[:index]:
+        if name in seen:
             yield option_violation(
                 key, FaultCode.DUPLICATE_COLUMN, f"sequence field {name!r} is listed twice", "list it once", name
             )
+        seen.add(name)
         if not schema.by_name[name].type.comparable:
             message = f"sequence field {name!r} is {schema.by_name[name].type.base_sql}, which has no order"
             yield option_violation(key, FaultCode.ILLEGAL_ORDER_TYPE, message, "use a scalar column", name)
@@ -139,7 +142,7 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 
 def _group_lists(key: str, ordering: tuple[str, ...], protected: tuple[str, ...]) -> Iterator[Violation]:
     for listed in (ordering, protected):
-        for name in sorted({name for name in listed if listed.count(name) > 1}):
+        for name in sorted(name for name, times in Counter(listed).items() if times > 1):
             yield option_violation(
                 key, FaultCode.DUPLICATE_COLUMN, f"column {name!r} is named twice", "name it once", name
             )

@@ -6,13 +6,13 @@ As in SQL, a null meets no condition but ``is.null``.
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
+from app.core.hints import nearest, some_of
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
@@ -85,8 +85,8 @@ def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
         message = f"{said[:50]!r} is no operator"
         raise ValueFault(FaultCode.ENUM, message, f"column.operator.value, where operator is one of: {_LISTED}")
     said = text.partition(".")[0]
-    near = difflib.get_close_matches(said, schema.by_name, n=1)
-    known = f"did you mean {near[0]}?" if near else f"columns: {', '.join(schema.by_name)}"
+    near = nearest(said, schema.by_name)
+    known = f"did you mean {near}?" if near else f"columns: {some_of(schema.by_name)}"
     raise ValueFault(FaultCode.UNKNOWN_COLUMN, f"the table has no column {said[:100]!r}", known)
 
 

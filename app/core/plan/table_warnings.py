@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
+from app.core.hints import some_of
 from app.core.plan.column_functions import function_of, has_functions
 from app.core.plan.late_horizon import horizon_warnings
 from app.core.plan.merge_plan import compile_plan
@@ -49,7 +50,7 @@ def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
     """Outside groups a null never overwrites: once set, a column cannot be emptied."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups or schema.tells_named:
         return
-    names = ", ".join(column.name for column in schema.value_columns)
+    names = some_of([column.name for column in schema.value_columns])
     if names:
         message = f"null never overwrites: once set, {names} cannot be emptied"
         fix = "set record.absent-columns = unchanged, or put columns that must be emptied into a sequence group"
@@ -73,9 +74,7 @@ def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violat
     for group in options.groups:
         plain = [name for name in group.followers if function_of(schema, options, name) is None]
         if len(plain) > 1:
-            message = (
-                f"a record with {', '.join(group.ordering)} replaces all of {', '.join(plain)}, missing ones by null"
-            )
+            message = f"a record with {some_of(group.ordering)} replaces all of {some_of(plain)}, missing ones by null"
             fix = (
                 "set record.absent-columns = unchanged, send all columns, or give other producers a group of their own"
             )

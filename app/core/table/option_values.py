@@ -47,7 +47,7 @@ _UNITS = {
 
 def duration(text: str) -> timedelta:
     """A time with its unit; milliseconds without one."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
     unit = (match[2] or "ms") if match else ""
     seconds = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
     if match is None or seconds is None:
@@ -85,7 +85,7 @@ _BYTES: Mapping[str, int] = {
 
 def size(text: str) -> int:
     """Bytes, written as Paimon's MemorySize."""
-    match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _BYTES or not int(match[1]):
         raise ValueError("write a number and a unit: 512 kb, 128 mb, 1 gb")
     return int(match[1]) * _BYTES[match[2]]

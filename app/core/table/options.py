@@ -4,13 +4,14 @@ not be read.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from app.core.errors import About, FaultCode, Violation, escape_pointer
+from app.core.hints import nearest
 from app.core.table.option_entries import (
     DEFAULT_FUNCTION,
     FALLBACK_KEYS,
@@ -22,6 +23,8 @@ from app.core.table.option_entries import (
 )
 from app.core.table.option_values import names
 from app.core.table.paimon_options import PAIMONS_OWN, is_misspelt
+
+MOST_HINTS = 20  # of one schema: a search for what was meant looks at every name that is known
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class SequenceGroup:
     @property
     def followers(self) -> tuple[str, ...]:
         """The protected columns that do not order the group themselves."""
-        return tuple(name for name in self.protected if name not in self.ordering)
+        ordering = frozenset(self.ordering)
+        return tuple(name for name in self.protected if name not in ordering)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,14 @@ class TableOptions:
     def of_function(self, column: str) -> dict[str, Any]:
         """The column's options that are its function's own; ``given`` holds the suffixes that the table sets."""
         own = {suffix: self.of_field(column, suffix) for suffix, entry in FIELD_OPTIONS.items() if entry.of_function}
-        return own | {"given": {suffix for named, suffix in self.fields if named == column}}
+        return own | {"given": self._given_of_columns.get(column, frozenset())}
+
+    @cached_property
+    def _given_of_columns(self) -> Mapping[str, frozenset[str]]:
+        given: defaultdict[str, set[str]] = defaultdict(set)
+        for column, suffix in self.fields:
+            given[column].add(suffix)
+        return {column: frozenset(suffixes) for column, suffixes in given.items()}
 
     @property
     def engine(self) -> MergeEngine:
@@ -141,18 +152,22 @@ def misspelt_options(keys: Iterable[str]) -> list[Violation]:
 
     Asked where an option is set: a table that has such an option already goes on without it.
     """
-    return [_unknown_option(key) for key in keys if key not in TABLE_OPTIONS and is_misspelt(key)]
+    faults: list[Violation] = []
+    for key in keys:
+        if key not in TABLE_OPTIONS and is_misspelt(key):
+            faults.append(_unknown_option(key, faults))
+    return faults
 
 
-def _unknown_option(key: str) -> Violation:
+def _unknown_option(key: str, before: Sequence[Violation]) -> Violation:
     known = [*TABLE_OPTIONS, *FALLBACK_KEYS, *PAIMONS_OWN]
-    return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", _did_you_mean(key, known))
+    return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", _did_you_mean(key, known, before))
 
 
 def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list[Violation]) -> None:
     option = find_option(key)
     if option is None:
-        faults.append(_unknown_option(key))
+        faults.append(_unknown_option(key, faults))
         return
     read: dict[str, Any] = {}
     _read_value(option, option.key, key, text, read, faults)
@@ -171,9 +186,12 @@ def _read_value(
         faults.append(option_violation(key, FaultCode.ILLEGAL_OPTION_VALUE, message, str(error)))
 
 
-def _did_you_mean(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else "remove it"
+def _did_you_mean(word: str, known: Iterable[str], before: Sequence[Violation]) -> str:
+    """The fix of a wrong name; ``before`` are the faults found so far, of which the first ones alone are worth a
+    search.
+    """
+    near = nearest(word, known) if len(before) < MOST_HINTS else None
+    return f"did you mean {near}?" if near else "remove it"
 
 
 def _read_field_option(
@@ -198,15 +216,15 @@ def _read_field_option(
         return
     for name in columns:
         if name not in known:
-            fix = _did_you_mean(name, list(known))
+            fix = _did_you_mean(name, known, faults)
             faults.append(
                 option_violation(
                     key, FaultCode.UNKNOWN_COLUMN, f"option {key!r} names the unknown column {name!r}", fix, name
                 )
             )
     if suffix not in FIELD_OPTIONS:
-        hint = difflib.get_close_matches(suffix, FIELD_OPTIONS, n=1)
-        fix = f"did you mean fields.{segments[1]}.{hint[0]}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
+        hint = nearest(suffix, FIELD_OPTIONS) if len(faults) < MOST_HINTS else None
+        fix = f"did you mean fields.{segments[1]}.{hint}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
         faults.append(option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", fix))
     elif suffix == "sequence-group":
         groups.append(SequenceGroup(columns, names(text), key))

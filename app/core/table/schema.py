@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -68,6 +69,8 @@ class TableSchema:
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     comment: str | None = None
     remembers_removals: bool = False
+    # By name what others have worked out of this very value; no part of it, and not handed to its copies.
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
@@ -87,7 +90,8 @@ class TableSchema:
     @cached_property
     def value_columns(self) -> tuple[Column, ...]:
         """The columns that are not in the primary key, in declared order."""
-        return tuple(column for column in self.columns if column.name not in self.primary_key)
+        key = frozenset(self.primary_key)
+        return tuple(column for column in self.columns if column.name not in key)
 
     @cached_property
     def parsed(self) -> TableOptions:
@@ -173,9 +177,10 @@ def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
     columns: list[Column] = []
     seen: set[str] = set()
     taken = {item["id"] for item in raw if isinstance(item, Mapping) and _is_id(item.get("id"))}
+    free = count(max(taken, default=-1) + 1)
     for index, item in enumerate(raw):
         found: list[Violation] = []
-        column = _column(item, index, taken, found)
+        column = _column(item, index, free, found)
         name = item.get("name") if isinstance(item, Mapping) else None
         about = About(columns=(name,) if isinstance(name, str) else ())
         faults += [replace(fault, about=about) for fault in found]
@@ -197,7 +202,8 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**30
 
 
-def _column(item: object, index: int, taken: set[int], faults: list[Violation]) -> Column | None:
+def _column(item: object, index: int, free: Iterator[int], faults: list[Violation]) -> Column | None:
+    """The column that ``item`` declares; one without an id gets the next ``free`` one. None if it is none."""
     pointer = f"/fields/{index}"
     if not isinstance(item, Mapping):
         faults.append(
@@ -224,8 +230,7 @@ def _column(item: object, index: int, taken: set[int], faults: list[Violation]) 
         faults.append(Violation(f"{pointer}/type", error.code, f"column {name!r}: {error}", error.fix))
         return None
     raw_id = item.get("id")
-    column_id: int = raw_id if isinstance(raw_id, int) and _is_id(raw_id) else _next_id(taken)
-    taken.add(column_id)
+    column_id: int = raw_id if isinstance(raw_id, int) and _is_id(raw_id) else next(free)
     default = item.get("defaultValue")
     return Column(column_id, name, data_type, item.get("description"), None if default is None else str(default))
 
@@ -237,10 +242,6 @@ def _text_faults(body: Mapping[str, Any], pointer: str, members: tuple[str, ...]
         for member in members
         if body.get(member) is not None and not is_text(body[member])
     ]
-
-
-def _next_id(taken: set[int]) -> int:
-    return max(taken, default=-1) + 1
 
 
 def _names(raw: object, pointer: str, faults: list[Violation]) -> tuple[str, ...]:
@@ -293,6 +294,7 @@ def _with_key_nullability(
 def _key_violations(columns: tuple[Column, ...], names: tuple[str, ...], pointer: str, what: str) -> list[Violation]:
     faults: list[Violation] = []
     by_name = {column.name: column for column in columns}
+    seen: set[str] = set()
     for index, name in enumerate(names):
         where = f"{pointer}/{index}"
         if name not in by_name:
@@ -304,10 +306,11 @@ def _key_violations(columns: tuple[Column, ...], names: tuple[str, ...], pointer
         elif not by_name[name].type.legal_key:
             message = f"{what} column {name!r} has type {by_name[name].type.sql}, which cannot be a key"
             faults.append(Violation(where, FaultCode.ILLEGAL_KEY_TYPE, message, "use a scalar column"))
-        if name in names[:index]:
+        if name in seen:
             faults.append(
                 Violation(where, FaultCode.DUPLICATE_COLUMN, f"{what} column {name!r} is named twice", "name it once")
             )
+        seen.add(name)
     return faults
 
 

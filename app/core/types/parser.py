@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
 from app.core.errors import FaultCode
+from app.core.hints import cut, nearest
 from app.core.types.datatype import ENTRIES, DataType, Field, walk_types
 from app.core.types.entry import MAX_LENGTH, Bounds
 from app.core.types.kinds import Family, Kind
@@ -60,9 +60,9 @@ _MAP.2: /MAP(?=\s*<)/i
 _ROW.2: /ROW(?=\s*[<(])/i
 _DOUBLE_PRECISION.2: /DOUBLE\s*PRECISION/i
 _TIMESTAMP.2: /TIMESTAMP(?![A-Za-z_0-9])/i
-BACKQUOTED: /`([^`]|``)+`/
-DOUBLE_QUOTED: /"([^"]|"")+"/
-COMMENT: /'([^']|'')*'/
+BACKQUOTED: /`(?:[^`]|``)[^`]*(?:``[^`]*)*`/
+DOUBLE_QUOTED: /"(?:[^"]|"")[^"]*(?:""[^"]*)*"/
+COMMENT: /'[^']*(?:''[^']*)*'/
 WORD: /[A-Za-z_][A-Za-z_0-9]*/
 NUMBER: /[0-9]{1,10}/
 %ignore /\s+/
@@ -113,9 +113,9 @@ def _scalar(name: str, numbers: list[int]) -> DataType:
         raise TypeSyntaxError(f"type {word} cannot be held in a Spark table", REFUSED[word], FaultCode.UNSUPPORTED_TYPE)
     kind = _NAMES.get(word)
     if kind is None:
-        close = difflib.get_close_matches(word, _NAMES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known types: {', '.join(Kind)}"
-        raise TypeSyntaxError(f"unknown type {name!r}", hint)
+        near = nearest(word, _NAMES)
+        hint = f"did you mean {near}?" if near else f"known types: {', '.join(Kind)}"
+        raise TypeSyntaxError(f"unknown type {cut(name)!r}", hint)
     if ENTRIES[kind].inside:
         raise TypeSyntaxError(f"{kind} needs the types inside it", f"write {kind}<…>")
     return _declared(kind, numbers)
@@ -207,13 +207,24 @@ def _check_text(text: str) -> None:
 
 
 def _parse_text(text: str) -> DataType:
+    return _parse_short(text) if len(text) <= _SHORT else _parse_new(text)
+
+
+_SHORT = 64  # characters: few types are longer, and most tables have the same ones again and again
+
+
+@lru_cache(maxsize=4096)
+def _parse_short(text: str) -> DataType:
+    return _parse_new(text)
+
+
+def _parse_new(text: str) -> DataType:
     _check_text(text)
     try:
         return cast("DataType", _parser().parse(text))
     except UnexpectedInput as error:
-        raise TypeSyntaxError(
-            f"cannot read the type {text!r}{_place(text, error)}", "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)"
-        ) from error
+        message = f"cannot read the type {cut(text)!r}{_place(text, error)}"
+        raise TypeSyntaxError(message, "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)") from error
 
 
 def _place(text: str, error: UnexpectedInput) -> str:
@@ -249,7 +260,7 @@ def _parse_object(raw: Mapping[str, Any], depth: int) -> DataType:
     if kind is None or not ENTRIES[kind].inside:
         return parse_type(text, depth)
     if words[1:] not in ([], ["NULL"], ["NOT", "NULL"]):
-        raise TypeSyntaxError(f"cannot read the type {text!r}", f"write {kind} or {kind} NOT NULL")
+        raise TypeSyntaxError(f"cannot read the type {cut(text or '')!r}", f"write {kind} or {kind} NOT NULL")
     inside: dict[str, Any] = {
         attribute: _parse_fields(raw.get(member), depth)
         if attribute == "fields"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.hints import cut, some_of
 from app.core.plan.record_decoder import REPORTED_VIOLATIONS, RecordDecoder
 
 
@@ -16,21 +17,26 @@ def unreadable(what: str, error: object, fix: str) -> Invalid:
 
 def column_fault(name: str, code: FaultCode, message: str, fix: str) -> Violation:
     """The fault of a whole column."""
+    name = cut(name)
     return Violation(f"/columns/{escape_pointer(name)}", code, message, fix, column=name)
 
 
 def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]:
-    """The columns of a body that the table does not have, or that are there twice."""
-    known = ", ".join(column.name for column, _ in decoder.columns)
-    faults = []
+    """The columns of a body that the table does not have, or that are there twice: the first ones, for a body may have
+    millions.
+    """
+    fix = f"columns: {some_of(decoder.plan.schema.by_name)}"
+    faults: list[Violation] = []
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            message = f"the body has two columns {name!r}"
+            message = f"the body has two columns {cut(name)!r}"
             faults.append(column_fault(name, FaultCode.DUPLICATE_COLUMN, message, "send each column once"))
         elif name not in decoder.names:
-            message = f"the table has no column {name!r}"
-            faults.append(column_fault(name, FaultCode.UNKNOWN_COLUMN, message, f"columns: {known}"))
+            message = f"the table has no column {cut(name)!r}"
+            faults.append(column_fault(name, FaultCode.UNKNOWN_COLUMN, message, fix))
+        if len(faults) > REPORTED_VIOLATIONS:
+            break
         seen.add(name)
     return faults
 

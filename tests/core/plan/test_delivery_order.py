@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.explanations import plan_rules
 from app.core.plan.fold import finish, fold
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.rules.named_values import NamedValues
@@ -27,7 +26,7 @@ def orders_of(plan: MergePlan) -> Iterator[Order]:
     """Every order that decides something in the plan."""
     if any(isinstance(rule, Replay) for rule in plan.rules):
         yield plan.order
-    for rule in plan_rules(plan):
+    for rule in plan.column_rules:
         if isinstance(rule, NamedValues):
             yield Order()
         if isinstance(rule, (Register, Stepwise)):

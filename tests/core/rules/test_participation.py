@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.plan.explanations import column_rules, reasons
+from app.core.plan.explanations import reasons
 from app.core.rules.participation import (
     EVERY_RECORD,
     Condition,
@@ -84,7 +84,7 @@ def test_every_rule_asks_its_participation_and_nothing_else(function: str) -> No
     """A condition that is added to a rule holds for the fold in Python, for Spark and for the explanation."""
     options = {"merge-engine": "aggregation", "ignore-delete": "true", "fields.a.aggregate-function": function}
     one = plan(options, COLUMNS | ({"a": "BOOLEAN"} if function == "bool_or" else {}))
-    rule = column_rules(one)["a"]
+    rule = one.rule_of["a"]
     narrowed = replace(rule, part=Participation((*rule.part.conditions, Odd())))  # type: ignore[type-var]
     assert narrowed.lift(record("+I", 2)) == narrowed.empty
     assert narrowed.lift(record("+I", 3))["a"] == rule.lift(record("+I", 3))["a"]

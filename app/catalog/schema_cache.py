@@ -1,0 +1,48 @@
+"""Schemas that this process has read: by text, and not by id, for an id of a rolled-back alter comes again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from app.core.table.schema import TableSchema
+from app.core.table.schema_bounds import declared_count
+
+MOST_COLUMNS = 100_000  # of all schemas that are kept; with all that is worked out of them about 3.5 KB for each
+_TEXT_OF_A_COLUMN = 1000  # characters of a schema's JSON, comments for instance, that count as one column more
+
+
+class SchemaCache:
+    """The schemas used last, with at most ``most_columns`` columns and fields together. One that alone has more is read
+    again each time it is asked for. Safe to share between threads.
+    """
+
+    def __init__(self, read: Callable[[str], TableSchema], most_columns: int = MOST_COLUMNS) -> None:
+        self.most_columns = most_columns
+        self._read = read
+        self._kept: OrderedDict[str, tuple[TableSchema, int]] = OrderedDict()
+        self._columns = 0
+        self._lock = threading.Lock()
+
+    def of(self, text: str) -> TableSchema:
+        """The schema that ``text`` holds."""
+        with self._lock:
+            found = self._kept.get(text)
+            if found is not None:
+                self._kept.move_to_end(text)
+                return found[0]
+        schema = self._read(text)
+        return self._keep(text, schema, declared_count(schema) + len(text) // _TEXT_OF_A_COLUMN)
+
+    def _keep(self, text: str, schema: TableSchema, weight: int) -> TableSchema:
+        """The schema, or the one that another thread has read meanwhile: what is worked out of it is kept with it."""
+        with self._lock:
+            if text in self._kept:
+                return self._kept[text][0]
+            if weight <= self.most_columns:
+                self._kept[text] = schema, weight
+                self._columns += weight
+            while self._columns > self.most_columns:
+                self._columns -= self._kept.popitem(last=False)[1][1]
+        return schema

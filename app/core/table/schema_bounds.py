@@ -1,0 +1,226 @@
+"""How much one table may declare: what is beyond that is refused before anything is worked out of it
+(docs/operations.md, Bounds).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from app.core.errors import About, Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.hints import cut
+from app.core.table.schema import TableSchema
+from app.core.types.datatype import walk_types
+
+MOST_KEY_COLUMNS: Final = 100
+MOST_OPTIONS: Final = 10_000
+LONGEST_NAME: Final = 255  # characters, of a column or field; databases and tables have the same bound
+LONGEST_OPTION_KEY: Final = 1024
+LONGEST_OPTION: Final = 2**17
+LONGEST_TYPE: Final = 2**18
+MOST_SCHEMA_BYTES: Final = 2**22  # as the catalog keeps it; 1 MiB can be sent at once, but comments can come later
+# JSON values beside which there is room for all that a column may say of itself.
+_VALUES_OF_A_COLUMN: Final = 64
+# The comma of DECIMAL(10, 2) is none between fields: who counts commas counts up to this many for a field.
+_COMMAS_OF_A_FIELD: Final = 4
+MOST_DATABASE_TEXT: Final = 2**20  # characters of all options of a database
+_FEWER = "split the table: group the columns that are posted and read together, under the same primary key"
+
+
+@dataclass(frozen=True)
+class SchemaBounds:
+    """The most that one table may declare; ``columns`` counts the fields inside columns as well."""
+
+    columns: int = 2000
+
+    def check_declared(self, body: Mapping[str, Any]) -> None:
+        """Raises ``Invalid`` where ``body`` (Paimon's JSON of a schema, not read yet) declares more. What it costs to
+        find out does not depend on what the body holds.
+        """
+        faults = [*islice(self._declared(body), 100)]
+        if faults:
+            raise Invalid(f"the table is not valid: {faults[0].message}", code=_code(faults), violations=faults)
+
+    def _declared(self, body: Mapping[str, Any]) -> Iterator[Violation]:
+        fields = body.get("fields")
+        listed = fields if isinstance(fields, list) else []
+        if len(listed) > self.columns:
+            yield self._too_many_columns(len(listed))
+        elif self._holds_more(body, listed):
+            yield self._too_many_columns(None)
+        else:
+            yield from _long_names(listed)
+        yield from _long_keys(body)
+        yield from _too_many_options(body.get("options"))
+
+    def _holds_more(self, body: Mapping[str, Any], fields: Sequence[Any]) -> bool:
+        """Whether the columns surely hold more fields than a table may have, or too much to find out."""
+        if not _has_at_most(_VALUES_OF_A_COLUMN * self.columns + 2 * MOST_OPTIONS, body):
+            return True
+        commas = sum(text.count(",") for text in _type_texts(fields))
+        return commas > _COMMAS_OF_A_FIELD * self.columns
+
+    def _too_many_columns(self, columns: int | None) -> Violation:
+        sent = "" if columns is None else f", the request declares {columns}"
+        message = f"a table has at most {self.columns} columns and fields inside them{sent}"
+        return Violation("/fields", FaultCode.TOO_MANY, message, _FEWER)
+
+    def faults(self, schema: TableSchema, before: TableSchema | None = None) -> Iterator[Violation]:
+        """What of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may be
+        altered, as long as it does not grow.
+        """
+        count = declared_count(schema)
+        if count > max(self.columns, declared_count(before) if before else 0):
+            yield self._too_many_columns(count)
+        known = set() if before is None else set(_names(before))
+        for name in dict.fromkeys(_names(schema)):
+            if len(name) > LONGEST_NAME and name not in known:
+                yield _long_name(name, "/fields")
+        size = _size(schema)
+        if size > max(MOST_SCHEMA_BYTES, _size(before) if before else 0):
+            message = f"the schema takes {size} bytes, at most {MOST_SCHEMA_BYTES} are kept"
+            yield Violation("/fields", FaultCode.TOO_LONG, message, "shorten comments, descriptions and options")
+        yield from _too_many_options(schema.options if before is None or schema.options != before.options else None)
+        if len(schema.primary_key) > max(MOST_KEY_COLUMNS, len(before.primary_key) if before else 0):
+            yield _too_many_keys("primaryKeys", len(schema.primary_key))
+
+
+@dataclass(frozen=True)
+class CatalogBounds:
+    """The most databases and tables of a catalog, and what one table may declare."""
+
+    databases: int = 10_000
+    tables: int = 10_000
+    table: SchemaBounds = SchemaBounds()
+
+    def check_databases(self, count: int) -> None:
+        """Raises ``Conflict`` where there are so many databases already."""
+        _check_room(count, self.databases, "databases", "KEYFOLD_MAX_DATABASES")
+
+    def check_tables(self, count: int) -> None:
+        """Raises ``Conflict`` where there are so many tables already."""
+        _check_room(count, self.tables, "tables", "KEYFOLD_MAX_TABLES")
+
+
+DEFAULT_BOUNDS: Final = CatalogBounds()
+
+
+def _check_room(count: int, most: int, what: str, setting: str) -> None:
+    if count >= most:
+        message = f"the catalog has {count} {what}, at most {most} are possible"
+        fix = f"drop {what} that are no longer needed, or set {setting}"
+        fault = Violation("", FaultCode.TOO_MANY, message, fix)
+        raise Conflict(f"{message}; {fix}", code=ErrorCode.CATALOG_FULL, violations=[fault])
+
+
+def _code(faults: Sequence[Violation]) -> ErrorCode:
+    only_options = all(fault.about.option is not None for fault in faults)
+    return ErrorCode.INVALID_OPTIONS if only_options else ErrorCode.INVALID_SCHEMA
+
+
+def _has_at_most(most: int, body: object) -> bool:
+    """Whether ``body`` holds no more JSON values than that; counts no further."""
+    unseen: list[object] = [body]
+    seen = 0
+    while unseen:
+        value = unseen.pop()
+        inside: Iterable[object] = ()
+        if isinstance(value, Mapping):
+            seen, inside = seen + len(value), value.values()
+        elif isinstance(value, list):
+            seen, inside = seen + len(value), value
+        if seen > most:
+            return False
+        unseen.extend(one for one in inside if isinstance(one, (Mapping, list)))
+    return True
+
+
+def _type_texts(fields: Sequence[Any]) -> Iterator[str]:
+    """The texts of types in the columns' JSON, at whatever depth."""
+    unseen: list[Any] = [field.get("type") for field in fields if isinstance(field, Mapping)]
+    while unseen:
+        value = unseen.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, (Mapping, list)):
+            unseen += value.values() if isinstance(value, Mapping) else value
+
+
+def _long_names(fields: Sequence[Any]) -> Iterator[Violation]:
+    for place, field in enumerate(fields):
+        if not isinstance(field, Mapping):
+            continue
+        name, kind = field.get("name"), field.get("type")
+        if isinstance(name, str) and len(name) > LONGEST_NAME:
+            yield _long_name(name, f"/fields/{place}/name")
+        if isinstance(kind, str) and len(kind) > LONGEST_TYPE:
+            message = f"the type has {len(kind)} characters, at most {LONGEST_TYPE} are read"
+            yield Violation(f"/fields/{place}/type", FaultCode.TOO_LONG, message, "declare fewer fields in it")
+
+
+def _long_name(name: str, pointer: str) -> Violation:
+    message = f"the column name {cut(name)!r} has {len(name)} characters, {LONGEST_NAME} are possible"
+    return Violation(pointer, FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
+
+
+def _long_keys(body: Mapping[str, Any]) -> Iterator[Violation]:
+    for member in ("primaryKeys", "partitionKeys"):
+        names = body.get(member)
+        if isinstance(names, list) and len(names) > MOST_KEY_COLUMNS:
+            yield _too_many_keys(member, len(names))
+
+
+def _too_many_keys(member: str, count: int) -> Violation:
+    message = f"{member} names {count} columns, at most {MOST_KEY_COLUMNS} are possible"
+    return Violation(f"/{member}", FaultCode.TOO_MANY, message, "choose a key of fewer columns")
+
+
+def _too_many_options(options: object) -> Iterator[Violation]:
+    if not isinstance(options, Mapping):
+        return
+    if len(options) > MOST_OPTIONS:
+        message = f"the table has {len(options)} options, at most {MOST_OPTIONS} are possible"
+        yield Violation("/options", FaultCode.TOO_MANY, message, "set fewer options", about=About(option=""))
+    for key, text in islice(options.items(), MOST_OPTIONS):
+        yield from long_option(str(key), text, "/options")
+
+
+def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
+    """What of a database's options, as a whole, is beyond the bounds."""
+    if len(options) > MOST_OPTIONS:
+        message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are possible"
+        yield Violation(pointer, FaultCode.TOO_MANY, message, "set fewer options, or remove some")
+    size = sum(len(key) + len(text) for key, text in options.items())
+    if size > MOST_DATABASE_TEXT:
+        message = f"the database's options would have {size} characters, {MOST_DATABASE_TEXT} are possible"
+        yield Violation(pointer, FaultCode.TOO_LONG, message, "set fewer options, or remove some")
+
+
+def long_option(key: str, text: object, pointer: str) -> Iterator[Violation]:
+    """The fault of an option whose key or value is too long; ``pointer`` is that of the options."""
+    where, about = f"{pointer}/{escape_pointer(cut(key))}", About(option=key)
+    if len(key) > LONGEST_OPTION_KEY:
+        message = f"the option {cut(key)!r} has a key of {len(key)} characters, {LONGEST_OPTION_KEY} are possible"
+        yield Violation(where, FaultCode.TOO_LONG, message, "name fewer columns in it", about=about)
+    if isinstance(text, str) and len(text) > LONGEST_OPTION:
+        message = f"option {cut(key)} has a value of {len(text)} characters, {LONGEST_OPTION} are possible"
+        yield Violation(where, FaultCode.TOO_LONG, message, "write a shorter value", about=about)
+
+
+def _names(schema: TableSchema) -> Iterator[str]:
+    """The names of columns and of the fields inside them."""
+    for column in schema.columns:
+        yield column.name
+        yield from (field.name for inner in walk_types(column.type) for field in inner.fields)
+
+
+def declared_count(schema: TableSchema) -> int:
+    """How many columns the schema has, with the fields inside them."""
+    return sum(1 for _ in _names(schema))
+
+
+def _size(schema: TableSchema) -> int:
+    return len(json.dumps(schema.to_json(), separators=(",", ":")))
