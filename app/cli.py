@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,9 @@ from app.processes import Supervisor
 from app.services.tokens import create_token
 from app.serving import StoppingServer, listen, roles, work
 from app.settings import Settings, is_loopback
+from app.telemetry.logs import LogFormat, log_to_stderr
+from app.telemetry.metrics import Metrics
+from app.worker import SPARK
 
 cli = typer.Typer(
     help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
@@ -25,6 +27,7 @@ cli = typer.Typer(
 tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 cli.add_typer(tokens, name="token")
 
+LogAs = Annotated[LogFormat | None, typer.Option("--log-format", help="text or json [KEYFOLD_LOG_FORMAT]")]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
 
 
@@ -41,10 +44,11 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="processes that answer requests; one more merges [KEYFOLD_PROCESSES]")
     ] = None,
+    log_format: LogAs = None,
 ) -> None:
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
-    settings = _settings(host=host, port=port, folder=data, processes=processes)
-    _log_to_stderr(settings.log_level)
+    settings = _settings(host=host, port=port, folder=data, processes=processes, log_format=log_format)
+    log_to_stderr(settings.log_level, settings.log_format)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)  # what is wrong is told here in one line, not as the lifespan's traceback
     database.close()
@@ -94,11 +98,13 @@ def _require_token(settings: Settings) -> None:
 
 
 @cli.command()
-def worker(data: DataFolder = None) -> None:
+def worker(data: DataFolder = None, log_format: LogAs = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
-    settings = _settings(folder=data)
-    _log_to_stderr(settings.log_level)
-    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"))
+    settings = _settings(folder=data, log_format=log_format)
+    log_to_stderr(settings.log_level, settings.log_format)
+    metrics = Metrics(processes=("worker", SPARK))
+    metrics.take("worker")
+    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"), metrics)
 
 
 @cli.command()
@@ -151,11 +157,6 @@ def _migrated(data: Path | None) -> CatalogDatabase:
     if settings.embedded_catalog:
         database.migrate()
     return database
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel("WARNING")
 
 
 def main() -> None:

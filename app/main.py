@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -17,6 +18,7 @@ from app.api import (
     files,
     health,
     merges,
+    metrics,
     partitions,
     row_changes,
     rows,
@@ -33,6 +35,7 @@ from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
+from app.api.observed import Observed, operations_of
 from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
@@ -43,12 +46,22 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.refreshed import Refreshed
+from app.services.scrapes import build_info, look_around
 from app.services.tokens import TokenGate
 from app.services.views import Views
 from app.settings import Settings, is_loopback
 from app.storage.images import Images
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Worker
+from app.telemetry.entries import SparkState
+from app.telemetry.metrics import Metrics
+from app.telemetry.traces import start_tracing, stop_tracing
+from app.worker import SPARK, SparkExecutor, SparkWatch, Worker
+
+SERVICE = "service"  # the process that does everything
+SPARK_SERVES = (SparkState.READY, SparkState.ELSEWHERE)
+SCRAPE_SECONDS = 1.0  # how old what a scrape tells of catalog and disk may be
+PATIENCE_SECONDS = 2.0  # how long a scrape waits for them
 
 ROUTERS = (
     catalog_config,
@@ -71,15 +84,15 @@ ROUTERS = (
 )
 
 
-def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool] | None = None) -> FastAPI:
-    """The service. Nothing is opened before the lifespan starts. ``spark_ready`` tells of Spark where another process
-    of the service merges.
+def create_app(settings: Settings | None = None, processes: Sequence[str] | None = None) -> FastAPI:
+    """The service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes where it
+    has several: each takes its name in ``app.state.metrics``, and one of them merges. Else this one does.
     """
     chosen = settings or Settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = _Service(chosen, spark_ready)
+        service = _Service(chosen, app.state.metrics, alone=processes is None)
         app.state.parts = service.parts
         service.start()
         try:
@@ -91,6 +104,8 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         title="Keyfold",
         version=__version__,
         lifespan=lifespan,
+        # It makes the spans of requests where OpenTelemetry is set up; metrics and logs are our own.
+        telemetry={"metrics": False, "logs": False, "auto_configure": False, "operation_spans": False},
         # Paimon's clients send JSON without a Content-Type.
         strict_content_type=False,
         separate_input_output_schemas=False,
@@ -101,13 +116,16 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         dependencies=[OnlyDeclaredQuery],
     )
     install_problems(app)
+    for module in (*ROUTERS, health, metrics):
+        app.include_router(module.router)
+    app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
     app.add_middleware(DirectRows)
-    app.add_middleware(Gate, settings=chosen)  # what is added last comes first
-    for module in (*ROUTERS, health):
-        app.include_router(module.router)
+    app.add_middleware(Gate, settings=chosen)
+    # What is added last comes first.
+    app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
     return app
 
 
@@ -116,48 +134,63 @@ class Running:
     and ``keyfold worker`` both start.
     """
 
-    def __init__(self, settings: Settings, workers: int) -> None:
+    def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
         """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
-        self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
+        self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root)
         self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []
+        self.spark: SparkWatch | None = None
         if self.executor is not None:
+            self.spark = SparkWatch(self.executor, metrics)
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots) for _ in range(workers)]
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""
+        start_tracing()
         for worker in self.workers:
             worker.start()
+        if self.spark is not None:
+            self.spark.start()
 
     def stop(self) -> None:
         """End the workers, then what they use."""
+        if self.spark is not None:
+            self.spark.stop()
         for worker in self.workers:
             worker.stop()
         if self.executor is not None:
             self.executor.close()
         self.database.close()
+        stop_tracing()
 
 
 class _Service:
     """What a process that serves the API has open between start and stop."""
 
-    def __init__(self, settings: Settings, spark_ready: Callable[[], bool] | None) -> None:
-        self.running = Running(settings, settings.workers if spark_ready is None else 0)
+    def __init__(self, settings: Settings, metrics: Metrics, *, alone: bool) -> None:
+        if alone:
+            metrics.take(SERVICE)
+        if not settings.workers:
+            metrics.say_spark(SparkState.ELSEWHERE)
+        self.running = Running(settings, settings.workers if alone else 0, metrics)
         database, warehouse = self.running.database, self.running.warehouse
-        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
+        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes, metrics)
         gate = TokenGate(database, required=not is_loopback(settings.host))
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
         self.ahead = ImagesAhead(database, self.views, self.images)
         awaited = AwaitedBatches(database, self.views, heads)
-        executor = self.running.executor
-        ready = spark_ready or (executor.ready if executor is not None else lambda: True)
         commits = GroupCommit(database, warehouse)
-        self.parts = Parts(settings, database, warehouse, self.images, ready, gate, heads, commits, self.views, awaited)
+        look = partial(look_around, database, self.images, settings.metrics_tables)
+        self.parts = Parts(
+            *(settings, database, warehouse, self.images, lambda: metrics.spark in SPARK_SERVES),
+            *(gate, heads, commits, self.views, awaited),
+            *(Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS), build_info(database)),
+        )
 
     def start(self) -> None:
         """Begin merging, and forget images that no snapshot names."""

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
+from app.telemetry.logs import LogFormat
 
 
 class Settings(BaseSettings):
@@ -59,6 +60,17 @@ class Settings(BaseSettings):
         " with PostgreSQL, where lookups then ask the catalog for the last batch",
     )
     log_level: str = Field("INFO", description="level of the service's own log")
+    log_format: LogFormat = Field(LogFormat.TEXT, description="text, or json: an object a line")
+    log_requests: bool = Field(False, description="whether the log has a line for each request")
+    metrics_tables: int = Field(
+        50,
+        ge=0,
+        le=10_000,
+        description="tables that have metrics of their own, those with most staged; the others share one",
+    )
+    open_metrics: bool = Field(
+        False, description="whether /metrics needs no token from callers on this machine that name it as their host"
+    )
 
     model_config["populate_by_name"] = True
 

@@ -12,22 +12,25 @@ from app.api.deps import Parts
 from app.api.refusals import refuse
 from app.core.errors import KeyfoldError
 from app.services.tokens import TokenGate
-from app.settings import Settings
+from app.settings import Settings, is_loopback
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+METRICS_PATH = "/metrics"
 _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
 
 class Gate:
     """Refuses whoever may not call, before a byte of the body is read and before any route is looked for.
 
-    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass.
+    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. With
+    ``open_metrics`` a caller on this machine that names it reads the metrics without a token.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.host = settings.host
+        self.open_metrics = settings.open_metrics
         # Its own thread: requests that keep all others busy do not keep callers at the gate.
         self.turns = anyio.CapacityLimiter(1)
 
@@ -49,9 +52,16 @@ class Gate:
         headers = Headers(scope=scope)
         check_page(headers)
         parts: Parts = scope["app"].state.parts
-        if not await self._has_token(parts.gate, headers.get("authorization")):
+        open_here = self.open_metrics and scope["path"] == METRICS_PATH and _is_local(scope)
+        if open_here or not await self._has_token(parts.gate, headers.get("authorization")):
             check_host(headers, Place(self.host, (scope.get("server") or (None, None))[1]))
 
     async def _has_token(self, gate: TokenGate, authorization: str | None) -> bool:
         recalled = gate.recall(authorization)
         return await run_sync(gate.check, authorization, limiter=self.turns) if recalled is None else recalled
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the connection comes from this machine; a proxy's does, too, but names another host."""
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])

@@ -14,15 +14,19 @@ from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
+from app.services.refreshed import Refreshed
 from app.services.tokens import TokenGate
 from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
+from app.telemetry.exposition import Told
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What one serving process has open; ``spark_ready`` is true where merges are left to other services."""
+    """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
+    are looked up for metrics, and ``build`` says what runs.
+    """
 
     settings: Settings
     database: CatalogDatabase
@@ -34,6 +38,8 @@ class Parts:
     commits: GroupCommit
     views: Views
     awaited: AwaitedBatches
+    scrapes: Refreshed[list[Told]]
+    build: Told
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

@@ -193,7 +193,7 @@ def _status(error: KeyfoldError) -> int:
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, KeyfoldError)
     status = _status(error)
-    return _internal_error(request, error) if status == 500 else problem(request, error, status)
+    return internal_error(request, error) if status == 500 else problem(request, error, status)
 
 
 def refusal(request: Request, error: KeyfoldError) -> ProblemResponse:
@@ -253,7 +253,7 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
-        return _internal_error(request, error)
+        return internal_error(request, error)
     response = problem(request, KeyfoldError(_http_message(request, error), code=code), error.status_code)
     response.headers.update(error.headers or {})
     if error.status_code == 405:
@@ -280,7 +280,7 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
     return problem(request, Invalid(_TOO_DEEP), HTTPStatus.BAD_REQUEST)
 
 
-def _internal_error(request: Request, error: Exception) -> ProblemResponse:
+def internal_error(request: Request, error: Exception) -> ProblemResponse:
     """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id."""
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
@@ -293,7 +293,7 @@ _HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemRespon
     RequestValidationError: _validation_error,
     HTTPException: _http_exception,
     RecursionError: _recursion_error,
-    Exception: _internal_error,
+    Exception: internal_error,
 }
 
 

@@ -19,7 +19,7 @@ from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
-from app.services.leases import Lease, claim, run_leased
+from app.services.leases import Done, Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.runs import read_runs, stored_files
@@ -116,7 +116,7 @@ def run_compaction(lease: Lease) -> None:
     run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 
-def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
+def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
     table, snapshot, rows = claimed.table, claimed.base, 0
     options = table.schema.parsed
@@ -136,6 +136,7 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
         )
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
+    return Done(rows)
 
 
 def _together(picked: list[Picked]) -> Iterator[list[Picked]]:

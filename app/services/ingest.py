@@ -33,6 +33,8 @@ from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
 from app.storage.spool import Content, read_until
 from app.storage.staging import Staged, delete_batch, write_pieces
+from app.telemetry.entries import Counted
+from app.telemetry.traces import span
 
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
@@ -117,14 +119,30 @@ def accept_batch(
     """
     _check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
+    name = (database_name, table_name)
+    with span("batch", {"table": ".".join(name)}) as here:
+        batch = _accepted(database, warehouse, name, upload, bounds, commits, there)
+        here.set_attributes({"keyfold.batch": batch.id, "keyfold.records": batch.records})
+    return batch
+
+
+def _accepted(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    name: tuple[str, str],
+    upload: Change,
+    bounds: Bounds,
+    commits: GroupCommit,
+    there: RowsThere,
+) -> Batch:
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, (database_name, table_name), upload, bounds, commits, there)
+            return _accept(database, warehouse, name, upload, bounds, commits, there)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
                 raise
-    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
+    raise Conflict(f"table {name[1]!r} is altered again and again; post the batch later")
 
 
 def _accept(
@@ -185,6 +203,10 @@ def _stage(
     if batch.id != batch_id:
         # The same request came twice at once and the other one was first.
         delete_batch(warehouse, table.id, file)
+        return batch
+    database.metrics.count(Counted.ACCEPTED_BATCHES)
+    database.metrics.count(Counted.ACCEPTED_RECORDS, amount=batch.records)
+    database.metrics.count(Counted.ACCEPTED_BYTES, amount=batch.size_bytes)
     return batch
 
 
