@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 
 from fastapi import FastAPI
@@ -41,11 +42,13 @@ from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.admission import Admission, StagingBounds
 from app.services.awaited_batches import AwaitedBatches
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.readiness import condition_of, take_warehouse
 from app.services.refreshed import Refreshed
 from app.services.scrapes import build_info, look_around
 from app.services.tokens import TokenGate
@@ -60,8 +63,10 @@ from app.worker import SPARK, SparkExecutor, SparkWatch, Worker
 
 SERVICE = "service"  # the process that does everything
 SPARK_SERVES = (SparkState.READY, SparkState.ELSEWHERE)
+CONDITION_SECONDS = 2.0  # how often readiness is looked at
 SCRAPE_SECONDS = 1.0  # how old what a scrape tells of catalog and disk may be
-PATIENCE_SECONDS = 2.0  # how long a scrape waits for them
+PATIENCE_SECONDS = 2.0  # how long who asks waits for either
+_MIB = 2**20
 
 ROUTERS = (
     catalog_config,
@@ -139,6 +144,7 @@ class Running:
         self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root)
+        take_warehouse(self.database, self.warehouse)
         self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []
         self.spark: SparkWatch | None = None
@@ -185,11 +191,24 @@ class _Service:
         self.ahead = ImagesAhead(database, self.views, self.images)
         awaited = AwaitedBatches(database, self.views, heads)
         commits = GroupCommit(database, warehouse)
-        look = partial(look_around, database, self.images, settings.metrics_tables)
+        self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
+        look = partial(look_around, database, warehouse, self.images, settings.metrics_tables)
+        condition = Refreshed(partial(condition_of, database, warehouse), CONDITION_SECONDS, PATIENCE_SECONDS)
         self.parts = Parts(
-            *(settings, database, warehouse, self.images, lambda: metrics.spark in SPARK_SERVES),
-            *(gate, heads, commits, self.views, awaited),
-            *(Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS), build_info(database)),
+            settings=settings,
+            database=database,
+            warehouse=warehouse,
+            images=self.images,
+            spark_ready=lambda: metrics.spark in SPARK_SERVES,
+            gate=gate,
+            heads=heads,
+            commits=commits,
+            views=self.views,
+            awaited=awaited,
+            admission=self.admission,
+            condition=condition,
+            scrapes=Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS),
+            build=build_info(database),
         )
 
     def start(self) -> None:
@@ -198,6 +217,7 @@ class _Service:
         self.views.start()
         self.images.start_sweeping(self._live_runs)
         self.ahead.start()
+        self.admission.start()
 
     def _live_runs(self) -> set[tuple[str, str]]:
         with self.running.database.reading() as repository:
@@ -205,10 +225,23 @@ class _Service:
 
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
+        self.admission.close()
         self.ahead.close()
         self.views.close()
         self.images.close()
         self.running.stop()
+
+
+def staging_bounds(settings: Settings) -> StagingBounds:
+    """The bounds of staging that the settings say."""
+    return StagingBounds(
+        settings.staged_table_mib * _MIB,
+        settings.staged_table_records,
+        timedelta(seconds=settings.staged_late_seconds),
+        settings.staged_mib * _MIB,
+        settings.staged_records,
+        settings.least_free_mib * _MIB,
+    )
 
 
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:

@@ -54,6 +54,22 @@ class Settings(BaseSettings):
     staged_index_mib: int = Field(
         256, ge=0, description="memory of a serving process for staged records; beyond it lookups read their files"
     )
+    staged_table_mib: int = Field(4096, gt=0, description="staged bytes of a table that keep further batches out")
+    staged_table_records: int = Field(
+        50_000_000, gt=0, description="staged records of a table that keep further batches out"
+    )
+    staged_late_seconds: float = Field(
+        86_400.0,
+        ge=0,
+        description="how long beyond merge.max-staleness a batch may wait for its merge until others are kept out",
+    )
+    staged_mib: int = Field(16_384, gt=0, description="staged bytes of all tables that keep further batches out")
+    staged_records: int = Field(
+        200_000_000, gt=0, description="staged records of all tables that keep further batches out"
+    )
+    least_free_mib: int = Field(
+        256, ge=0, description="room on the disks of warehouse and data folder below which batches are kept out"
+    )
     one_machine: bool | None = Field(
         None,
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"

@@ -127,7 +127,7 @@ async def accepted(
     bounds = bounds_of(parts.settings)
     there = rows_there(parts.views, parts.images, name)
     batch = await run_in_threadpool(
-        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there
+        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission
     )
     wait = _wait_seconds(prefer)
     if wait:

@@ -10,10 +10,12 @@ from fastapi import Depends, Request
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.services.admission import Admission
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
+from app.services.readiness import Condition
 from app.services.refreshed import Refreshed
 from app.services.tokens import TokenGate
 from app.services.views import Views
@@ -25,7 +27,7 @@ from app.telemetry.exposition import Told
 @dataclass(frozen=True)
 class Parts:
     """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
-    are looked up for metrics, and ``build`` says what runs.
+    are looked up for metrics, ``condition`` for readiness too, and ``build`` says what runs.
     """
 
     settings: Settings
@@ -38,6 +40,8 @@ class Parts:
     commits: GroupCommit
     views: Views
     awaited: AwaitedBatches
+    admission: Admission
+    condition: Refreshed[Condition]
     scrapes: Refreshed[list[Told]]
     build: Told
 

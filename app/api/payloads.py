@@ -50,7 +50,9 @@ class Readiness(Payload):
 
     status: str
     catalog: bool
+    warehouse: bool
     spark: bool
+    reasons: dict[str, str] = Field(description="of each part that is not ready, why")
 
 
 _Nobody = Annotated[str, Told(lambda _: "")]

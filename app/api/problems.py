@@ -27,6 +27,7 @@ from app.core.errors import (
     Invalid,
     KeyfoldError,
     NotFound,
+    StagingFull,
     TooLarge,
     TooSlow,
     Unauthorized,
@@ -52,6 +53,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    StagingFull: HTTPStatus.TOO_MANY_REQUESTS,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -165,7 +167,8 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    return ProblemResponse(content, status, headers=dict(_HEADERS.get(status, {})))
+    retry = {} if error.retry_seconds is None else {"Retry-After": str(error.retry_seconds)}
+    return ProblemResponse(content, status, headers={**_HEADERS.get(status, {}), **retry})
 
 
 def _fault(violation: Violation) -> Fault:
@@ -281,9 +284,15 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def internal_error(request: Request, error: Exception) -> ProblemResponse:
-    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id."""
+    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id. One
+    of a disk is told as such, for it may be over when the client asks again.
+    """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
+    if isinstance(error, OSError):
+        why = error.strerror or type(error).__name__
+        told = Unavailable(f"a file of the service cannot be read or written now ({why}); ask again later")
+        return problem(request, told, HTTPStatus.SERVICE_UNAVAILABLE, instance=number.urn)
     hidden = KeyfoldError(f"an error inside the service; its log has it under the id {number}", code=ErrorCode.INTERNAL)
     return problem(request, hidden, HTTPStatus.INTERNAL_SERVER_ERROR, instance=number.urn)
 

@@ -90,6 +90,13 @@ class Stats:
             for row in self.transaction.execute(query)
         ]
 
+    def tables_with_files(self, most: int = 100) -> list[str]:
+        """The ids of up to ``most`` tables that have staged batches, and as many that have data files."""
+        staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
+        of_runs = sa.select(data_files.c.table_id)
+        found = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
+        return sorted({table_id for ids in found for table_id in ids})
+
     def failing_tables(self) -> int:
         """How many tables' last merge has failed."""
         query = sa.select(sa.func.count()).select_from(tables).where(tables.c.failed_merges > 0)

@@ -45,6 +45,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_STAGED = "batch_not_staged"
     COMMIT_CONFLICT = "commit_conflict"
     MERGE_FAILED = "merge_failed"
+    STAGING_FULL = "staging_full"
     NOT_IMPLEMENTED = "not_implemented"
     UNAVAILABLE = "unavailable"
     INTERNAL = "internal"
@@ -158,6 +159,7 @@ class FaultCode(StrEnum):
     NESTED_TOO_DEEPLY = "nested_too_deeply", "a type has too many types inside each other"
     NO_FREE_ID = "no_free_id", "the table has used up its column ids"
     NO_INSTANT = "no_instant", "a rollback names no snapshot, or several"
+    NO_ROOM = "no_room", "the disk of the warehouse or of the data folder has too little room"
     NO_TOKEN_LEFT = "no_token_left", "the service asks for a token, and all were revoked"
     NOT_A_LIST = "not_a_list", "a list of names is expected"
     NOT_A_NUMBER = "not_a_number", "text that is no number in the range that is needed"
@@ -185,6 +187,9 @@ class FaultCode(StrEnum):
     PRIMARY_KEY_TWICE = "primary_key_twice", "the primary key is given both in primaryKeys and by the option"
     REFUSED_ROW_KIND = "refused_row_kind", "the table's rules do not accept this row kind"
     RESERVED_NAME = "reserved_name", "a name that means something else already"
+    STAGED_BYTES = "staged_bytes", "the staging area has as many bytes as it may"
+    STAGED_RECORDS = "staged_records", "the staging area has as many records as it may"
+    STAGED_TOO_LONG = "staged_too_long", "the table's oldest staged batch waits for its merge for too long"
     STRING_TYPE = "string_type", "a member of the body should be text"
     TOO_LARGE = "too_large", "the body is larger than the route takes"
     TOO_LONG = "too_long", "text, bytes or a list is longer than it may be"
@@ -208,6 +213,7 @@ class FaultCode(StrEnum):
     UNREADABLE_BODY = "unreadable_body", "the body is not what its media type or content encoding says"
     UNSUPPORTED_TYPE = "unsupported_type", "a type of Paimon's that cannot be held here"
     UNUSABLE_EVENT = "unusable_event", "a change event is no change of a row, or lacks the row"
+    WAREHOUSE_NOT_WRITABLE = "warehouse_not_writable", "the warehouse cannot be written"
     WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
     WRONG_TYPE = "wrong_type", "a value is not of its column's type"
@@ -248,6 +254,7 @@ class KeyfoldError(Exception):
     """Something the caller must be told; ``code`` says which, ``violations`` lists every fault of the request."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    retry_seconds: ClassVar[int | None] = None  # when asking again may succeed
 
     def __init__(
         self,
@@ -363,6 +370,18 @@ class Unavailable(KeyfoldError):
     """A part that the request needs (the catalog, Spark) does not answer now; trying again later may succeed."""
 
     default_code = ErrorCode.UNAVAILABLE
+    retry_seconds = 1
+
+
+class NotStored(Unavailable):
+    """The same, and it is certain that nothing of the request was stored."""
+
+
+class StagingFull(KeyfoldError):
+    """What is staged has reached its bound; merges must catch up first."""
+
+    default_code = ErrorCode.STAGING_FULL
+    retry_seconds = 5
 
 
 def escape_pointer(segment: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from app.core.errors import (
     FaultCode,
     Invalid,
     NotFound,
+    NotStored,
     Resource,
     UnsupportedMediaType,
     Violation,
@@ -25,6 +27,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
+from app.services.admission import Admission
 from app.services.encodings import decoded
 from app.services.first_records import RowsThere, check_of_first_records, nothing_there
 from app.services.formats import FORMATS, EmptyFields, format_of
@@ -33,6 +36,7 @@ from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
 from app.storage.spool import Content, read_until
 from app.storage.staging import Staged, delete_batch, write_pieces
+from app.storage.writable import writing
 from app.telemetry.entries import Counted
 from app.telemetry.traces import span
 
@@ -70,6 +74,11 @@ class Upload:
             read_until(self.body, start)
         return digest.hexdigest()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
         chosen = format_of(self.media_type, self.events, self.empty_fields)
@@ -94,6 +103,10 @@ class Change(Protocol):
     def fingerprint(self) -> str:
         """A digest of the request."""
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage."""
 
@@ -107,21 +120,24 @@ def accept_batch(
     bounds: Bounds,
     commits: GroupCommit | None = None,
     there: RowsThere = nothing_there,
+    admission: Admission | None = None,
 ) -> Batch:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     What comes through the same ``commits`` at the same time shares its transactions. ``there`` knows the rows of the
-    table; without it every record counts as the first of its key.
+    table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
+    in.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
     fault, ``Conflict`` for an Idempotency-Key that was used for another request, ``TooLarge`` beyond ``bounds``,
-    ``UnsupportedMediaType``, ``Unavailable`` when the process slept so long that a sweep took the file for garbage.
+    ``UnsupportedMediaType``, ``Unavailable`` when the process slept so long that a sweep took the file for garbage,
+    ``NotStored`` when the warehouse cannot be written, and what ``admission`` raises.
     """
     _check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
     name = (database_name, table_name)
     with span("batch", {"table": ".".join(name)}) as here:
-        batch = _accepted(database, warehouse, name, upload, bounds, commits, there)
+        batch = _accepted(database, warehouse, name, upload, bounds, commits, there, admission)
         here.set_attributes({"keyfold.batch": batch.id, "keyfold.records": batch.records})
     return batch
 
@@ -134,10 +150,11 @@ def _accepted(
     bounds: Bounds,
     commits: GroupCommit,
     there: RowsThere,
+    admission: Admission | None,
 ) -> Batch:
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, name, upload, bounds, commits, there)
+            return _accept(database, warehouse, name, upload, bounds, commits, there, admission)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -153,15 +170,20 @@ def _accept(
     bounds: Bounds,
     commits: GroupCommit,
     there: RowsThere,
+    admission: Admission | None,
 ) -> Batch:
     with database.reading() as repository:
         table = repository.tables.get(*name)
         earlier = repository.batches.find_by_key(table.id, upload.idempotency_key) if upload.idempotency_key else None
     if earlier is not None:
         return _same_request(earlier, upload)
-    plan = compile_plan(table.schema)
-    pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
-    return _stage(database, warehouse, table, upload, pieces, commits)
+    with nullcontext() if admission is None else admission.admitted(table, upload.size):
+        plan = compile_plan(table.schema)
+        pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
+        batch = _stage(database, warehouse, table, upload, pieces, commits)
+        if admission is not None:
+            admission.accepted(table.id, batch.records, batch.size_bytes)
+        return batch
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -195,7 +217,7 @@ def _stage(
     new = NewBatch(batch_id, table.schema_id, file, staged.records, staged.ignored, staged.size, fingerprint, key)
     try:
         batch = commits.enter(table.id, new)
-    except (Conflict, NotFound):
+    except (Conflict, NotFound, NotStored):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
         delete_batch(warehouse, table.id, file)
@@ -214,7 +236,8 @@ def _write(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, pieces: Iterable[Piece]
 ) -> Staged:
     try:
-        return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
+        with writing():
+            return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None

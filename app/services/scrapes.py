@@ -11,6 +11,8 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.stats import StagedTable
 from app.core.errors import KeyfoldError
 from app.storage.images import Images
+from app.storage.layout import Warehouse
+from app.storage.writable import free_bytes, free_bytes_at
 from app.telemetry.entries import OTHERS, Asked
 from app.telemetry.exposition import Told
 
@@ -20,11 +22,11 @@ def build_info(database: CatalogDatabase) -> Told:
     return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
-def look_around(database: CatalogDatabase, images: Images | None, most_tables: int) -> list[Told]:
-    """The staging areas of the ``most_tables`` tables that have most and of all others together, failing tables, and
-    the images of this machine. A catalog that does not answer says only that.
+def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int) -> list[Told]:
+    """The staging areas of the ``most_tables`` tables that have most and of all others together, failing tables, the
+    images of this machine and the room on its disks. A catalog that does not answer says only that.
     """
-    told = [] if images is None else [*_images(images)]
+    told = [*_images(images), *_rooms(warehouse, images)]
     try:
         with database.reading() as repository:
             staged, failing = repository.stats.staged_tables(), repository.stats.failing_tables()
@@ -39,6 +41,11 @@ def _images(images: Images) -> Iterator[Told]:
     count, size = images.on_disk()
     yield Told(Asked.IMAGES, (), count)
     yield Told(Asked.IMAGE_BYTES, (), size)
+
+
+def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Told]:
+    rooms = {"warehouse": free_bytes(warehouse), "data": free_bytes_at(str(images.folder.parent))}
+    yield from (Told(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
 
 
 def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:

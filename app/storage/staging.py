@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.layout import Warehouse, staging_file, sync_folder
 
+logger = logging.getLogger(__name__)
 _ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
 
 
@@ -156,12 +158,16 @@ def _make_folder(folder: str) -> None:
 
 
 def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
-    """Remove a staging file; one that is gone already is fine."""
+    """Remove a staging file that no batch names; one that is gone already is fine, and one that cannot be removed now
+    is swept later.
+    """
     path = warehouse.path(*staging_file(table_id, name))
     try:
         warehouse.filesystem.delete_file(path)
     except FileNotFoundError:
         return
+    except OSError as error:
+        logger.warning("the staging file %s of table %s stays until it is swept: %s", name, table_id, error)
 
 
 def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:

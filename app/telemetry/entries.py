@@ -42,6 +42,18 @@ class TaskOutcome(StrEnum):
     HANDED_BACK = "handed_back"  # left to another worker, or taken over by one
 
 
+class Bound(StrEnum):
+    """What keeps batches out."""
+
+    TABLE_BYTES = "table_bytes"  # staged, of the table
+    TABLE_RECORDS = "table_records"
+    TABLE_AGE = "table_age"
+    BYTES = "bytes"  # staged, of all tables
+    RECORDS = "records"
+    ROOM = "room"  # on the disk of the warehouse or of the data folder
+    WAREHOUSE = "warehouse"  # it is not there
+
+
 class SparkState(StrEnum):
     """What is known of the Spark that merges."""
 
@@ -100,6 +112,12 @@ class Counted(Enum):
     ACCEPTED_BATCHES = Entry("keyfold_accepted_batches", Kind.COUNTER, "Batches that were accepted.")
     ACCEPTED_RECORDS = Entry("keyfold_accepted_records", Kind.COUNTER, "Records of accepted batches.")
     ACCEPTED_BYTES = Entry("keyfold_accepted_bytes", Kind.COUNTER, "Bytes of the staging files of accepted batches.")
+    REFUSED_BATCHES = Entry(
+        "keyfold_refused_batches",
+        Kind.COUNTER,
+        "Batches that were refused before they were read, by what had reached its bound.",
+        {"bound": tuple(Bound)},
+    )
     TASK_SECONDS = Entry(
         "keyfold_task_seconds",
         Kind.HISTOGRAM,
@@ -152,6 +170,15 @@ class Asked(Enum):
         "keyfold_failing_tables", Kind.GAUGE, "Tables whose last merge failed: their batches wait and are tried again."
     )
     CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")
+    WAREHOUSE_WRITABLE = Entry(
+        "keyfold_warehouse_writable", Kind.GAUGE, "1 if a file could be written to the warehouse just now, else 0."
+    )
+    FREE_BYTES = Entry(
+        "keyfold_free_bytes",
+        Kind.GAUGE,
+        "Room on the disk of the warehouse (where it is one of this machine) and of the data folder.",
+        {"disk": ()},
+    )
     IMAGES = Entry("keyfold_images", Kind.GAUGE, "Images on this machine's disk.")
     IMAGE_BYTES = Entry("keyfold_image_bytes", Kind.GAUGE, "Bytes of the images on this machine's disk.")
     PROCESS_STARTS = Entry(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -64,7 +66,7 @@ def parts_of(client: TestClient) -> Parts:
 def scrapes_of(client: TestClient) -> Refreshed[list[Told]]:
     """A look that remembers nothing."""
     parts = parts_of(client)
-    return Refreshed(lambda: look_around(parts.database, parts.images, 50), 1.0, 5.0)
+    return Refreshed(lambda: look_around(parts.database, parts.warehouse, parts.images, 50), 1.0, 5.0)
 
 
 def requests(found: Series) -> dict[tuple[str, str], float]:
@@ -186,6 +188,24 @@ def test_an_error_that_nobody_foresaw_is_answered_with_the_id_and_counted(client
     assert (answer.status_code, answer.headers["x-request-id"]) == (500, "mine")
     assert answer.json()["errorCode"] == "internal"
     assert requests(scraped(client))["none", "5xx"] >= 1
+
+
+class FailingViews:
+    """On a disk that fails."""
+
+    def recall(self, *_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/where/it/is")
+
+
+def test_an_error_of_the_disk_asks_to_come_again_and_shows_no_path(client: TestClient, app: FastAPI) -> None:
+    parts: Parts = app.state.parts
+    app.state.parts = replace(parts, views=FailingViews())  # type: ignore[arg-type]  # a lookup asks no more of them
+    answers = [client.get(f"{TABLE}/rows?key=1{odd}") for odd in ("", "&columns=")]  # before the router, and behind it
+    app.state.parts = parts
+    for answer in answers:
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert "Input/output error" in answer.json()["detail"]
+        assert "/where" not in answer.text
 
 
 def test_a_look_that_hangs_holds_up_no_scrape(opened: Opened) -> None:
