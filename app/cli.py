@@ -31,6 +31,9 @@ from app.settings import Settings
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from app.storage.modes import how_to_close
+from app.telemetry.logs import LogFormat, log_to_stderr
+from app.telemetry.metrics import Metrics
+from app.worker import SPARK
 
 logger = logging.getLogger(__name__)
 cli = typer.Typer(
@@ -39,6 +42,7 @@ cli = typer.Typer(
 tokens = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 cli.add_typer(tokens, name="token")
 
+LogAs = Annotated[LogFormat | None, typer.Option("--log-format", help="text or json [KEYFOLD_LOG_FORMAT]")]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the embedded parts [KEYFOLD_DATA]")]
 
 
@@ -63,10 +67,19 @@ def serve(
         Path | None, typer.Option(help="PEM file of the certificate chain, for TLS [KEYFOLD_TLS_CERT]")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key [KEYFOLD_TLS_KEY]")] = None,
+    log_format: LogAs = None,
 ) -> None:
     """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
-    settings = _settings(host=host, port=port, folder=data, processes=processes, tls_cert=tls_cert, tls_key=tls_key)
-    _log_to_stderr(settings.log_level)
+    settings = _settings(
+        host=host,
+        port=port,
+        folder=data,
+        processes=processes,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        log_format=log_format,
+    )
+    log_to_stderr(settings.log_level, settings.log_format)
     _check(settings)
     listeners = _listening(settings)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -135,12 +148,14 @@ def _require_token(settings: Settings) -> None:
 
 
 @cli.command()
-def worker(data: DataFolder = None) -> None:
+def worker(data: DataFolder = None, log_format: LogAs = None) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
-    settings = _settings(folder=data)
-    _log_to_stderr(settings.log_level)
+    settings = _settings(folder=data, log_format=log_format)
+    log_to_stderr(settings.log_level, settings.log_format)
     _warn_of_open_folders(settings)
-    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"))
+    metrics = Metrics(processes=("worker", SPARK))
+    metrics.take("worker")
+    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"), metrics)
 
 
 @cli.command()
@@ -159,7 +174,7 @@ def verify(
 ) -> None:
     """Read every file that the catalog names and list what is damaged or missing; status 1 if anything is."""
     settings = _settings(folder=data)
-    _log_to_stderr("CRITICAL")  # the log would say the same again
+    log_to_stderr("CRITICAL")  # the log would say the same again
     database = _migrated(data)
     files = size = 0
     damaged: list[DamagedFile] = []
@@ -306,11 +321,6 @@ def _migrated(data: Path | None) -> CatalogDatabase:
     if settings.embedded_catalog:
         database.migrate()
     return database
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel("WARNING")
 
 
 def main() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -18,6 +20,7 @@ from app.api import (
     files,
     health,
     merges,
+    metrics,
     partitions,
     row_changes,
     rows,
@@ -36,6 +39,7 @@ from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
+from app.api.observed import Observed, operations_of
 from app.api.operations import Operations
 from app.api.permits import OnlyPermitted, Permits
 from app.api.problems import install_problems
@@ -43,6 +47,7 @@ from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.admission import Admission, StagingBounds
 from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.executor import MergeSite
@@ -50,6 +55,9 @@ from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
 from app.services.rates import Rate, Rates
+from app.services.readiness import condition_of, take_warehouse
+from app.services.refreshed import Refreshed
+from app.services.scrapes import build_info, look_around
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
 from app.services.views import Views
@@ -57,7 +65,17 @@ from app.settings import Settings
 from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor, Upkeep, Worker
+from app.telemetry.entries import SparkState
+from app.telemetry.metrics import Metrics
+from app.telemetry.traces import start_tracing, stop_tracing
+from app.worker import SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
+
+SERVICE = "service"  # the process that does everything
+SPARK_SERVES = (SparkState.READY, SparkState.ELSEWHERE)
+CONDITION_SECONDS = 2.0  # how often readiness is looked at
+SCRAPE_SECONDS = 1.0  # how old what a scrape tells of catalog and disk may be
+PATIENCE_SECONDS = 2.0  # how long who asks waits for either
+_MIB = 2**20
 
 ROUTERS = (
     catalog_config,
@@ -82,15 +100,15 @@ ROUTERS = (
 )
 
 
-def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool] | None = None) -> FastAPI:
-    """The service. Nothing is opened before the lifespan starts. ``spark_ready`` tells of Spark where another process
-    of the service merges.
+def create_app(settings: Settings | None = None, processes: Sequence[str] | None = None) -> FastAPI:
+    """The service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes where it
+    has several: each takes its name in ``app.state.metrics``, and one of them merges. Else this one does.
     """
     chosen = settings or Settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = _Service(chosen, spark_ready)
+        service = _Service(chosen, app.state.metrics, alone=processes is None)
         app.state.parts = service.parts
         service.start()
         try:
@@ -102,6 +120,8 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         title="Keyfold",
         version=__version__,
         lifespan=lifespan,
+        # It makes the spans of requests where OpenTelemetry is set up; metrics and logs are our own.
+        telemetry={"metrics": False, "logs": False, "auto_configure": False, "operation_spans": False},
         # Paimon's clients send JSON without a Content-Type.
         strict_content_type=False,
         separate_input_output_schemas=False,
@@ -112,6 +132,9 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
         dependencies=[OnlyPermitted, OnlyDeclaredQuery],
     )
     install_problems(app)
+    for module in (*ROUTERS, health, metrics):
+        app.include_router(module.router)
+    app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
@@ -119,9 +142,9 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)
     if chosen.audit_log:
-        app.add_middleware(Audited)  # what is added last comes first
-    for module in (*ROUTERS, health):
-        app.include_router(module.router)
+        app.add_middleware(Audited)
+    # What is added last comes first.
+    app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
     app.state.operations = Operations(app.routes)
     return app
 
@@ -131,39 +154,52 @@ class Running:
     and ``keyfold worker`` both start.
     """
 
-    def __init__(self, settings: Settings, workers: int) -> None:
+    def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
         """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
-        self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
+        self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root)
+        take_warehouse(self.database, self.warehouse)
         self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []
+        self.spark: SparkWatch | None = None
         if self.executor is not None:
+            self.spark = SparkWatch(self.executor, metrics)
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
             upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""
+        start_tracing()
         for worker in self.workers:
             worker.start()
+        if self.spark is not None:
+            self.spark.start()
 
     def stop(self) -> None:
         """End the workers, then what they use."""
+        if self.spark is not None:
+            self.spark.stop()
         for worker in self.workers:
             worker.stop()
         if self.executor is not None:
             self.executor.close()
         self.database.close()
+        stop_tracing()
 
 
 class _Service:
     """What a process that serves the API has open between start and stop."""
 
-    def __init__(self, settings: Settings, spark_ready: Callable[[], bool] | None) -> None:
-        self.running = Running(settings, settings.workers if spark_ready is None else 0)
+    def __init__(self, settings: Settings, metrics: Metrics, *, alone: bool) -> None:
+        if alone:
+            metrics.take(SERVICE)
+        if not settings.workers:
+            metrics.say_spark(SparkState.ELSEWHERE)
+        self.running = Running(settings, settings.workers if alone else 0, metrics)
         database, warehouse = self.running.database, self.running.warehouse
-        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes)
+        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes, metrics)
         self.audit = AuditLog(settings.audit_log) if settings.audit_log else None
         self.uses = TokenUses(database)
         gate = TokenGate(database, required=settings.asks_for_tokens, uses=self.uses)
@@ -173,12 +209,27 @@ class _Service:
         self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
         self.ahead = ImagesAhead(database, self.views, self.images)
         awaited = AwaitedBatches(database, self.views, heads)
-        executor = self.running.executor
-        ready = spark_ready or (executor.ready if executor is not None else lambda: True)
         commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
-        views, images, audit = self.views, self.images, self.audit
+        self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
+        look = partial(look_around, database, warehouse, self.images, settings.metrics_tables)
+        condition = Refreshed(partial(condition_of, database, warehouse), CONDITION_SECONDS, PATIENCE_SECONDS)
         self.parts = Parts(
-            settings, database, warehouse, images, ready, gate, rates, heads, commits, views, awaited, audit
+            settings=settings,
+            database=database,
+            warehouse=warehouse,
+            images=self.images,
+            spark_ready=lambda: metrics.spark in SPARK_SERVES,
+            gate=gate,
+            rates=rates,
+            heads=heads,
+            commits=commits,
+            views=self.views,
+            awaited=awaited,
+            audit=self.audit,
+            admission=self.admission,
+            condition=condition,
+            scrapes=Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS),
+            build=build_info(database),
         )
 
     def start(self) -> None:
@@ -188,6 +239,7 @@ class _Service:
         self.views.start()
         self.images.start_sweeping(self._live_runs)
         self.ahead.start()
+        self.admission.start()
 
     def _live_runs(self) -> set[tuple[str, str]]:
         with self.running.database.reading() as repository:
@@ -195,6 +247,7 @@ class _Service:
 
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
+        self.admission.close()
         self.ahead.close()
         self.views.close()
         self.images.close()
@@ -202,6 +255,18 @@ class _Service:
         if self.audit is not None:
             self.audit.close()
         self.running.stop()
+
+
+def staging_bounds(settings: Settings) -> StagingBounds:
+    """The bounds of staging that the settings say."""
+    return StagingBounds(
+        settings.staged_table_mib * _MIB,
+        settings.staged_table_records,
+        timedelta(seconds=settings.staged_late_seconds),
+        settings.staged_mib * _MIB,
+        settings.staged_records,
+        settings.least_free_mib * _MIB,
+    )
 
 
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import mmap
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from app.core.errors import Invalid
 from app.main import Running, create_app
 from app.processes import Role
 from app.settings import Settings
+from app.telemetry.metrics import Metrics
 from app.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _STOP_SECONDS = 5  # that requests have to end when the service stops
 _TICKS_OF_RENEWAL = 10  # a second: two calls of stat
-_READY_SECONDS = (0.2, 2.0)  # how often Spark is asked before, and after, it first answered
+WORKER = "worker"  # the process that merges
 
 
 class StrictHttp(HttpToolsProtocol):
@@ -171,45 +171,37 @@ def _bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
     """A process for each listener, and one that merges unless merges are left to other services."""
-    spark = mmap.mmap(-1, mmap.PAGESIZE)  # its first byte: whether Spark answers; shared by the forks
-    app = create_app(settings, lambda: not settings.workers or spark[0] == 1)
+    names = [f"api-{number}" for number in range(1, len(listeners) + 1)]
+    app = create_app(settings, [*names, WORKER])
+    metrics: Metrics = app.state.metrics
 
-    def serve(mine: socket.socket) -> None:
+    def serve(name: str, mine: socket.socket) -> None:
+        metrics.take(name)
         sys.meta_path.insert(0, _WithoutPandas())
         for other in listeners:
             if other is not mine:
                 other.close()
         run_server(app, settings, mine)
 
-    def tell(ready: bool) -> None:  # the only argument
-        spark[0] = ready
-
     def merge() -> None:
+        metrics.take(WORKER)
         for listener in listeners:
             listener.close()
-        tell(False)
-        work(settings, settings.workers, lambda _: None, ready=tell)
+        work(settings, settings.workers, lambda _: None, metrics)
 
-    serving = [Role(f"API process {number}", partial(serve, mine)) for number, mine in enumerate(listeners, start=1)]
+    serving = [
+        Role(f"API process {name}", partial(serve, name, mine)) for name, mine in zip(names, listeners, strict=True)
+    ]
     return [*serving, Role("the merge worker", merge, stage=1)] if settings.workers else serving
 
 
-def work(
-    settings: Settings,
-    workers: int,
-    started: Callable[[Worker], None],
-    ready: Callable[[bool], None] | None = None,
-) -> None:
-    """Merge until SIGTERM or SIGINT; ``ready`` is told again and again whether Spark answers."""
+def work(settings: Settings, workers: int, started: Callable[[Worker], None], metrics: Metrics) -> None:
+    """Merge until SIGTERM or SIGINT."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    running = Running(settings, workers=workers)
+    running = Running(settings, workers, metrics)
     running.start()
     started(running.workers[0])
-    answers = False
-    while not ended.wait(None if ready is None else _READY_SECONDS[answers]):
-        if ready is not None and running.executor is not None:
-            answers = running.executor.ready()
-            ready(answers)
+    ended.wait()
     running.stop()

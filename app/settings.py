@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
+from app.telemetry.logs import LogFormat
 
 
 def _octal(mode: object) -> object:
@@ -75,6 +76,22 @@ class Settings(BaseSettings):
     staged_index_mib: int = Field(
         256, ge=0, description="memory of a serving process for staged records; beyond it lookups read their files"
     )
+    staged_table_mib: int = Field(4096, gt=0, description="staged bytes of a table that keep further batches out")
+    staged_table_records: int = Field(
+        50_000_000, gt=0, description="staged records of a table that keep further batches out"
+    )
+    staged_late_seconds: float = Field(
+        86_400.0,
+        ge=0,
+        description="how long beyond merge.max-staleness a batch may wait for its merge until others are kept out",
+    )
+    staged_mib: int = Field(16_384, gt=0, description="staged bytes of all tables that keep further batches out")
+    staged_records: int = Field(
+        200_000_000, gt=0, description="staged records of all tables that keep further batches out"
+    )
+    least_free_mib: int = Field(
+        256, ge=0, description="room on the disks of warehouse and data folder below which batches are kept out"
+    )
     one_machine: bool | None = Field(
         None,
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
@@ -107,6 +124,17 @@ class Settings(BaseSettings):
         description="how fast each worker reads all files in the background to find damage; 0: it does not",
     )
     log_level: str = Field("INFO", description="level of the service's own log")
+    log_format: LogFormat = Field(LogFormat.TEXT, description="text, or json: an object a line")
+    log_requests: bool = Field(False, description="whether the log has a line for each request")
+    metrics_tables: int = Field(
+        50,
+        ge=0,
+        le=10_000,
+        description="tables that have metrics of their own, those with most staged; the others share one",
+    )
+    open_metrics: bool = Field(
+        False, description="whether /metrics needs no token from callers on this machine that name it as their host"
+    )
 
     model_config["populate_by_name"] = True
 

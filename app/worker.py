@@ -24,6 +24,9 @@ from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.scrubs import look_again, scrub
 from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
+from app.telemetry.entries import SparkState
+from app.telemetry.metrics import Metrics
+from app.telemetry.traces import span
 
 if TYPE_CHECKING:
     from spark_jobs.executor import SparkJobs
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
+READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
+SPARK = "spark"  # the embedded server among the processes of the metrics
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 
 
@@ -74,12 +79,19 @@ class SparkExecutor:
 
     def run(self, tag: str, job: Job, report: Progress) -> Result:
         """See ``MergeExecutor.run``."""
-        return self.open().run(tag, job, report)
+        with span(type(job).__name__, {"spark.tag": tag}):
+            return self.open().run(tag, job, report)
 
     def cancel(self, tag: str) -> None:
         """See ``MergeExecutor.cancel``."""
         if self._jobs is not None:
             self._jobs.cancel(tag)
+
+    @property
+    def pid(self) -> int:
+        """The process of the embedded server; 0 while there is none."""
+        server = None if self._jobs is None else self._jobs.server
+        return (server.pid or 0) if server is not None else 0
 
     def close(self) -> None:
         """End Spark, if it was started."""
@@ -99,6 +111,40 @@ class Upkeep:
 
 
 NO_SCRUB = Upkeep()
+
+
+class SparkWatch:
+    """Asks Spark again and again whether it answers, and says so in the metrics, which all processes of the service
+    read.
+    """
+
+    def __init__(self, executor: SparkExecutor, metrics: Metrics) -> None:
+        self._executor = executor
+        self._metrics = metrics
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="spark-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what ``start`` began."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(READY_SECONDS[True])
+
+    def _watch(self) -> None:
+        state = SparkState.STARTING
+        while True:
+            self._metrics.say_spark(state)
+            self._metrics.adopt(SPARK, self._executor.pid)
+            if self._ended.wait(READY_SECONDS[state is SparkState.READY]):
+                return
+            if self._executor.ready():
+                state = SparkState.READY
+            elif state is SparkState.READY:
+                state = SparkState.LOST
 
 
 class Worker:

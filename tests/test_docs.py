@@ -194,7 +194,7 @@ def test_settings_that_the_documents_name_exist() -> None:
 def test_routes_that_the_readme_names_are_in_the_openapi_document(tmp_path: Path) -> None:
     paths = set(create_app(Settings(KEYFOLD_DATA=tmp_path)).openapi()["paths"])
     for shortened in re.findall(r"`(?:[A-Z]+ )?…?(/[a-z][\w:{}/]*)`", README):
-        if shortened in {"/v1", "/openapi.json", "/docs"}:
+        if shortened in {"/v1", "/openapi.json", "/docs", "/metrics"}:
             continue
         assert any(path.endswith(shortened) for path in paths), shortened
     table = "/v1/catalog/databases/{database}/tables/{table}"

@@ -17,10 +17,11 @@ from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import FaultCode, KeyfoldError, TooMany, Unauthorized, Violation
 from app.services.rates import Rate, network_of
 from app.services.token_gate import TokenGate
-from app.settings import Settings
+from app.settings import Settings, is_loopback
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+METRICS_PATH = "/metrics"
 _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
 
@@ -28,12 +29,14 @@ class Gate:
     """Refuses whoever may not call, before a byte of the body is read and before any route is looked for.
 
     With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
-    caller may do is in the scope as ``GRANT`` from then on.
+    caller may do is in the scope as ``GRANT`` from then on. With ``open_metrics`` a caller on this machine that names
+    it reads the metrics without a token.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.host = settings.host
+        self.open_metrics = settings.open_metrics
         # Its own thread: requests that keep all others busy do not keep callers at the gate.
         self.turns = anyio.CapacityLimiter(1)
 
@@ -56,7 +59,7 @@ class Gate:
         check_page(headers)
         parts: Parts = scope["app"].state.parts
         try:
-            grant = await _granted(parts.gate, headers.get("authorization"), self.turns)
+            grant = await self._grant(parts.gate, scope, headers.get("authorization"))
         except Unauthorized as error:
             _check_failures(parts.rates.failures, (scope.get("client") or (None,))[0], error)
             raise
@@ -66,10 +69,21 @@ class Gate:
             _check_requests(parts.rates.requests, grant)
         scope[GRANT] = grant
 
+    async def _grant(self, gate: TokenGate, scope: Scope, authorization: str | None) -> Grant:
+        if self.open_metrics and scope["path"] == METRICS_PATH and _is_local(scope):
+            return EVERYBODY
+        return await _granted(gate, authorization, self.turns)
+
 
 async def _granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
     recalled = gate.recall(authorization)
     return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the connection comes from this machine; a proxy's does, too, but names another host."""
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])
 
 
 async def check_again(request: Request, database: str, table: str) -> None:

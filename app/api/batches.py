@@ -140,7 +140,7 @@ async def accepted(
     bounds = bounds_of(parts.settings)
     there = rows_there(parts.views, parts.images, name)
     done = await run_in_threadpool(
-        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there
+        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission
     )
     batch = done.batch
     if done.replayed:

@@ -12,23 +12,29 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
 from app.core.table.schema_bounds import CatalogBounds
+from app.services.admission import Admission
 from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
 from app.services.rates import Rates
+from app.services.readiness import Condition
+from app.services.refreshed import Refreshed
 from app.services.token_gate import TokenGate
 from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
+from app.telemetry.exposition import Told
 
 GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What one serving process has open; ``spark_ready`` is true where merges are left to other services."""
+    """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
+    are looked up for metrics, ``condition`` for readiness too, and ``build`` says what runs.
+    """
 
     settings: Settings
     database: CatalogDatabase
@@ -42,6 +48,10 @@ class Parts:
     views: Views
     awaited: AwaitedBatches
     audit: AuditLog | None
+    admission: Admission
+    condition: Refreshed[Condition]
+    scrapes: Refreshed[list[Told]]
+    build: Told
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

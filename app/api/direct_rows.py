@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.deps import GRANT
 from app.api.lookups import Asked, answer_row, names_in
+from app.api.observed import ANSWER, OPERATION, Outgoing
 from app.api.paths import DATABASES_PATH
 from app.api.problems import refusal
 from app.core.access import Grant, Role
@@ -54,12 +55,12 @@ class DirectRows:
         except KeyfoldError as error:
             await refusal(Request(scope), error)(scope, receive, send)
             return
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        outgoing: Outgoing = scope[ANSWER]
+        await outgoing.send_whole(answer.status, answer.headers, answer.body)
 
 
 def _asked(scope: Scope) -> Asked | None:
-    """What an ordinary lookup asks for; None for any other request."""
+    """What an ordinary lookup asks for, which is noted in the scope; None for any other request."""
     match = _ROWS.fullmatch(scope.get("raw_path") or b"")
     if match is None or any(name in _BODY for name, _ in scope["headers"]):
         return None
@@ -68,6 +69,7 @@ def _asked(scope: Scope) -> Asked | None:
     if given is None or bool(given.keys) is (raw_key is not None):
         return None
     keys = given.keys if raw_key is None else [scope["path"][match.start(3) :]]
+    scope[OPERATION] = "getRow" if raw_key is None else "getRowByPath"
     return Asked((database.decode(), table.decode()), keys, given.columns, given.consistency)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from app.api.deps import PartsDep
 from app.api.payloads import Health, Readiness
-from app.services.readiness import catalog_ready
+from app.services.readiness import UNKNOWN
 
 router = APIRouter(tags=["health"])
 
@@ -18,10 +18,19 @@ async def get_health() -> Health:
 
 
 @router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Readiness, "description": "Not ready"}})
-def get_readiness(parts: PartsDep, response: Response) -> Readiness:
-    """200 once the catalog answers and is migrated, and Spark answers if this service merges; 503 until then."""
-    catalog = catalog_ready(parts.database)
-    spark = parts.spark_ready()
-    ready = catalog and spark
-    response.status_code = 200 if ready else 503
-    return Readiness(status="ok" if ready else "unavailable", catalog=catalog, spark=spark)
+async def get_readiness(parts: PartsDep, response: Response) -> Readiness:
+    """200 once the catalog answers and is migrated, a file can be written to the warehouse, and Spark answers if this
+    service merges; 503 until then. It is tried every few seconds at most.
+    """
+    condition = await parts.condition.now() or UNKNOWN
+    spark = None if parts.spark_ready() else "it does not answer"
+    told = {"catalog": condition.catalog, "warehouse": condition.warehouse, "spark": spark}
+    reasons = {part: reason for part, reason in told.items() if reason is not None}
+    response.status_code = 503 if reasons else 200
+    if reasons:
+        response.headers["Retry-After"] = "1"
+    return Readiness(
+        status="unavailable" if reasons else "ok",
+        **{part: reason is None for part, reason in told.items()},
+        reasons=reasons,
+    )

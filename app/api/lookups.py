@@ -57,15 +57,19 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
     ``NotFound`` for the table, the snapshot or the batch.
     """
     view = await _view(parts, asked)
+    by_image = True
     try:
         found = imaged_row(view, parts.images, asked.texts, asked.columns, asked.version)
         if found is None:
+            by_image = False
             found = await run_in_threadpool(row_of, view, parts.images, asked.texts, asked.columns, asked.version)
     except NotFound as error:
         if error.code is not ErrorCode.ROW_NOT_FOUND:
             raise
+        parts.database.metrics.looked_up(by_image=by_image)
         response = refusal(Request(scope), error)
         return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, asked)], bytes(response.body))
+    parts.database.metrics.looked_up(by_image=by_image)
     return _found(found, view, asked, if_none_match)
 
 

@@ -31,7 +31,9 @@ class HeadAsGet:
             await self.app(scope, receive, send)
             return
         answer = _Headers(receive, send)
-        await self.app({**scope, "method": "GET"}, answer.receive, answer.send)
+        as_get = {**scope, "method": "GET"}
+        await self.app(as_get, answer.receive, answer.send)
+        scope["route"] = as_get.get("route")  # for who counts the request
 
 
 class _Headers:

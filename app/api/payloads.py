@@ -52,7 +52,9 @@ class Readiness(Payload):
 
     status: str
     catalog: bool
+    warehouse: bool
     spark: bool
+    reasons: dict[str, str] = Field(description="of each part that is not ready, why")
 
 
 class Audit(Answer):

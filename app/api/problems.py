@@ -29,6 +29,7 @@ from app.core.errors import (
     KeyfoldError,
     KeyReused,
     NotFound,
+    StagingFull,
     TooLarge,
     TooMany,
     TooSlow,
@@ -60,6 +61,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     TooMany: HTTPStatus.TOO_MANY_REQUESTS,
+    StagingFull: HTTPStatus.TOO_MANY_REQUESTS,
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -217,7 +219,7 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     if isinstance(error, DamagedFile):
         error = told(request.app.state.parts.database, error)
     status = _status(error)
-    return _internal_error(request, error) if status == 500 else problem(request, error, status)
+    return internal_error(request, error) if status == 500 else problem(request, error, status)
 
 
 def refusal(request: Request, error: KeyfoldError) -> ProblemResponse:
@@ -277,7 +279,7 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
-        return _internal_error(request, error)
+        return internal_error(request, error)
     response = problem(request, KeyfoldError(_http_message(request, error), code=code), error.status_code)
     response.headers.update(error.headers or {})
     if error.status_code == 405:
@@ -304,10 +306,16 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
     return problem(request, Invalid(_TOO_DEEP), HTTPStatus.BAD_REQUEST)
 
 
-def _internal_error(request: Request, error: Exception) -> ProblemResponse:
-    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id."""
+def internal_error(request: Request, error: Exception) -> ProblemResponse:
+    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id. One
+    of a disk is told as such, for it may be over when the client asks again.
+    """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
+    if isinstance(error, OSError):
+        why = error.strerror or type(error).__name__
+        told = Unavailable(f"a file of the service cannot be read or written now ({why}); ask again later")
+        return problem(request, told, HTTPStatus.SERVICE_UNAVAILABLE, instance=number.urn)
     hidden = KeyfoldError(f"an error inside the service; its log has it under the id {number}", code=ErrorCode.INTERNAL)
     return problem(request, hidden, HTTPStatus.INTERNAL_SERVER_ERROR, instance=number.urn)
 
@@ -317,7 +325,7 @@ _HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemRespon
     RequestValidationError: _validation_error,
     HTTPException: _http_exception,
     RecursionError: _recursion_error,
-    Exception: _internal_error,
+    Exception: internal_error,
 }
 
 

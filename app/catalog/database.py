@@ -26,6 +26,8 @@ from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
 from app.catalog.transaction import Touched, Transaction
 from app.core.errors import Invalid, Unavailable
+from app.telemetry.entries import Access, Counted
+from app.telemetry.metrics import Metrics
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
 _LOOK_SECONDS = 0.05
@@ -41,12 +43,20 @@ class CatalogDatabase:
     fork.
     """
 
-    def __init__(self, url: str, clock: Callable[[], datetime] | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], datetime] | None = None,
+        folder: Path | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         """``clock`` replaces the clock that dates what is stored. ``folder`` is where the processes of this machine
-        that use a PostgreSQL catalog keep their marks; those of SQLite's are beside its file.
+        that use a PostgreSQL catalog keep their marks; those of SQLite's are beside its file. ``metrics`` is where this
+        process counts what it waits for, and services what they do with the catalog.
 
         Raises ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
         """
+        self.metrics = metrics or Metrics()
         self._clock = clock
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
@@ -114,6 +124,11 @@ class CatalogDatabase:
             yield Repository.over(Transaction(connection, self._loaded, self._clock))
 
     @property
+    def kind(self) -> str:
+        """What the catalog is on: sqlite or postgresql."""
+        return self._url.get_backend_name()
+
+    @property
     def embedded(self) -> bool:
         """Whether it is SQLite, which only processes of this machine can use."""
         return self._sqlite
@@ -172,22 +187,25 @@ class CatalogDatabase:
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         with ExitStack() as stack:
-            if self._sqlite:
-                if not self._writer_turn.acquire(timeout=BUSY_SECONDS):
-                    raise Unavailable("the catalog is busy with other changes; try again later")
-                stack.callback(self._writer_turn.release)
-            connection = stack.enter_context(self._engine.connect())
-            connection.execution_options(writes=True)
-            with connection.begin():
-                yield connection
+            with self.metrics.timed(Counted.CATALOG_WAIT, Access.WRITE):
+                if self._sqlite:
+                    if not self._writer_turn.acquire(timeout=BUSY_SECONDS):
+                        raise Unavailable("the catalog is busy with other changes; try again later")
+                    stack.callback(self._writer_turn.release)
+                connection = stack.enter_context(self._engine.connect())
+                connection.execution_options(writes=True)
+                stack.enter_context(connection.begin())
+            yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._engine.connect() as connection:
-            if not self._sqlite:
-                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with connection.begin():
-                yield connection
+        with ExitStack() as stack:
+            with self.metrics.timed(Counted.CATALOG_WAIT, Access.READ):
+                connection = stack.enter_context(self._engine.connect())
+                if not self._sqlite:
+                    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                stack.enter_context(connection.begin())
+            yield connection
 
     def _create_folder(self) -> None:
         if self._sqlite:

@@ -13,6 +13,13 @@ from app.catalog.models import metadata
 from app.core.errors import Invalid, KeyfoldError, Unavailable
 
 _SQLITE_UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
+_SQLITE_REASONS = {
+    "SQLITE_FULL": "its disk is full",
+    "SQLITE_READONLY": "its file is read-only",
+    "SQLITE_CANTOPEN": "its file cannot be opened",
+    "SQLITE_IOERR": "its disk reports an error of input or output",
+    "SQLITE_BUSY": "another process holds its file",
+}
 _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relation|column) .* does not exist")
 
 
@@ -30,13 +37,19 @@ def translated() -> Iterator[None]:
             raise Unavailable("the catalog is not migrated to this version: run `keyfold migrate`") from error
         if isinstance(error, exc.ProgrammingError):
             raise  # SQL that the database refuses is a fault of the program
-        raise Unavailable("the catalog does not answer now; try again later") from error
+        raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable("the connection to the catalog was lost; try again later") from error
         if type(error) is exc.DatabaseError:  # how SQLite calls a damaged file, and a file of another kind
             raise Unavailable("the catalog's file is damaged or is no SQLite database; restore it") from error
         raise
+
+
+def _reason(error: exc.DBAPIError) -> str:
+    """What an operator must know of SQLite's failures; PostgreSQL's texts may name hosts and users."""
+    name = getattr(error.orig, "sqlite_errorname", "")
+    return next((f" ({reason})" for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)), "")
 
 
 @contextmanager

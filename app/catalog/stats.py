@@ -7,7 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, data_files, merges, snapshots, tables, tags
+from app.catalog.models import batches, data_files, databases, merges, snapshots, tables, tags
 from app.catalog.tasks import FORGOTTEN, task_of
 from app.catalog.transaction import Transaction
 from app.core.table.history import BatchState, Task, TaskKind, TaskState
@@ -21,6 +21,16 @@ class StagedTotals:
     records: int = 0
     size_bytes: int = 0
     oldest_accepted_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """What waits of one table, which ``database`` and ``table`` name."""
+
+    table_id: str
+    database: str
+    table: str
+    staged: StagedTotals
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,47 @@ class Stats:
         ).where(columns.table_id == table_id, columns.state == BatchState.STAGED)
         count, records, size, oldest = self.transaction.execute(query).one()
         return StagedTotals(count, int(records), int(size), oldest)
+
+    def staged_tables(self) -> list[StagedTable]:
+        """The staging area of every table that has one, the one with most bytes first."""
+        size = sa.func.sum(batches.c.size_bytes)
+        query = (
+            sa.select(
+                tables.c.id,
+                databases.c.name.label("database"),
+                tables.c.name,
+                sa.func.count().label("batches"),
+                sa.func.sum(batches.c.records).label("records"),
+                size.label("size"),
+                sa.func.min(batches.c.accepted_at).label("oldest"),
+            )
+            .select_from(
+                batches.join(tables, tables.c.id == batches.c.table_id).join(
+                    databases, databases.c.id == tables.c.database_id
+                )
+            )
+            .where(batches.c.state == BatchState.STAGED)
+            .group_by(tables.c.id, databases.c.name, tables.c.name)
+            .order_by(size.desc(), tables.c.id)
+        )
+        return [
+            StagedTable(
+                row.id, row.database, row.name, StagedTotals(row.batches, int(row.records), int(row.size), row.oldest)
+            )
+            for row in self.transaction.execute(query)
+        ]
+
+    def tables_with_files(self, most: int = 100) -> list[str]:
+        """The ids of up to ``most`` tables that have staged batches, and as many that have data files."""
+        staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
+        of_runs = sa.select(data_files.c.table_id)
+        found = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
+        return sorted({table_id for ids in found for table_id in ids})
+
+    def failing_tables(self) -> int:
+        """How many tables' last merge has failed."""
+        query = sa.select(sa.func.count()).select_from(tables).where(tables.c.failed_merges > 0)
+        return int(self.transaction.execute(query).scalar_one())
 
     def retained(self, table_id: str) -> RetainedTotals:
         """All snapshots, tags and files of the table."""

@@ -56,6 +56,7 @@ class ErrorCode(StrEnum):
     CATALOG_FULL = "catalog_full"
     MERGE_FAILED = "merge_failed"
     DAMAGED_FILE = "damaged_file"
+    STAGING_FULL = "staging_full"
     NOT_IMPLEMENTED = "not_implemented"
     UNAVAILABLE = "unavailable"
     INTERNAL = "internal"
@@ -65,6 +66,7 @@ class KeyfoldError(Exception):
     """Something the caller must be told; ``code`` says which, ``violations`` lists every fault of the request."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    default_retry_seconds: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class KeyfoldError(Exception):
         self.total_violations = len(self.violations) if total_violations is None else total_violations
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.retry_seconds = retry_seconds
+        self.retry_seconds = self.default_retry_seconds if retry_seconds is None else retry_seconds
 
 
 class Invalid(KeyfoldError):
@@ -205,6 +207,18 @@ class Unavailable(KeyfoldError):
     """A part that the request needs (the catalog, Spark) does not answer now; trying again later may succeed."""
 
     default_code = ErrorCode.UNAVAILABLE
+    default_retry_seconds = 1
+
+
+class NotStored(Unavailable):
+    """The same, and it is certain that nothing of the request was stored."""
+
+
+class StagingFull(KeyfoldError):
+    """What is staged has reached its bound; merges must catch up first."""
+
+    default_code = ErrorCode.STAGING_FULL
+    default_retry_seconds = 5
 
 
 def escape_pointer(segment: str) -> str:

@@ -21,7 +21,7 @@ from app.core.table.options import TableOptions
 from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
-from app.services.leases import Lease, claim, run_leased
+from app.services.leases import Done, Lease, claim, run_leased
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.named_files import files_of_run
@@ -119,7 +119,7 @@ def run_compaction(lease: Lease) -> None:
     run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 
-def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
+def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
     table, snapshot, rows = claimed.table, claimed.base, 0
     options = table.schema.parsed
@@ -139,6 +139,7 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
         )
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
+    return Done(rows)
 
 
 def _together(picked: list[Picked]) -> Iterator[list[Picked]]:

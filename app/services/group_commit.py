@@ -16,6 +16,7 @@ from app.core.table.history import Batch, NewBatch
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.storage.staging import has_batch, sync_staging
+from app.storage.writable import writing
 
 MOST_AT_ONCE = 256
 
@@ -46,7 +47,8 @@ class GroupCommit:
     def enter(self, table_id: str, new: NewBatch) -> Batch:
         """The batch that ``new`` became; when it returns, the batch is durable.
 
-        Raises what ``Batches.add`` raises, and ``Unavailable`` when the staging file was swept meanwhile.
+        Raises what ``Batches.add`` raises, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
+        when it cannot be made durable.
         """
         own = _Entry(new)
         with self._lock:
@@ -93,7 +95,8 @@ class GroupCommit:
             entry.outcome = outcome
 
     def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:
-        sync_staging(self._warehouse, table_id, [entry.new.file for entry in group])
+        with writing():
+            sync_staging(self._warehouse, table_id, [entry.new.file for entry in group])
         news = [entry.new for entry in group]
         with self._database.transaction() as repository:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ from app.core.errors import (
     Invalid,
     KeyReused,
     NotFound,
+    NotStored,
     Resource,
     UnsupportedMediaType,
     Violation,
@@ -27,6 +29,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
+from app.services.admission import Admission
 from app.services.encodings import decoded
 from app.services.first_records import RowsThere, check_of_first_records, nothing_there
 from app.services.formats import FORMATS, EmptyFields, format_of
@@ -35,6 +38,9 @@ from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
 from app.storage.spool import Content, read_until
 from app.storage.staging import Staged, delete_batch, write_pieces
+from app.storage.writable import writing
+from app.telemetry.entries import Counted
+from app.telemetry.traces import span
 
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
@@ -70,6 +76,11 @@ class Upload:
             read_until(self.body, start)
         return digest.hexdigest()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
         chosen = format_of(self.media_type, self.events, self.empty_fields)
@@ -94,6 +105,10 @@ class Change(Protocol):
     def fingerprint(self) -> str:
         """A digest of the request."""
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage."""
 
@@ -115,27 +130,47 @@ def accept_batch(
     bounds: Bounds,
     commits: GroupCommit | None = None,
     there: RowsThere = nothing_there,
+    admission: Admission | None = None,
 ) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     What comes through the same ``commits`` at the same time shares its transactions. ``there`` knows the rows of the
-    table; without it every record counts as the first of its key.
+    table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
+    in.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
     fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
     while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` when the
-    process slept so long that a sweep took the file for garbage.
+    process slept so long that a sweep took the file for garbage, ``NotStored`` when the warehouse cannot be written,
+    and what ``admission`` raises.
     """
     _check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
+    name = (database_name, table_name)
+    with span("batch", {"table": ".".join(name)}) as here:
+        done = _accepted(database, warehouse, name, upload, bounds, commits, there, admission)
+        here.set_attributes({"keyfold.batch": done.batch.id, "keyfold.records": done.batch.records})
+    return done
+
+
+def _accepted(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    name: tuple[str, str],
+    upload: Change,
+    bounds: Bounds,
+    commits: GroupCommit,
+    there: RowsThere,
+    admission: Admission | None,
+) -> Accepted:
     for _ in range(ALTERED_TRIES):
         try:
-            return _accept(database, warehouse, (database_name, table_name), upload, bounds, commits, there)
+            return _accept(database, warehouse, name, upload, bounds, commits, there, admission)
         except Conflict as error:
             # Read under a schema that was altered meanwhile: it is read again under the new one.
             if error.code is not ErrorCode.COMMIT_CONFLICT:
                 raise
-    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
+    raise Conflict(f"table {name[1]!r} is altered again and again; post the batch later")
 
 
 def _accept(
@@ -146,6 +181,7 @@ def _accept(
     bounds: Bounds,
     commits: GroupCommit,
     there: RowsThere,
+    admission: Admission | None,
 ) -> Accepted:
     key = upload.idempotency_key
     with database.reading() as repository:
@@ -160,8 +196,12 @@ def _accept(
         if not free:
             message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
             raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
-        pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
-        return _stage(database, warehouse, table, upload, pieces, commits)
+        with nullcontext() if admission is None else admission.admitted(table, upload.size):
+            pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
+            done = _stage(database, warehouse, table, upload, pieces, commits)
+            if admission is not None:
+                admission.accepted(table.id, done.batch.records, done.batch.size_bytes)
+            return done
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -197,7 +237,7 @@ def _stage(
     )
     try:
         batch = commits.enter(table.id, new)
-    except (Conflict, KeyReused, NotFound):
+    except (Conflict, KeyReused, NotFound, NotStored):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
         delete_batch(warehouse, table.id, file)
@@ -205,14 +245,19 @@ def _stage(
     replayed = batch.id != batch_id
     if replayed:  # the same request came to another machine at once, and that was first
         delete_batch(warehouse, table.id, file)
-    return Accepted(batch, replayed)
+        return Accepted(batch, replayed)
+    database.metrics.count(Counted.ACCEPTED_BATCHES)
+    database.metrics.count(Counted.ACCEPTED_RECORDS, amount=batch.records)
+    database.metrics.count(Counted.ACCEPTED_BYTES, amount=batch.size_bytes)
+    return Accepted(batch)
 
 
 def _write(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, pieces: Iterable[Piece]
 ) -> Staged:
     try:
-        return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
+        with writing():
+            return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
 
 from app.catalog.leases import ClaimedTask
 from app.core.errors import Cancelled, Conflict, KeyfoldError, Unfoldable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind
 from app.services.executor import MergeSite
+from app.telemetry.entries import Counted, TaskOutcome
+from app.telemetry.logs import about
+from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
 BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
@@ -31,23 +36,60 @@ def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
     return None if claimed is None else Lease(site, claimed)
 
 
-def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], None]) -> None:
+@dataclass(frozen=True)
+class Done:
+    """What a merge or compaction committed: state rows, and the staged records that are in them."""
+
+    rows: int = 0
+    records: int = 0
+
+
+def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None:
     """Do the ``work`` of a claimed task while its lease is kept.
 
-    A failure is recorded with it, never raised; batches that it has not committed stay staged.
+    A failure is recorded with it, never raised; batches that it has not committed stay staged. Either way the log has
+    one line of it.
     """
+    claimed = lease.claimed
+    ids = {claimed.task.kind.value: claimed.task.id, "table": claimed.table.id}
+    with about(**ids), span(claimed.task.kind.value, {**ids, "table": claimed.table.full_name}) as here:
+        began = time.monotonic()
+        lease.tag = job_tag()
+        outcome, done = _run(lease, work)
+        here.set_attributes({"keyfold.outcome": outcome, "keyfold.rows": done.rows, "keyfold.records": done.records})
+        _tell(lease, outcome, done, time.monotonic() - began)
+
+
+def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
+    """How it ended, and what it committed or, if it did not, the records that wait."""
     site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
     try:
         with _kept(lease):
-            work(claimed, lease)
+            return TaskOutcome.SUCCEEDED, work(claimed, lease)
     except Exception as error:
+        waiting = Done(records=sum(batch.records for batch in claimed.batches))
         if lease.handed_back:
-            logger.info("%s %s of %s is left to another worker", kind, claimed.task.id, claimed.table.full_name)
-        elif isinstance(error, Cancelled):
+            return TaskOutcome.HANDED_BACK, waiting
+        if isinstance(error, Cancelled):
             _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[kind]}", cancelled=True)
-        else:
-            logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
-            _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error))
+            return TaskOutcome.CANCELLED, waiting
+        logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
+        _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error))
+        return TaskOutcome.FAILED, waiting
+
+
+def _tell(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
+    claimed, metrics = lease.claimed, lease.site.database.metrics
+    kind = claimed.task.kind.value
+    metrics.observe(Counted.TASK_SECONDS, seconds, kind, outcome)
+    metrics.count(Counted.TASK_ROWS, kind, outcome, amount=done.rows)
+    metrics.count(Counted.TASK_RECORDS, kind, outcome, amount=done.records)
+    told = {"outcome": outcome.value, "seconds": round(seconds, 3), "rows": done.rows, "records": done.records}
+    logger.info(
+        "%s %s of %s %s: %d records, %d rows, %.2f s",
+        *(kind, claimed.task.id, claimed.table.full_name, outcome, done.records, done.rows, seconds),
+        extra=told,
+    )
 
 
 _NOTHING_LOST: Mapping[TaskKind, str] = {
@@ -93,7 +135,7 @@ class Lease:
     def __init__(self, site: MergeSite, claimed: ClaimedTask) -> None:
         self.site = site
         self.claimed = claimed
-        self.tag = f"keyfold-{uuid.uuid4().hex}"
+        self.tag = job_tag()
         self.handed_back = False
         self._ended = threading.Event()
         self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
@@ -160,7 +202,7 @@ class Lease:
 
 @contextmanager
 def _kept(lease: Lease) -> Iterator[None]:
-    keeper = threading.Thread(target=lease.keep, name="lease", daemon=True)
+    keeper = threading.Thread(target=copy_context().run, args=(lease.keep,), name="lease", daemon=True)
     keeper.start()
     try:
         yield

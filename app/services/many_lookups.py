@@ -18,6 +18,7 @@ from app.services.views import View
 from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images
 from app.storage.tokens import Tokens, tokens_of_keys
+from app.telemetry.entries import Counted
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def _completed(
     """What images say of each key, and what is ``made`` of its state row where they do not say it."""
     told = _told(view, images, keys, texts)
     combined = [keys[place] for place, one in enumerate(told) if one is None]
+    images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
+    images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(keys) - len(combined))
     rest = iter([made(state) for state in states_of(view, images, combined)])
     return [next(rest) if one is None else one for one in told]
 

@@ -31,7 +31,7 @@ from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
 from app.services.executor import MergeSite
-from app.services.leases import Lease, claim, run_leased
+from app.services.leases import Done, Lease, claim, run_leased
 from app.services.pages import Page, PageRequest, page_of
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
@@ -111,16 +111,17 @@ def run_merge(lease: Lease) -> None:
     run_leased(lease, lambda claimed, held: _merge(held.site, claimed, held))
 
 
-def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> None:
+def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     """Fold the claimed batches and commit."""
     filled = [batch for batch in claimed.batches if batch.records]
     if not filled:
         with site.database.transaction() as repository:
             repository.leases.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
-        return
+        return Done()
     folded = _fold(site, claimed, filled, lease)
     _check_totals(site, claimed, folded.runs, lease)
     _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease), lease)
+    return Done(sum(run.rows for run in folded.runs), folded.records)
 
 
 def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease: Lease) -> _Folded:

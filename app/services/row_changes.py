@@ -47,6 +47,11 @@ class RowChange:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
         return hashlib.sha256(json.dumps([self.method, *self.key]).encode() + b"\0" + self.body).hexdigest()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
     def pieces(self, decoder: RecordDecoder, _bounds: Bounds) -> Iterable[Piece]:
         """The record to stage. Raises ``Invalid`` with every fault, whose pointers are those of the body, and
         ``Conflict`` for a PATCH of a table in which a column that is left out is null.

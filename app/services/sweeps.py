@@ -51,7 +51,10 @@ def sweep(
     removed = 0
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder:
-            removed += _sweep_table(database, warehouse, folder.name, before)
+            try:
+                removed += _sweep_table(database, warehouse, folder.name, before)
+            except OSError:
+                logger.warning("the folder of table %s could not be swept", folder.name, exc_info=True)
     return removed
 
 
@@ -149,6 +152,7 @@ class _Named:
     run_ids: set[str]
     changelog_folders: set[str]
     running_since: datetime | None
+    dropped: bool = False
 
     @property
     def run_folders(self) -> set[str]:
@@ -159,7 +163,7 @@ class _Named:
 def _named(database: CatalogDatabase, table_id: str) -> _Named:
     with database.reading() as repository:
         if repository.tables.find(table_id) is None:
-            return _Named(set(), set(), set(), None)
+            return _Named(set(), set(), set(), None, dropped=True)
         return _Named(
             repository.batches.live_staging_files(table_id),
             {run for _, run in repository.snapshots.live_run_ids(table_id)},
@@ -185,7 +189,11 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     ]
     garbage = [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
     removed = sum(remove(warehouse, path) for path in garbage)
-    return removed + sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
+    removed += sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
+    root = warehouse.path(*folder)
+    if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
+        remove(warehouse, root)
+    return removed
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.layout import Warehouse, staging_file, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 
+logger = logging.getLogger(__name__)
 _ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
 
 
@@ -175,12 +177,16 @@ def _make_folder(folder: str) -> None:
 
 
 def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
-    """Remove a staging file; one that is gone already is fine."""
+    """Remove a staging file that no batch names; one that is gone already is fine, and one that cannot be removed now
+    is swept later.
+    """
     path = warehouse.path(*staging_file(table_id, name))
     try:
         warehouse.filesystem.delete_file(path)
     except FileNotFoundError:
         return
+    except OSError as error:
+        logger.warning("the staging file %s of table %s stays until it is swept: %s", name, table_id, error)
 
 
 def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:

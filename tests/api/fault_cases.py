@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anyio
@@ -377,4 +378,31 @@ REQUESTS: Mapping[FaultCode, Case] = {
     ),
     FaultCode.WRONG_KEY_LENGTH: asked("GET", "{table}/rows", params={"key": ["1", "2"]}),
 }
-CASES: Mapping[FaultCode, Case] = {**VALUES, **SCHEMAS, **WARNINGS, **CHANGES, **REQUESTS, **TOKENS}
+
+
+def kept_out(lose: Callable[[Path], None] = lambda _: None, text: str = "", **bounds: Any) -> Case:
+    """Posting, behind a batch with a ``text``, to a service that takes no more, or whose warehouse was lost."""
+
+    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
+        folder = service.folder / f"bounds{next(_NUMBERS)}"
+        app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, **bounds))
+        with TestClient(app, LOOPBACK) as client:
+            client.post(DATABASES, json={"name": "shop"})
+            described = schema({"a": "STRING"}, options={"merge.max-staleness": "1 ms"})
+            url = _new_table(replace(service, client=client), described)
+            client.post(f"{url}/batches", json={"records": [{"k": 1, "a": text}]})
+            lose(folder / "warehouse")
+            return told(client.post(f"{url}/batches", json={"records": [{"k": 1}]}))
+
+    return provoke
+
+
+BOUNDS: Mapping[FaultCode, Case] = {
+    FaultCode.NO_ROOM: kept_out(least_free_mib=2**40),
+    FaultCode.STAGED_BYTES: kept_out(text=Random(0).randbytes(2**21).hex(), staged_table_mib=1),
+    FaultCode.STAGED_RECORDS: kept_out(staged_table_records=1),
+    FaultCode.STAGED_TOO_LONG: kept_out(staged_late_seconds=0),
+    FaultCode.WAREHOUSE_NOT_WRITABLE: kept_out(lambda warehouse: warehouse.rename(warehouse.with_name("elsewhere"))),
+}
+
+CASES: Mapping[FaultCode, Case] = {**VALUES, **SCHEMAS, **WARNINGS, **CHANGES, **REQUESTS, **TOKENS, **BOUNDS}

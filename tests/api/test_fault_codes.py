@@ -28,6 +28,7 @@ GROUPS = (
     fault_cases.CHANGES,
     fault_cases.REQUESTS,
     fault_cases.TOKENS,
+    fault_cases.BOUNDS,
 )
 # What pydantic can find wrong, by the kind of its own schema, in JSON and in the texts of a query.
 FOUND_BY_PYDANTIC: dict[str, set[str]] = {

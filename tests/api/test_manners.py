@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.api.paging import page_size
 from tests.api.conftest import DATABASES, TABLES, new_table
-from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, READS, TABLE, Fill, filled_catalog, query
+from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, READS, TABLE, Fill, filled_catalog, headers_of, query
 
 PAGED = [
     path
@@ -94,7 +94,7 @@ def test_head_answers_the_headers_of_get_and_no_body(shop: TestClient, fill: Fil
         got, headers = (shop.request(method, asked, params=query(path)) for method in ("GET", "HEAD"))
         assert got.status_code in (200, 503), got.text  # readiness: no Spark here
         assert (headers.status_code, headers.content) == (got.status_code, b""), path
-        assert dict(headers.headers) == dict(got.headers)
+        assert headers_of(headers) == headers_of(got)
         assert int(headers.headers["content-length"]) == len(got.content)
 
 

@@ -296,15 +296,21 @@ def test_readiness_follows_spark(app: FastAPI, client: TestClient, spark: bool, 
     app.state.parts = replace(app.state.parts, spark_ready=lambda: spark)
     response = client.get("/readyz")
     assert response.status_code == status
-    assert response.json() == {"status": word, "catalog": True, "spark": spark}
+    reasons = {} if spark else {"spark": "it does not answer"}
+    parts = {"catalog": True, "warehouse": True, "spark": spark}
+    assert response.json() == {"status": word, **parts, "reasons": reasons}
+    assert response.headers.get("retry-after") == (None if spark else "1")
 
 
 def test_a_process_without_merge_workers_is_ready_without_spark(client: TestClient) -> None:
-    assert client.get("/readyz").json() == {"status": "ok", "catalog": True, "spark": True}
+    parts = {"catalog": True, "warehouse": True, "spark": True}
+    assert client.get("/readyz").json() == {"status": "ok", **parts, "reasons": {}}
 
 
 def test_a_lost_catalog_ends_readiness_but_not_health(client: TestClient, tmp_path: Path) -> None:
     for file in tmp_path.glob("catalog.sqlite*"):
         file.unlink()
-    assert client.get("/readyz").json() == {"status": "unavailable", "catalog": False, "spark": True}
+    told = client.get("/readyz").json()
+    assert (told["status"], told["catalog"], told["warehouse"], told["spark"]) == ("unavailable", False, True, True)
+    assert list(told["reasons"]) == ["catalog"]
     assert (client.get("/healthz").status_code, client.get("/healthz").json()) == (200, {"status": "ok"})

@@ -81,3 +81,8 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
 def query(path: str) -> dict[str, str]:
     """The parameters without which the route says nothing."""
     return {"key": "1"} if path.endswith("/rows") else {}
+
+
+def headers_of(answer: Any) -> dict[str, str]:
+    """All but the id, which every request has of its own."""
+    return {name: value for name, value in answer.headers.items() if name != "x-request-id"}

@@ -1,4 +1,4 @@
-"""A clock that tests set, forward and back."""
+"""Clocks that tests set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.catalog.database import CatalogDatabase
 
 
 class SetClock:
-    """Stands still until it is moved; dates what a ``CatalogDatabase`` stores."""
+    """Stands still until it is moved, forward or back; dates what a ``CatalogDatabase`` stores."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -36,3 +36,13 @@ def database(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
     opened.migrate()
     yield opened
     opened.close()
+
+
+class Seconds:
+    """The same for what counts seconds and never goes back."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time

@@ -14,6 +14,8 @@ from pathlib import Path
 from app.storage.images.lock import builders_lock
 from app.storage.images.requests import ImageName, ImageRequest
 from app.storage.layout import Warehouse
+from app.telemetry.entries import Counted
+from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
@@ -25,9 +27,10 @@ _LONGEST_PAUSE = 60.0
 class Asking:
     """What is asked for. A thread lives while anything is: it starts a builder, and another one if that is killed."""
 
-    def __init__(self, folder: Path, warehouse: Warehouse, limit: int) -> None:
+    def __init__(self, folder: Path, warehouse: Warehouse, limit: int, metrics: Metrics) -> None:
         self.builds = True  # whether this process sees to it that somebody builds
         self._folder = folder
+        self._metrics = metrics
         self._limit = limit
         self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
         self._open: set[ImageName] = set()
@@ -88,7 +91,9 @@ class Asking:
         with self._lock:
             for name in [one for one in self._open if not one.request_path(self._folder).exists()]:
                 self._open.discard(name)
-                if not name.path(self._folder).exists():
+                made = name.path(self._folder).exists()
+                self._metrics.count(Counted.IMAGES_ASKED, "made" if made else "refused")
+                if not made:
                     self._refused[name] = time.monotonic() + _REFUSED_SECONDS
             if not self._open:
                 self._thread = None

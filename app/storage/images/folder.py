@@ -22,11 +22,12 @@ from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
 from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
-from app.storage.images.room import touch
+from app.storage.images.room import stored_images, touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_run
 from app.storage.tokens import Tokens
+from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
@@ -65,10 +66,13 @@ class Images:
     Parquet file that can hold the token.
     """
 
-    def __init__(self, folder: Path, warehouse: Warehouse, limit: int = DEFAULT_BYTES) -> None:
+    def __init__(
+        self, folder: Path, warehouse: Warehouse, limit: int = DEFAULT_BYTES, metrics: Metrics | None = None
+    ) -> None:
         self.folder = folder
         self.warehouse = warehouse
-        self.asking = Asking(folder, warehouse, limit)
+        self.metrics = metrics or Metrics()
+        self.asking = Asking(folder, warehouse, limit, self.metrics)
         self._open: dict[tuple[str, str, str], Container] = {}  # by run, file, form
         self._closed = threading.Event()
 
@@ -111,6 +115,11 @@ class Images:
         runs = {run for _, run in live_runs}
         for place in [one for one in self._open if one[0] not in runs]:
             self._open.pop(place, None)
+
+    def on_disk(self) -> tuple[int, int]:
+        """How many images this machine has, of what runs ever, and their bytes."""
+        sizes = [one.size_bytes for one in stored_images(self.folder)]
+        return len(sizes), sum(sizes)
 
     def progress(self, table_id: str, runs: Sequence[Run], plan: MergePlan) -> ImageProgress:
         """How far the images are that answer ``runs`` as ``plan`` shows them."""

@@ -1,0 +1,143 @@
+"""Every request is counted, timed and named: the outermost middleware (docs/decisions/0024)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from itertools import count
+from typing import Final
+
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.problems import internal_error, refusal
+from app.core.errors import Unavailable
+from app.telemetry.entries import GONE, NO_OPERATION, STATUSES
+from app.telemetry.logs import begin_request
+from app.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+OPERATION: Final = "keyfold.operation"  # the member of the scope that names the operation where no route does
+ANSWER: Final = "keyfold.answer"  # the member that has the ``Outgoing``
+REQUEST_ID: Final = b"x-request-id"
+_LEGAL_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_GONE: Final = len(STATUSES)  # in the place of the first digit of a status
+
+
+class Observed:
+    """Gives each request an id, that of its ``X-Request-Id`` if that is one, which the answer and the log carry; counts
+    it by operation and status; answers what nobody foresaw; with ``log_requests`` logs one line of it.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, log_requests: bool = False) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._log_requests = log_requests
+        self._process = secrets.token_hex(6)  # made with the first request, hence behind the fork
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        scope[ANSWER] = answer = Outgoing(
+            send, _sent_id(scope["headers"]) or f"{self._process}-{next(self._numbers):x}".encode()
+        )
+        begin_request(answer.id)
+        try:
+            await self.app(scope, receive, answer.send)
+        except ClientDisconnect:
+            pass  # noted below
+        except asyncio.CancelledError:
+            await self._cut(scope, receive, answer)
+        except Exception as error:
+            answer.failed = True
+            if answer.status:  # the server ends the connection: the client must not take what it has for the whole
+                raise
+            await internal_error(Request(scope), error)(scope, receive, answer.send)
+        finally:
+            self._note(scope, answer, time.perf_counter() - began)
+
+    async def _cut(self, scope: Scope, receive: Receive, answer: Outgoing) -> None:
+        """The server stops and waits no longer. What has begun is left as it is, and the server ends the connection."""
+        answer.failed = True
+        logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
+        if not answer.status:
+            await refusal(Request(scope), Unavailable("the service stops; send the request again"))(
+                scope, receive, answer.send
+            )
+
+    def _note(self, scope: Scope, answer: Outgoing, seconds: float) -> None:
+        operation, status = operation_of(scope), answer.outcome
+        self._metrics.answered(operation, status // 100 or _GONE, seconds)
+        method, path = scope["method"], scope["path"]
+        if not status:
+            logger.debug("%s %s: the client went before its answer was whole", method, path)
+        if self._log_requests:
+            told = {"method": method, "path": path, "status": status or None, "operation": operation}
+            line = f"{method} {path} {status or GONE} {seconds * 1000:.1f} ms"
+            logger.info("%s", line, extra={**told, "seconds": round(seconds, 6)})
+
+
+class Outgoing:
+    """The answer of one request on its way out; ``status`` is 0 until it begins."""
+
+    __slots__ = ("_send", "_whole", "failed", "id", "status")
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self.id = request_id
+        self.status = 0
+        self.failed = False
+        self._send = send
+        self._whole = False
+
+    async def send(self, message: Message) -> None:
+        """``message``, the first with the request's id."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
+        elif not message.get("more_body", False):
+            self._whole = True
+        await self._send(message)
+
+    async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """The whole answer, for lookups: two calls less than by ``send``."""
+        self.status = status
+        headers.append((REQUEST_ID, self.id))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        self._whole = True
+        await self._send({"type": "http.response.body", "body": body})
+
+    @property
+    def outcome(self) -> int:
+        """The status; 0 if the client went before the answer was whole."""
+        if self.failed:
+            return max(self.status, 500)
+        return self.status if self._whole else 0
+
+
+def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    for name, value in headers:
+        if name == REQUEST_ID:
+            return value if _LEGAL_ID.fullmatch(value) else None
+    return None
+
+
+def operation_of(scope: Scope) -> str:
+    """The operation id of the route that took the request."""
+    named: str | None = scope.get(OPERATION) or getattr(scope.get("route"), "operation_id", None)
+    return named or NO_OPERATION
+
+
+def operations_of(app: FastAPI) -> list[str]:
+    """The operation ids of all routes."""
+    found = (getattr(route, "operation_id", None) for route in iter_route_contexts(app.routes))
+    return [one for one in found if one is not None]

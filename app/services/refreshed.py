@@ -1,0 +1,66 @@
+"""Answers that are looked up now and then, and never waited for longer than a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Refreshed(Generic[T]):
+    """What ``look`` answered last: it is called again, in a thread of its own and never twice at once, when somebody
+    asks and its answer is older than ``seconds``. Who asks waits for it ``patience_seconds`` at most; a catalog or a
+    disk that hangs holds that one thread and nobody else.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], T],
+        seconds: float,
+        patience_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._answer: T | None = None
+        self._at = float("-inf")
+        self._looking: asyncio.Future[None] | None = None
+
+    async def now(self) -> T | None:
+        """The answer; None if there is none that is young enough and none comes in time."""
+        if self._clock() - self._at > self._seconds:
+            if self._looking is None or self._looking.done():
+                self._looking = self._begun()
+            await asyncio.wait({self._looking}, timeout=self._patience_seconds)
+        return self._answer if self._clock() - self._at <= self._seconds else None
+
+    def _begun(self) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        looked: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            at, answer = self._clock(), None
+            try:
+                answer = self._look()
+            except Exception:
+                logger.warning("what the service says of itself could not be looked up", exc_info=True)
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._keep, looked, answer, at)
+
+        threading.Thread(target=look, name="look", daemon=True).start()
+        return looked
+
+    def _keep(self, looked: asyncio.Future[None], answer: T | None, at: float) -> None:
+        if answer is not None:
+            self._answer, self._at = answer, at
+        if not looked.done():
+            looked.set_result(None)

@@ -1,0 +1,63 @@
+"""What is looked up of a running service when somebody scrapes its metrics."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from app import __version__
+from app.catalog.database import CatalogDatabase
+from app.catalog.stats import StagedTable
+from app.core.errors import KeyfoldError
+from app.storage.images import Images
+from app.storage.layout import Warehouse
+from app.storage.writable import free_bytes, free_bytes_at
+from app.telemetry.entries import OTHERS, Asked
+from app.telemetry.exposition import Told
+
+
+def build_info(database: CatalogDatabase) -> Told:
+    """What runs here."""
+    return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
+
+
+def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int) -> list[Told]:
+    """The staging areas of the ``most_tables`` tables that have most and of all others together, failing tables, the
+    images of this machine and the room on its disks. A catalog that does not answer says only that.
+    """
+    told = [*_images(images), *_rooms(warehouse, images)]
+    try:
+        with database.reading() as repository:
+            staged, failing = repository.stats.staged_tables(), repository.stats.failing_tables()
+            now = repository.now().timestamp()
+    except KeyfoldError:
+        return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
+    areas = chain.from_iterable(_area(names, tables, now) for names, tables in _shares(staged, most_tables))
+    return [*told, Told(Asked.CATALOG_UP, (), 1.0), Told(Asked.FAILING_TABLES, (), failing), *areas]
+
+
+def _images(images: Images) -> Iterator[Told]:
+    count, size = images.on_disk()
+    yield Told(Asked.IMAGES, (), count)
+    yield Told(Asked.IMAGE_BYTES, (), size)
+
+
+def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Told]:
+    rooms = {"warehouse": free_bytes(warehouse), "data": free_bytes_at(str(images.folder.parent))}
+    yield from (Told(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
+
+
+def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:
+    for one in staged[:most_tables]:
+        yield (one.database, one.table), [one]
+    yield (OTHERS, OTHERS), staged[most_tables:]
+
+
+def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Told]:
+    areas = [one.staged for one in tables]
+    yield Told(Asked.STAGED_BATCHES, names, sum(area.batches for area in areas))
+    yield Told(Asked.STAGED_RECORDS, names, sum(area.records for area in areas))
+    yield Told(Asked.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
+    oldest = min((area.oldest_accepted_at for area in areas if area.oldest_accepted_at), default=None)
+    yield Told(Asked.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)

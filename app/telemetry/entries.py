@@ -1,0 +1,202 @@
+"""Every metric, as an entry: what a process counts itself, and what is asked for at a scrape.
+
+``docs/operations.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Final
+
+OTHERS: Final = "(others)"  # the label of what is beyond a bound; no name can hold a parenthesis
+NO_OPERATION: Final = "none"  # requests that no route took: refused by the gate, too large, of an unknown path
+GONE: Final = "gone"  # instead of a status: the client went before the answer was whole
+STATUSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", GONE)
+OPERATION: Final = "operation"  # the label
+OPERATIONS: Final[Sequence[str]] = ()  # in ``Counted``: the operation ids of the application's routes
+
+
+class Kind(StrEnum):
+    """Prometheus' kinds of metrics."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Access(StrEnum):
+    """What a transaction of the catalog is for."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class TaskOutcome(StrEnum):
+    """How a merge or compaction of this service ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    HANDED_BACK = "handed_back"  # left to another worker, or taken over by one
+
+
+class Bound(StrEnum):
+    """What keeps batches out."""
+
+    TABLE_BYTES = "table_bytes"  # staged, of the table
+    TABLE_RECORDS = "table_records"
+    TABLE_AGE = "table_age"
+    BYTES = "bytes"  # staged, of all tables
+    RECORDS = "records"
+    ROOM = "room"  # on the disk of the warehouse or of the data folder
+    WAREHOUSE = "warehouse"  # it is not there
+
+
+class SparkState(StrEnum):
+    """What is known of the Spark that merges."""
+
+    ELSEWHERE = "elsewhere"  # merges are left to other services
+    STARTING = "starting"  # it has not answered yet
+    READY = "ready"
+    LOST = "lost"  # it answered once, and does not now
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One metric. ``labels`` has the values of each label; none where they are only known while the service runs.
+    ``bounds`` are those of a histogram's buckets.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bounds: tuple[float, ...] = ()
+
+    @property
+    def exposed_name(self) -> str:
+        """The name under which Prometheus has it; a histogram's series add ``_bucket``, ``_sum`` and ``_count``."""
+        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+
+
+_REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_WAIT_SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
+_TASK_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_TASKS = {"kind": ("merge", "compaction"), "outcome": tuple(TaskOutcome)}
+
+
+class Counted(Enum):
+    """What processes count while they work, in cells of ``Metrics``."""
+
+    REQUESTS = Entry(
+        "keyfold_requests",
+        Kind.COUNTER,
+        "Requests by operation of the OpenAPI document and class of status; gone: the client hung up.",
+        {OPERATION: OPERATIONS, "status": STATUSES},
+    )
+    REQUEST_SECONDS = Entry(
+        "keyfold_request_seconds",
+        Kind.HISTOGRAM,
+        "Time from the head of a request to the end of its answer.",
+        {OPERATION: OPERATIONS},
+        _REQUEST_SECONDS,
+    )
+    LOOKED_UP = Entry(
+        "keyfold_looked_up_keys",
+        Kind.COUNTER,
+        "Keys looked up one by one or many at once: answered by images alone (hit), or with state rows (miss).",
+        {"asked": ("one", "many"), "images": ("hit", "miss")},
+    )
+    ACCEPTED_BATCHES = Entry("keyfold_accepted_batches", Kind.COUNTER, "Batches that were accepted.")
+    ACCEPTED_RECORDS = Entry("keyfold_accepted_records", Kind.COUNTER, "Records of accepted batches.")
+    ACCEPTED_BYTES = Entry("keyfold_accepted_bytes", Kind.COUNTER, "Bytes of the staging files of accepted batches.")
+    REFUSED_BATCHES = Entry(
+        "keyfold_refused_batches",
+        Kind.COUNTER,
+        "Batches that were refused before they were read, by what had reached its bound.",
+        {"bound": tuple(Bound)},
+    )
+    TASK_SECONDS = Entry(
+        "keyfold_task_seconds",
+        Kind.HISTOGRAM,
+        "Time from the claim to the end of merges and compactions.",
+        _TASKS,
+        _TASK_SECONDS,
+    )
+    TASK_RECORDS = Entry(
+        "keyfold_task_records", Kind.COUNTER, "Staged records that merges claimed, by how they ended.", _TASKS
+    )
+    TASK_ROWS = Entry("keyfold_task_rows", Kind.COUNTER, "State rows that merges and compactions committed.", _TASKS)
+    CATALOG_WAIT = Entry(
+        "keyfold_catalog_wait_seconds",
+        Kind.HISTOGRAM,
+        "Time until a transaction of the catalog had its connection, with SQLite also the write lock.",
+        {"access": tuple(Access)},
+        _WAIT_SECONDS,
+    )
+    IMAGES_ASKED = Entry(
+        "keyfold_images_asked",
+        Kind.COUNTER,
+        "Images that lookups asked for and that were made, or could not be (no room, a table just dropped).",
+        {"outcome": ("made", "refused")},
+    )
+    SPARK = Entry(
+        "keyfold_spark_state",
+        Kind.GAUGE,
+        "1 of the state that the Spark of this service is in.",
+        {"state": tuple(SparkState)},
+    )
+
+
+_OF_TABLE: Mapping[str, Sequence[str]] = {"database": (), "table": ()}
+_OF_PROCESS: Mapping[str, Sequence[str]] = {"process": ()}
+
+
+class Asked(Enum):
+    """What is looked up when somebody scrapes."""
+
+    BUILD = Entry(
+        "keyfold_build_info", Kind.GAUGE, "1; its labels say what runs.", {"version": (), "python": (), "catalog": ()}
+    )
+    STAGED_BATCHES = Entry("keyfold_staged_batches", Kind.GAUGE, "Batches that no merge has folded yet.", _OF_TABLE)
+    STAGED_RECORDS = Entry("keyfold_staged_records", Kind.GAUGE, "Records of staged batches.", _OF_TABLE)
+    STAGED_BYTES = Entry("keyfold_staged_bytes", Kind.GAUGE, "Bytes of the staging files of staged batches.", _OF_TABLE)
+    STAGED_AGE = Entry(
+        "keyfold_staged_oldest_seconds", Kind.GAUGE, "Time since the oldest staged batch was accepted.", _OF_TABLE
+    )
+    FAILING_TABLES = Entry(
+        "keyfold_failing_tables", Kind.GAUGE, "Tables whose last merge failed: their batches wait and are tried again."
+    )
+    CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")
+    WAREHOUSE_WRITABLE = Entry(
+        "keyfold_warehouse_writable", Kind.GAUGE, "1 if a file could be written to the warehouse just now, else 0."
+    )
+    FREE_BYTES = Entry(
+        "keyfold_free_bytes",
+        Kind.GAUGE,
+        "Room on the disk of the warehouse (where it is one of this machine) and of the data folder.",
+        {"disk": ()},
+    )
+    IMAGES = Entry("keyfold_images", Kind.GAUGE, "Images on this machine's disk.")
+    IMAGE_BYTES = Entry("keyfold_image_bytes", Kind.GAUGE, "Bytes of the images on this machine's disk.")
+    PROCESS_STARTS = Entry(
+        "keyfold_process_starts", Kind.COUNTER, "How often a process of the service was started.", _OF_PROCESS
+    )
+    PROCESS_CPU = Entry(
+        "process_cpu_seconds", Kind.COUNTER, "Total user and system CPU time spent in seconds.", _OF_PROCESS
+    )
+    PROCESS_MEMORY = Entry("process_resident_memory_bytes", Kind.GAUGE, "Resident memory size in bytes.", _OF_PROCESS)
+    PROCESS_VIRTUAL = Entry("process_virtual_memory_bytes", Kind.GAUGE, "Virtual memory size in bytes.", _OF_PROCESS)
+    PROCESS_BEGAN = Entry(
+        "process_start_time_seconds",
+        Kind.GAUGE,
+        "Start time of the process since unix epoch in seconds.",
+        _OF_PROCESS,
+    )
+    PROCESS_FILES = Entry("process_open_fds", Kind.GAUGE, "Number of open file descriptors.", _OF_PROCESS)
+    PROCESS_MOST_FILES = Entry("process_max_fds", Kind.GAUGE, "Maximum number of open file descriptors.", _OF_PROCESS)
+
+
+ENTRIES: Final[Sequence[Entry]] = tuple(one.value for one in (*Counted, *Asked))

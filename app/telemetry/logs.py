@@ -1,0 +1,100 @@
+"""The service's log: text for people or a JSON object a line, each line with the ids of what it is about."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from pythonjsonlogger.json import JsonFormatter
+
+from app.telemetry.traces import trace_id
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"
+_JSON: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_RENAMED: Final = {"asctime": "time", "levelname": "level", "name": "logger"}
+_ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 127, 0x85, 0x2028, 0x2029)}
+_about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # nobody changes it
+
+_request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@contextmanager
+def about(**ids: str) -> Iterator[None]:
+    """What is logged in the body, also by threads that are started for it with its context, carries ``ids``."""
+    before = _about.set({**_about.get(), **ids})
+    try:
+        yield
+    finally:
+        _about.reset(before)
+
+
+def begin_request(request_id: bytes) -> None:
+    """What this task logs from here on is about a request. A task of its own serves each, so that nothing ends it."""
+    _request.set(request_id)
+
+
+class _About(logging.Filter):
+    """Puts the ids on every record."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request, traced = _request.get(), trace_id()
+        ids = {**({} if request is None else {"request": request.decode()}), **_about.get()}
+        if traced is not None:
+            ids["trace"] = traced
+        record.about = "".join(f" {name}={value}" for name, value in ids.items())
+        record.ids = ids
+        return True
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class _TextLines(logging.Formatter):
+    """A line each, whatever names and messages hold; tracebacks follow on lines of their own."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _time(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = record.message.translate(_ESCAPED)
+        return super().formatMessage(record)
+
+
+class _JsonLines(JsonFormatter):
+    """A JSON object a line; the ids are members of their own."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _time(record)
+
+    def add_fields(
+        self, log_data: dict[str, object], record: logging.LogRecord, message_dict: dict[str, object]
+    ) -> None:
+        super().add_fields(log_data, record, message_dict)
+        log_data.pop("about", None)
+        log_data.pop("ids", None)
+        log_data.update(getattr(record, "ids", {}))
+
+
+def log_to_stderr(level: str, log_format: LogFormat = LogFormat.TEXT) -> None:
+    """Write the log of this process and its forks to standard error."""
+    stream = logging.StreamHandler()
+    stream.addFilter(_About())
+    formatter: logging.Formatter = _TextLines(_TEXT)
+    if log_format is LogFormat.JSON:
+        formatter = _JsonLines(_JSON, rename_fields=_RENAMED)
+    stream.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
+    logging.getLogger("alembic").setLevel("WARNING")

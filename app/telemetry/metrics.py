@@ -1,0 +1,155 @@
+"""What the processes of a service count, in memory that all of them share (docs/decisions/0024)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+
+from app.telemetry.entries import NO_OPERATION, Counted, Entry, Kind, SparkState
+
+_PID, _STARTS = 0, 1  # the first cells of a process's row
+_FIRST = 2
+_CELL_BYTES = 8
+_Place = tuple[Counted, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Life:
+    """A process of the service: its name, its id (0 while there is none) and how often it was started."""
+
+    name: str
+    pid: int
+    starts: int
+
+
+class Metrics:
+    """A row of numbers for each process of the service, made by the parent before it forks.
+
+    A process adds to its own row only, and whoever is asked reads all rows: no file is left behind by a process that
+    dies, and the one that takes its place counts on where it ended. ``operations`` are the operation ids of the
+    application. A process that takes no row counts in the first.
+    """
+
+    def __init__(self, operations: Sequence[str] = (), processes: Sequence[str] = ("service",)) -> None:
+        self._processes = tuple(processes)
+        values = (*operations, NO_OPERATION)
+        self._places, self._width = _laid_out(values)
+        shared = mmap.mmap(-1, max(1, len(self._processes)) * self._width * _CELL_BYTES)
+        self._all = memoryview(shared).cast("d")
+        self._own = self._all[: self._width]
+        self._lock = threading.Lock()
+        self._looked_up = [self._places[Counted.LOOKED_UP, ("one", images)] for images in ("miss", "hit")]
+        self._bounds = Counted.REQUEST_SECONDS.value.bounds
+        self._operations: Mapping[str, tuple[int, int]] = {
+            one: (self._places[Counted.REQUESTS, (one, "1xx")] - 1, self._places[Counted.REQUEST_SECONDS, (one,)])
+            for one in values
+        }
+
+    def take(self, process: str) -> None:
+        """From here on this process counts as ``process``; what its predecessor measured of the moment is forgotten."""
+        place = self._processes.index(process)
+        own = self._all[place * self._width : (place + 1) * self._width]
+        for (metric, _), first in self._places.items():
+            if metric.value.kind is Kind.GAUGE:
+                own[first] = 0.0
+        own[_PID] = os.getpid()
+        own[_STARTS] += 1
+        self._own = own
+
+    def adopt(self, process: str, pid: int) -> None:
+        """Note that a child that is no Python (Spark's) runs as ``pid``; 0: none does."""
+        place = self._processes.index(process) * self._width
+        if self._all[place + _PID] != pid:
+            self._all[place + _PID] = pid
+            self._all[place + _STARTS] += pid != 0
+
+    def count(self, metric: Counted, *values: str, amount: float = 1.0) -> None:
+        """Add to a counter."""
+        place = self._places[metric, values]
+        with self._lock:
+            self._own[place] += amount
+
+    def looked_up(self, *, by_image: bool) -> None:
+        """Count a key that was looked up alone. Only the event loop calls it, as ``answered``."""
+        self._own[self._looked_up[by_image]] += 1.0
+
+    def set(self, metric: Counted, value: float, *values: str) -> None:
+        """Set a gauge."""
+        self._own[self._places[metric, values]] = value
+
+    def observe(self, metric: Counted, seconds: float, *values: str) -> None:
+        """Add one to a histogram."""
+        bounds = metric.value.bounds
+        place = self._places[metric, values]
+        with self._lock:
+            self._own[place + bisect_left(bounds, seconds)] += 1.0
+            self._own[place + len(bounds) + 1] += seconds
+
+    @contextmanager
+    def timed(self, metric: Counted, *values: str) -> Iterator[None]:
+        """Observe how long the block takes, also when it raises."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.observe(metric, time.perf_counter() - began, *values)
+
+    def answered(self, operation: str, status_class: int, seconds: float) -> None:
+        """Count a request; ``status_class`` is the first digit of its status, 6 where the client went. Only the event
+        loop calls it: a lookup must wait for no thread that holds the lock.
+        """
+        own = self._own
+        requests, durations = self._operations.get(operation) or self._operations[NO_OPERATION]
+        own[requests + status_class] += 1.0
+        own[durations + bisect_left(self._bounds, seconds)] += 1.0
+        own[durations + len(self._bounds) + 1] += seconds
+
+    def say_spark(self, state: SparkState) -> None:
+        """Set the state that Spark is in."""
+        for one in SparkState:
+            self.set(Counted.SPARK, float(one is state), one)
+
+    @property
+    def spark(self) -> SparkState:
+        """The state that Spark is in, whichever process has said it."""
+        rows = range(0, len(self._all), self._width)
+        said = (one for one in SparkState for row in rows if self._all[row + self._places[Counted.SPARK, (one,)]])
+        return next(said, SparkState.STARTING)
+
+    def totals(self) -> Mapping[_Place, Sequence[float]]:
+        """The sums over all processes: of a counter or gauge one number; of a histogram how many are in each bucket,
+        and the sum of the seconds.
+        """
+        rows = [self._all[start : start + self._width].tolist() for start in range(0, len(self._all), self._width)]
+        sums = [sum(column) for column in zip(*rows, strict=True)]
+        return {place: sums[first : first + _cells(place[0].value)] for place, first in self._places.items()}
+
+    def lives(self) -> list[Life]:
+        """The processes of the service that were started at least once."""
+        starts = range(0, len(self._all), self._width)
+        found = [(int(self._all[one + _PID]), int(self._all[one + _STARTS])) for one in starts]
+        named = zip(self._processes, found, strict=True)
+        return [Life(name, pid, count) for name, (pid, count) in named if count]
+
+
+def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
+    """The first cell of each metric for each combination of its labels' values, and how many cells a row has."""
+    places: dict[_Place, int] = {}
+    width = _FIRST
+    for metric in Counted:
+        given = (values or operations for values in metric.value.labels.values())
+        for values in product(*given):
+            places[metric, tuple(str(one) for one in values)] = width
+            width += _cells(metric.value)
+    return places, width
+
+
+def _cells(entry: Entry) -> int:
+    return len(entry.bounds) + 2 if entry.kind is Kind.HISTOGRAM else 1
