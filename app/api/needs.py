@@ -71,6 +71,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     # Open paths need nothing; the gate lets them by.
     **dict.fromkeys(("getHealth", "getReadiness"), None),
     "getConfig": Need(Role.READ, About.NOTHING),
+    "getMetrics": Need(Role.READ, About.SERVICE),  # they name tables
     "listDatabases": Need(Role.READ, About.NOTHING),
     "createDatabase": Need(Role.ADMIN, About.NAMED, audited=True),
     "getDatabase": Need(Role.READ, About.PART),
