@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
+from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import ChangelogFile, SnapshotKind
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
@@ -125,10 +126,12 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             repository.snapshots.commit(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
             tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
             repository.transaction.execute(tag)
+            lost = NamedFile(FileKind.RUN, table.id, "lost", 1, run_id="r")
+            repository.damage.note([DamagedFile(lost, DamageReason.MISSING, "no file")])
     with database.transaction() as repository:
         assert repository.tables.drop("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
-        assert len(of_tables) == 9
+        assert len(of_tables) == 10
         for each in of_tables:
             left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name
