@@ -128,10 +128,11 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.Parquet
     """
     with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
         _check_size(file, source.size())
-        if file.block_digests is None:
+        blocks = _checked_blocks(file, warehouse.root, _identity(warehouse, file))
+        if 0 not in blocks:  # all are checked, or there is nothing to check them by
             yield pq.ParquetFile(source, page_checksum_verification=True)
             return
-        checked = _CheckedSource(source, file, _checked_blocks(file, warehouse.root, _identity(warehouse, file)))
+        checked = _CheckedSource(source, file, blocks)
         try:
             yield pq.ParquetFile(checked, page_checksum_verification=True)
         except Exception as error:
