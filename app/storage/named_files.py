@@ -232,6 +232,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
             raise Unavailable(f"{file.path} cannot be read now; try again later") from error
         raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
     except (pa.ArrowException, ValueError) as error:
-        if file.digest is not None:
-            raise
-        raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
+        if file.digest is None:
+            raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
+        check_file(warehouse, file)  # it may have rotted since this process found it well
+        raise
