@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.storage.ingest.named import words_of_members
 from app.storage.layout import Warehouse, staging_file
 from app.storage.runs import stored_files
-from app.storage.staging import write_batch
+from app.storage.staging import write_pieces
 from app.worker import SparkExecutor
 from bench.lifting import LiftingExecutor
 from bench.wide_table import base_records, schema_json
@@ -79,9 +79,9 @@ class BenchSite:
         # Arrow columns serve as well as lists.
         decoded = DecodedRecords(columns, kinds, positions, words=words)
         batch_id = uuid.uuid4().hex
-        file, size = write_batch(self.merges.warehouse, table.id, batch_id, table.schema, decoded)
+        staged = write_pieces(self.merges.warehouse, table.id, batch_id, table.schema, [decoded])
         fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()
-        new = NewBatch(batch_id, table.schema_id, file, count, 0, size, fingerprint)
+        new = NewBatch(batch_id, table.schema_id, staged.file, count, 0, staged.size, fingerprint, digest=staged.digest)
         with self.merges.database.transaction() as repository:
             return repository.batches.add(table.id, new)
 

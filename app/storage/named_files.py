@@ -128,10 +128,11 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.Parquet
     """
     with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
         _check_size(file, source.size())
-        if file.block_digests is None:
+        blocks = _checked_blocks(file, warehouse.root, _identity(warehouse, file))
+        if 0 not in blocks:  # all are checked, or there is nothing to check them by
             yield pq.ParquetFile(source, page_checksum_verification=True)
             return
-        checked = _CheckedSource(source, file, _checked_blocks(file, warehouse.root, _identity(warehouse, file)))
+        checked = _CheckedSource(source, file, blocks)
         try:
             yield pq.ParquetFile(checked, page_checksum_verification=True)
         except Exception as error:
@@ -231,6 +232,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
             raise Unavailable(f"{file.path} cannot be read now; try again later") from error
         raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
     except (pa.ArrowException, ValueError) as error:
-        if file.digest is not None:
-            raise
-        raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
+        if file.digest is None:
+            raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
+        check_file(warehouse, file)  # it may have rotted since this process found it well
+        raise

@@ -21,8 +21,9 @@ from alembic.migration import MigrationContext
 from app.catalog.database import CatalogDatabase
 from app.catalog.failures import refusing
 from app.catalog.models import metadata, tokens
+from app.catalog.repository import Repository
 from app.core.errors import Invalid, KeyfoldError, Unavailable
-from tests.catalog.builders import create_table
+from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,12 +61,30 @@ def _names_of(connection: sa.Connection) -> set[str]:
     return {name for table in found.tables.values() for name in _names_in(table)}
 
 
-def test_a_migration_can_be_taken_back(database: CatalogDatabase) -> None:
+def downgrade(repository: Repository, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
+    config.attributes["connection"] = repository.transaction.connection
+    command.downgrade(config, revision)
+
+
+def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    batch = post(database, table)
+    commit(database, request_and_claim(database, table), [run("r1")])
     with database.transaction() as repository:
-        config.attributes["connection"] = repository.transaction.connection
-        command.downgrade(config, "base")
+        downgrade(repository, "0005")
+    database.migrate()
+    with database.reading() as repository:
+        kept = repository.batches.get(table.id, batch.id)
+        assert (kept.number, kept.file, kept.digest) == (batch.number, batch.file, None)
+        assert repository.snapshots.get(table.id, 1).runs[0].files == run("r1").files
+        assert repository.damage.paths() == {}
+
+
+def test_a_migration_can_be_taken_back(database: CatalogDatabase) -> None:
+    with database.transaction() as repository:
+        downgrade(repository, "base")
         assert sa.inspect(repository.transaction.connection).get_table_names() == ["alembic_version"]
     database.migrate()
     create_table(database)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import batches, data_files
 from app.core.errors import Unavailable
 from app.core.plan.fold import lift
 from app.core.plan.jobs import MergeJob
@@ -23,6 +24,7 @@ from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.scans import parts, read_scan
+from app.services.scrubs import verify
 from app.services.views import FAILED_SECONDS, Views, view_of
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch
@@ -208,6 +210,33 @@ def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(
     now[0] = FAILED_SECONDS
     view = views.current(("shop", "wide"), None)
     assert [record.values["n"] for record in view.staged_records(warehouse, (1,))] == [5]
+
+
+def test_files_from_before_digests_go_on_to_be_read_and_are_checked_by_their_size_and_pages(
+    site: MergeSite, images: Images, database: CatalogDatabase
+) -> None:
+    table = create_table(database, CALM)
+    merged_rows(site, table, 1, 2)
+    post(database, site.warehouse, {"id": 2, "n": 2})
+    with database.transaction() as repository:
+        repository.transaction.execute(batches.update().values(digest=None))
+        repository.transaction.execute(data_files.update().values(digest=None, block_digests=None))
+    assert totals(database, images, table, [1, 2], latest=True) == [1, 4]
+    assert all(one.damage is None for one in verify(database, site.warehouse))
+    for folder, latest in (("runs", False), ("staging", True)):
+        file = files_in(site.warehouse, table.id, folder)[-1]
+        whole = file.read_bytes()
+        for content in (whole[:-1], whole[:200], b"", b"x" * len(whole)):
+            file.write_bytes(content)
+            with pytest.raises(DamagedFile, match=file.name):
+                totals(database, images, table, [2], latest=latest)
+            assert [one.file.path.endswith(file.name) for one in verify(database, site.warehouse) if one.damage] == [
+                True
+            ]
+        file.write_bytes(whole)
+    assert merge(site, table).state is TaskState.SUCCEEDED
+    assert compact(site, table).state is TaskState.SUCCEEDED
+    assert totals(database, images, table, [1, 2]) == [1, 4]
 
 
 def test_damaged_batches_are_not_read_anew_for_every_lookup(

@@ -196,6 +196,21 @@ def test_who_reads_all_of_a_file_is_told_how_far_it_is_and_may_stop(warehouse: W
         check_file(warehouse, file, stop)
 
 
+def test_a_file_that_rots_after_it_was_found_well_is_damaged() -> None:
+    """Of a file system that tells no times: nothing says that the file is another one."""
+    warehouse = Warehouse("mock:///bucket")
+    warehouse.filesystem.create_dir(warehouse.path())
+    with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
+        pq.write_table(pa.table({"n": range(1000)}), stream)
+    file = named(warehouse, "file.parquet")
+    assert every_row(warehouse, file) == 1000
+    with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
+        stream.write(b"x" * file.size_bytes)
+    with pytest.raises(DamagedFile) as found:
+        every_row(warehouse, file)
+    assert found.value.reason is DamageReason.WRONG_CONTENT
+
+
 def test_another_file_system_is_checked_alike() -> None:
     warehouse = Warehouse("mock:///bucket")
     warehouse.filesystem.create_dir(warehouse.path())
