@@ -1,4 +1,4 @@
-"""Every request is counted, timed and named: the outermost middleware (docs/decisions/0024)."""
+"""Every request is counted, timed and named: the outermost middleware (docs/decisions/0027)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Whether a batch may be staged now: the warehouse is there, its disk has room, and what is staged already is within
-its bounds (docs/decisions/0025).
+its bounds (docs/decisions/0028).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the processes of a service count, in memory that all of them share (docs/decisions/0024)."""
+"""What the processes of a service count, in memory that all of them share (docs/decisions/0027)."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,8 +28,24 @@ from app.services.token_gate import TokenGate
 from app.services.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES
+from tests.api.faulty_requests import (
+    NUMBERS,
+    Case,
+    Service,
+    add,
+    altered,
+    asked,
+    change,
+    created,
+    new_table,
+    options,
+    posted,
+    schema,
+    set_option,
+    told,
+    value,
+)
 
-_NUMBERS = count()
 AGGREGATION = {"merge-engine": "aggregation"}
 PARTIAL = {"merge-engine": "partial-update"}
 GROUP = PARTIAL | {"fields.a.sequence-group": "b"}
@@ -40,104 +55,11 @@ THREE = {"a": "INT", "b": "INT", "c": "INT"}
 ROW = {"r": "ROW<x INT, y INT>", "s": "ROW<x INT>"}
 
 
-@dataclass(frozen=True)
-class Service:
-    """A service that is open to this machine, with the database ``shop``."""
-
-    app: FastAPI
-    client: TestClient
-    folder: Path  # for a catalog of a case's own
-
-
-# What provokes the code: the faults (or warnings) that the service, or the function behind it, answers.
-Case = Callable[[Service], Iterable[Mapping[str, Any]]]
-
-
-def told(response: Any) -> list[dict[str, Any]]:
-    body = response.json()
-    return [*body.get("errors", ()), *body.get("warnings", ())]
-
-
-def schema(columns: Mapping[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-    """A schema with the key ``k`` and the columns ``a`` and ``b`` or others."""
-    types = {"k": "INT NOT NULL", **({"a": "INT", "b": "INT"} if columns is None else columns)}
-    fields = [{"name": name, "type": kind} for name, kind in types.items()]
-    return {"fields": fields, "primaryKeys": ["k"], "options": {}} | members
-
-
-def created(columns: Mapping[str, Any] | None = None, name: str = "t", **members: Any) -> Case:
-    """Creating a table; nothing is stored."""
-    body = {"identifier": {"database": "shop", "object": name}, "schema": schema(columns, **members)}
-    return lambda service: told(service.client.post(TABLES, json=body, params={"validateOnly": "true"}))
-
-
-def options(more: Mapping[str, str], columns: Mapping[str, Any] | None = None, **members: Any) -> Case:
-    return created(columns, options=more, **members)
-
-
-def _new_table(service: Service, described: Mapping[str, Any]) -> str:
-    """The URL of a table that nothing else uses."""
-    name = f"t{next(_NUMBERS)}"
-    body = {"identifier": {"database": "shop", "object": name}, "schema": described}
-    response = service.client.post(TABLES, json=body)
-    assert response.status_code == 200, response.text
-    return f"{TABLES}/{name}"
-
-
-def posted(record: Any, columns: Mapping[str, Any] | None = None, **members: Any) -> Case:
-    """Posting one record."""
-
-    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        url = _new_table(service, schema(columns, **members))
-        return told(service.client.post(f"{url}/batches", json={"records": [record]}))
-
-    return provoke
-
-
-def value(kind: str, wrong: Any) -> Case:
-    """Posting a wrong value of a type."""
-    return posted({"k": 1, "v": wrong}, {"v": kind})
-
-
-def altered(*changes: Any, columns: Mapping[str, Any] | None = None, has_rows: bool = False, **members: Any) -> Case:
-    """Altering a table."""
-
-    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        url = _new_table(service, schema(columns, **members))
-        if has_rows:
-            assert service.client.post(f"{url}/batches", json={"records": [{"k": 1}]}).status_code == 202
-        return told(service.client.post(url, json={"changes": changes}))
-
-    return provoke
-
-
-def asked(method: str, path: str, table: Mapping[str, Any] | None = None, **sent: Any) -> Case:
-    """Any request; ``{table}`` in its path is a new table."""
-
-    def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        url = path.format(table=_new_table(service, table or schema()) if "{table}" in path else "")
-        return told(service.client.request(method, url, **sent))
-
-    return provoke
-
-
-def add(name: str = "n", kind: Any = "INT", **members: Any) -> dict[str, Any]:
-    return {"action": "addColumn", "fieldNames": [name], "dataType": kind} | members
-
-
-def change(action: str, *path: str, **members: Any) -> dict[str, Any]:
-    return {"action": action, "fieldNames": list(path)} | members
-
-
-def set_option(key: str, text: Any) -> dict[str, Any]:
-    return {"action": "setOption", "key": key, "value": text}
-
-
 def _with_token(authorization: str | None, *, made: bool) -> Case:
     """Passing a gate that asks for a token; ``made`` says whether there is one."""
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(_NUMBERS)}.db'}")
+        database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(NUMBERS)}.db'}")
         database.migrate()
         if made:
             create_token(database, "ci")
@@ -150,7 +72,7 @@ def _with_token(authorization: str | None, *, made: bool) -> Case:
 
 
 def _expired_token(service: Service) -> Iterable[Mapping[str, Any]]:
-    database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(_NUMBERS)}.db'}")
+    database = CatalogDatabase(f"sqlite:///{service.folder / f'{next(NUMBERS)}.db'}")
     database.migrate()
     sent = f"Bearer {create_token(database, 'ci', expires='1 ms')}"
     with pytest.raises(Unauthorized) as refused:
@@ -168,7 +90,7 @@ def _too_often(bearer: str | None) -> Case:
     """Asking a service twice that takes one request, or one failure, a minute."""
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        folder = service.folder / f"{next(_NUMBERS)}"
+        folder = service.folder / f"{next(NUMBERS)}"
         app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, failures_per_minute=1, requests_per_minute=1))
         with TestClient(app, LOOPBACK) as client:
             token = create_token(app.state.parts.database, "ci")
@@ -384,12 +306,12 @@ def kept_out(lose: Callable[[Path], None] = lambda _: None, text: str = "", **bo
     """Posting, behind a batch with a ``text``, to a service that takes no more, or whose warehouse was lost."""
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
-        folder = service.folder / f"bounds{next(_NUMBERS)}"
+        folder = service.folder / f"bounds{next(NUMBERS)}"
         app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, **bounds))
         with TestClient(app, LOOPBACK) as client:
             client.post(DATABASES, json={"name": "shop"})
             described = schema({"a": "STRING"}, options={"merge.max-staleness": "1 ms"})
-            url = _new_table(replace(service, client=client), described)
+            url = new_table(replace(service, client=client), described)
             client.post(f"{url}/batches", json={"records": [{"k": 1, "a": text}]})
             lose(folder / "warehouse")
             return told(client.post(f"{url}/batches", json={"records": [{"k": 1}]}))

@@ -49,7 +49,7 @@ class Entrance:
         bounds = Bounds(1000)
         return accept_batch(
             self.database, self.warehouse, "shop", name, upload, bounds, commits, admission=self.admission
-        )
+        ).batch
 
     def refused(self, **post: Any) -> KeyfoldError:
         with pytest.raises(KeyfoldError) as told:

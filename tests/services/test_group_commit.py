@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, KeyfoldError, NotFound, Unavailable
+from app.core.errors import Conflict, KeyfoldError, KeyReused, NotFound, Unavailable
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
@@ -69,7 +69,7 @@ def test_the_faults_of_one_are_not_those_of_the_others(database: CatalogDatabase
     Path(warehouse.path(table.id, "staging", gone.file)).unlink()
     batches = [staged(warehouse, table), first, again, late, gone, reused, other]
     told = enter_together(database, GroupCommit(database, warehouse), table, batches)
-    assert [type(one) for one in told] == [Batch, Batch, Batch, Conflict, Unavailable, Conflict, Batch]
+    assert [type(one) for one in told] == [Batch, Batch, Batch, Conflict, Unavailable, KeyReused, Batch]
     assert told[1] == told[2]
     with database.reading() as repository:
         assert [batch.number for batch in repository.batches.page(table.id, limit=10)] == [1, 2, 3]
