@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.deps import DatabaseDep, Reading, WarehouseDep, Writing
+from app.api.deps import Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -78,19 +78,19 @@ def list_table_details(
 
 
 @router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
-def create_table(
-    database: DatabaseName,
-    body: NewTable,
-    catalog: DatabaseDep,
-    warehouse: WarehouseDep,
-    validate_only: ValidateOnly = False,
+async def create_table(
+    database: DatabaseName, body: NewTable, parts: PartsDep, validate_only: ValidateOnly = False
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
     _check_same_database(database, body.identifier.database)
+    return await in_writers_thread(parts, _created, parts, database, body, validate_only=validate_only)
+
+
+def _created(parts: Parts, database: str, body: NewTable, *, validate_only: bool) -> StoredTable | Validated:
     name = body.identifier.object
     if validate_only:
         return _validated(service.validate_table(name, body.table_schema))
-    return _stored(service.create_table(catalog, database, name, body.table_schema), warehouse)
+    return _stored(service.create_table(parts.database, database, name, body.table_schema), parts.warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -113,25 +113,25 @@ def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep)
 
 
 @router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
-def alter_table(
-    name: FullName,
-    body: AlterTable,
-    catalog: DatabaseDep,
-    warehouse: WarehouseDep,
-    validate_only: ValidateOnly = False,
+async def alter_table(
+    name: FullName, body: AlterTable, parts: PartsDep, validate_only: ValidateOnly = False
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
-    altered = service.alter_table(catalog, name, body.changes, validate_only=validate_only)
-    return _validated(altered.schema) if validate_only else _stored(altered, warehouse)
+    return await in_writers_thread(parts, _altered, parts, name, body, validate_only=validate_only)
+
+
+def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, *, validate_only: bool) -> StoredTable | Validated:
+    altered = service.alter_table(parts.database, name, body.changes, validate_only=validate_only)
+    return _validated(altered.schema) if validate_only else _stored(altered, parts.warehouse)
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
-def drop_table(name: FullName, catalog: DatabaseDep, warehouse: WarehouseDep) -> Response:
+async def drop_table(name: FullName, parts: PartsDep) -> Response:
     """Drops a table, its rows and its files."""
-    service.drop_table(catalog, warehouse, name)
+    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name)
     return Response()
 
 
