@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Annotated, Any
 
@@ -12,22 +13,23 @@ from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
-from app.api.deps import DatabaseDep, Parts, PartsDep, Reading, WarehouseDep
+from app.api.deps import Parts, PartsDep, Reading, in_writers_thread
 from app.api.limits import SpooledBody, uploads_folder
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
+from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
 from app.services.batches import current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.first_records import rows_there
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.heads import Heads
 from app.services.ingest import Change, Upload, accept_batch
 from app.services.merges import request_merge
 from app.settings import Settings
 
+logger = logging.getLogger(__name__)
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
 REPLAYED_HEADER = "Idempotency-Replayed"
@@ -96,15 +98,18 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _merged(catalog: DatabaseDep, heads: Heads, batch: Batch, seconds: float) -> Batch:
+async def _merged(parts: Parts, batch: Batch, seconds: float) -> Batch:
     """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
     no thread.
     """
-    await run_in_threadpool(request_merge, catalog, batch.table_id)
     deadline = time.monotonic() + seconds
-    while batch.state is BatchState.STAGED and time.monotonic() < deadline and not heads.stopped:
-        await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
-        batch = await run_in_threadpool(current_batch, catalog, batch)
+    try:
+        await in_writers_thread(parts, request_merge, parts.database, batch.table_id)
+        while batch.state is BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
+            await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+            batch = await run_in_threadpool(current_batch, parts.database, batch)
+    except Unavailable:
+        logger.info("nobody can tell now whether batch %s is merged; it is accepted", batch.id, exc_info=True)
     return batch
 
 
@@ -139,15 +144,14 @@ async def accepted(
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     bounds = bounds_of(parts.settings)
     there = rows_there(parts.views, parts.images, name)
-    done = await run_in_threadpool(
-        accept_batch, parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission
-    )
+    told = (parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission)
+    done = await in_writers_thread(parts, accept_batch, *told)
     batch = done.batch
     if done.replayed:
         response.headers[REPLAYED_HEADER] = "true"
     wait = _wait_seconds(prefer)
     if wait:
-        batch = await _merged(parts.database, parts.heads, batch, wait)
+        batch = await _merged(parts, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
     response.headers["Location"] = batch_location(request, batch.id)
@@ -171,15 +175,15 @@ def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> BatchBody
 
 
 @router.delete("/{batch_id}", operation_id="deleteBatch")
-def delete_batch(
-    name: FullName, batch_id: str, catalog: DatabaseDep, warehouse: WarehouseDep, notes: NotesDep
-) -> BatchBody:
+async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> BatchBody:
     """Withdraw a batch while it is staged."""
     notes.tell(batch=batch_id)
-    return BatchBody.of(withdraw_batch(catalog, warehouse, name, batch_id))
+    batch = await in_writers_thread(parts, withdraw_batch, parts.database, parts.warehouse, name, batch_id)
+    return BatchBody.of(batch)
 
 
 @router.post("/{batch_id}:retry", operation_id="retryBatch")
-def post_retry(name: FullName, batch_id: str, catalog: DatabaseDep) -> BatchBody:
+async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> BatchBody:
     """Stage a batch that was set aside again, under the next number: it counts as come now."""
-    return BatchBody.of(retry_batch(catalog, name, batch_id))
+    notes.tell(batch=batch_id)
+    return BatchBody.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

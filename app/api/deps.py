@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Final, ParamSpec, TypeVar
 
+from anyio import CancelScope, CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.catalog.writers import hurried
 from app.core.access import Grant
 from app.core.table.schema_bounds import CatalogBounds
 from app.services.admission import Admission
@@ -28,6 +31,10 @@ from app.storage.layout import Warehouse
 from app.telemetry.exposition import Told
 
 GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
+P = ParamSpec("P")
+T = TypeVar("T")
+WRITERS_THREADS: Final = 40  # as many uploads decode, write and wait for their turn at a time
+LOOKUPS_THREADS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class Parts:
     condition: Refreshed[Condition]
     scrapes: Refreshed[list[Told]]
     build: Told
+    writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))
+    lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LOOKUPS_THREADS))
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.
@@ -93,9 +102,34 @@ async def _heads(parts: PartsDep) -> Heads:
     return parts.heads
 
 
-def _writing(parts: PartsDep) -> Iterator[Repository]:
-    with parts.database.transaction() as repository:
+async def in_writers_thread(parts: Parts, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
+    """What ``work``, which writes to the catalog, returns, in a thread of the writers': readers have others.
+
+    Raises ``NotStored`` when it would wait behind others for a catalog that stands still.
+    """
+
+    def hurry() -> T:
+        with hurried():
+            return work(*args, **given)
+
+    return await run_sync(hurry, limiter=parts.writers)
+
+
+async def _writing(parts: PartsDep) -> AsyncIterator[Repository]:
+    transaction = parts.database.transaction()
+    repository = await in_writers_thread(parts, transaction.__enter__)
+    # Who is about to commit or roll back holds what others wait for: it needs a thread in any case.
+    limiter = CapacityLimiter(1)
+    try:
         yield repository
+    except BaseException as error:
+        with CancelScope(shield=True):
+            swallowed = await run_sync(transaction.__exit__, type(error), error, error.__traceback__, limiter=limiter)
+        if not swallowed:
+            raise
+    else:
+        with CancelScope(shield=True):
+            await run_sync(transaction.__exit__, None, None, None, limiter=limiter)
 
 
 def _reading(parts: PartsDep) -> Iterator[Repository]:

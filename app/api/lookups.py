@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anyio.to_thread import run_sync
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from app.api.deps import Parts
@@ -62,7 +62,8 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
         found = imaged_row(view, parts.images, asked.texts, asked.columns, asked.version)
         if found is None:
             by_image = False
-            found = await run_in_threadpool(row_of, view, parts.images, asked.texts, asked.columns, asked.version)
+            wanted = (view, parts.images, asked.texts, asked.columns, asked.version)
+            found = await run_sync(row_of, *wanted, limiter=parts.lookups)
     except NotFound as error:
         if error.code is not ErrorCode.ROW_NOT_FOUND:
             raise
@@ -121,7 +122,7 @@ async def _view(parts: Parts, asked: Asked) -> View:
     if asked.after is not None and asked.version is None:
         return await parts.awaited.view_after(asked.name, asked.after, asked.consistency)
     known = parts.views.recall(asked.name, asked.consistency) if asked.version is None else None
-    return known if known is not None else await run_in_threadpool(view_now, parts, asked)
+    return known if known is not None else await run_sync(view_now, parts, asked, limiter=parts.lookups)
 
 
 def _check_version(asked: Asked) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
-from app.api.deps import DatabaseDep, Reading
+from app.api.deps import PartsDep, Reading, in_writers_thread
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
@@ -72,11 +72,11 @@ def get_partitions(
 
 
 @router.post("/drop", operation_id="dropPartitions")
-def post_drop(name: FullName, body: PartitionSpecs, catalog: DatabaseDep, notes: NotesDep) -> DroppedPartitions:
+async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes: NotesDep) -> DroppedPartitions:
     """Drop all partitions that a spec matches, in one commit that touches no file.
 
     Staged batches stay staged: what they hold of a dropped partition makes it anew. Older snapshots still have it.
     """
-    dropped = drop_partitions(catalog, name, body.specs)
+    dropped = await in_writers_thread(parts, drop_partitions, parts.database, name, body.specs)
     notes.tell(partitions=len(dropped))  # which ones would tell values of rows
     return DroppedPartitions(dropped=[json.loads(one) for one in dropped])

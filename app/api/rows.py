@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from app.api.answers import Payload
-from app.api.deps import PartsDep
+from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, answer_row, names_in, seen_headers, view_now
 from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
@@ -119,7 +120,7 @@ _RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_
     response_model=RowAnswers,
     responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def batch_get_rows(
+async def batch_get_rows(
     name: FullName,
     body: KeysBody,
     parts: PartsDep,
@@ -133,9 +134,12 @@ def batch_get_rows(
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
     asked = Asked(name, (), names_in(columns), consistency, snapshot)
+    return await run_sync(_answered, parts, asked, body.keys, _media_type(accept), limiter=parts.lookups)
+
+
+def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
     view = view_now(parts, asked)
-    keys = read_keys(view, body.keys, asked.columns)
-    kind = _media_type(accept)
+    keys = read_keys(view, sent, asked.columns)
     return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))
 
 

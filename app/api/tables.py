@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.audit import NotesDep
-from app.api.deps import BoundsDep, DatabaseDep, GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -52,6 +52,18 @@ def _validated(schema: TableSchema) -> Validated:
     return Validated.of(None, violations=[], warnings=table_warnings(schema))
 
 
+class _Asking:
+    """Who asks to define a table, within which bounds, and whether only to be told what is wrong."""
+
+    def __init__(
+        self, grant: GrantDep, notes: NotesDep, bounds: BoundsDep, validate_only: ValidateOnly = False
+    ) -> None:
+        self.grant, self.notes, self.bounds, self.validate_only = grant, notes, bounds, validate_only
+
+
+Asking = Annotated[_Asking, Depends()]
+
+
 @router.get("/databases/{database}/tables", operation_id="listTables")
 def list_tables(
     database: DatabaseName,
@@ -84,25 +96,27 @@ def list_table_details(
 
 
 @router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
-def create_table(
+async def create_table(
     database: DatabaseName,
     body: NewTable,
-    catalog: DatabaseDep,
-    warehouse: WarehouseDep,
-    grant: GrantDep,
-    notes: NotesDep,
-    bounds: BoundsDep,
-    validate_only: ValidateOnly = False,
+    parts: PartsDep,
+    asking: Asking,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
     _check_same_database(database, body.identifier.database)
+    return await in_writers_thread(parts, _created, parts, database, body, asking)
+
+
+def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> StoredTable | Validated:
+    grant, notes, bounds, validate_only = asking.grant, asking.notes, asking.bounds, asking.validate_only
     name = body.identifier.object
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
         notes.nothing()
         return _validated(service.validate_table(name, body.table_schema, bounds.table))
     notes.tell(table=name, options=sorted(body.table_schema.get("options") or {}))
-    return _stored(service.create_table(catalog, database, name, body.table_schema, grant.name, bounds), warehouse)
+    created = service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
+    return _stored(created, parts.warehouse)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -127,29 +141,30 @@ def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep,
 
 
 @router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
-def alter_table(
+async def alter_table(
     name: FullName,
     body: AlterTable,
-    catalog: DatabaseDep,
-    warehouse: WarehouseDep,
-    grant: GrantDep,
-    notes: NotesDep,
-    bounds: BoundsDep,
-    validate_only: ValidateOnly = False,
+    parts: PartsDep,
+    asking: Asking,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first.
     """
+    return await in_writers_thread(parts, _altered, parts, name, body, asking)
+
+
+def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking) -> StoredTable | Validated:
+    grant, validate_only = asking.grant, asking.validate_only
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
     altered = service.alter_table(
-        catalog, name, body.changes, validate_only=validate_only, by=grant.name, bounds=bounds.table
+        parts.database, name, body.changes, validate_only=validate_only, by=grant.name, bounds=asking.bounds.table
     )
     if validate_only:
-        notes.nothing()
+        asking.notes.nothing()
         return _validated(altered.schema)
-    notes.tell(changes=[_what(change) for change in body.changes])
-    return _stored(altered, warehouse)
+    asking.notes.tell(changes=[_what(change) for change in body.changes])
+    return _stored(altered, parts.warehouse)
 
 
 def _what(change: Any) -> dict[str, object]:
@@ -158,9 +173,9 @@ def _what(change: Any) -> dict[str, object]:
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
-def drop_table(name: FullName, catalog: DatabaseDep, warehouse: WarehouseDep) -> Response:
+async def drop_table(name: FullName, parts: PartsDep) -> Response:
     """Drops a table, its rows and its files."""
-    service.drop_table(catalog, warehouse, name)
+    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name)
     return Response()
 
 

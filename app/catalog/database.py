@@ -25,11 +25,13 @@ from app.catalog.notifications import Notifications, notify
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
 from app.catalog.transaction import Touched, Transaction
+from app.catalog.writers import LOOK_SECONDS, Writers
 from app.core.errors import Invalid, Unavailable
 from app.telemetry.entries import Access, Counted
 from app.telemetry.metrics import Metrics
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
+CONNECTIONS = 12  # to PostgreSQL at a time, for reading and as many for writing
 _LOOK_SECONDS = 0.05
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside app/ in a checkout and in site-packages
@@ -61,9 +63,12 @@ class CatalogDatabase:
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
         self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
+        # Connections of their own: writers that wait for each other's locks must not keep readers out.
+        self._writing_engine = self._engine if self._sqlite else _postgresql_engine(self._url)
         self.marks = Marks(_marks_file(self._url, folder))
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
-        self._writer_turn = threading.Lock()
+        self._turns = threading.Semaphore(1 if self._sqlite else CONNECTIONS)
+        self.writers = Writers(self.metrics)
         self._loaded = SnapshotCache()
         self._commits = 0
         self._committed = threading.Condition()
@@ -183,19 +188,25 @@ class CatalogDatabase:
     def close(self) -> None:
         """Closes all connections."""
         self._engine.dispose()
+        self._writing_engine.dispose()
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         with ExitStack() as stack:
-            with self.metrics.timed(Counted.CATALOG_WAIT, Access.WRITE):
-                if self._sqlite:
-                    if not self._writer_turn.acquire(timeout=BUSY_SECONDS):
-                        raise Unavailable("the catalog is busy with other changes; try again later")
-                    stack.callback(self._writer_turn.release)
-                connection = stack.enter_context(self._engine.connect())
+            with self.metrics.timed(Counted.CATALOG_WAIT, Access.WRITE), self.writers.waiting() as check:
+                self._take_turn(check)
+                stack.callback(self._turns.release)
+                connection = stack.enter_context(self._writing_engine.connect())
                 connection.execution_options(writes=True)
                 stack.enter_context(connection.begin())
             yield connection
+
+    def _take_turn(self, check: Callable[[], None]) -> None:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while not self._turns.acquire(timeout=LOOK_SECONDS):
+            check()
+            if time.monotonic() > deadline:
+                raise Unavailable("the catalog is busy with other changes; try again later")
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -261,7 +272,8 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
 
 def _postgresql_engine(url: sa.URL) -> sa.Engine:
     connect_args = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
-    engine = sa.create_engine(url, pool_size=10, max_overflow=10, pool_pre_ping=True, connect_args=connect_args)
+    most = {"pool_size": 5, "max_overflow": CONNECTIONS - 5}
+    engine = sa.create_engine(url, **most, pool_pre_ping=True, connect_args=connect_args)
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:

@@ -113,9 +113,10 @@ class Admission:
     def admitted(self, table: Table, size: int) -> Iterator[None]:
         """In the body a batch of ``size`` bytes is read and stored.
 
-        Raises ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, or a
-        disk has too little room.
+        Raises ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
+        has too little room, or others wait for a catalog that stands still.
         """
+        self._database.writers.check()
         self._check_disks(size)
         self._check_areas(table)
         self._asked.set()

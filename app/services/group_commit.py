@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import KeyfoldError, NotFound, Unavailable
+from app.catalog.writers import LOOK_SECONDS
+from app.core.errors import KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
@@ -48,7 +49,7 @@ class GroupCommit:
         """The batch that ``new`` became; when it returns, the batch is durable.
 
         Raises what ``Batches.add`` raises, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
-        when it cannot be made durable.
+        when it cannot be made durable, or must wait behind others for a catalog that stands still.
         """
         own = _Entry(new)
         with self._lock:
@@ -58,12 +59,31 @@ class GroupCommit:
             else:
                 self._waiting[table_id].append(own)
         if not leads:
-            own.turn.wait()
+            self._wait(table_id, own)
         if own.outcome is None:
             self._lead(table_id, own)
         if isinstance(own.outcome, Batch):
             return own.outcome
         raise own.outcome or Unavailable("the batch was not entered; post it again")
+
+    def _wait(self, table_id: str, own: _Entry) -> None:
+        """Returns at the turn of ``own``. Raises ``NotStored`` if it shall wait no longer; it is in no group then."""
+        with self._database.writers.waiting() as check:
+            while not own.turn.wait(LOOK_SECONDS):
+                try:
+                    check()
+                except NotStored:
+                    if self._left(table_id, own):
+                        raise
+
+    def _left(self, table_id: str, own: _Entry) -> bool:
+        """Whether ``own`` waited to be taken into a group, and does no longer."""
+        with self._lock:
+            waiting = self._waiting.get(table_id, [])
+            waits = own in waiting
+            if waits:
+                waiting.remove(own)
+            return waits
 
     def _lead(self, table_id: str, own: _Entry) -> None:
         """Enter ``own`` and all who wait, then let the first of those who came meanwhile lead."""
@@ -84,6 +104,10 @@ class GroupCommit:
     def _enter_all(self, table_id: str, group: Sequence[_Entry]) -> None:
         try:
             outcomes = self._entered(table_id, group)
+        except NotStored as error:
+            for entry in group:  # the disk and the catalog are those of all
+                entry.outcome = NotStored(error.message, violations=error.violations)
+            return
         except BaseException as error:
             if len(group) == 1:
                 group[0].outcome = error

@@ -136,6 +136,12 @@ class Counted(Enum):
         {"access": tuple(Access)},
         _WAIT_SECONDS,
     )
+    WAITING_WRITERS = Entry("keyfold_waiting_writers", Kind.GAUGE, "Writers that wait for the catalog now.")
+    REFUSED_WRITERS = Entry(
+        "keyfold_refused_writers",
+        Kind.COUNTER,
+        "Requests that were told to come again, because others waited for a catalog that stood still.",
+    )
     IMAGES_ASKED = Entry(
         "keyfold_images_asked",
         Kind.COUNTER,

@@ -1,0 +1,84 @@
+"""Those who wait to write to the catalog: a few may, the next are told to come again (docs/decisions/0028)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from typing import Final
+
+from app.core.errors import NotStored
+from app.telemetry.entries import Counted
+from app.telemetry.metrics import Metrics
+
+MOST_WAITING: Final = 8  # of a process that wait on while the catalog stands still
+PATIENCE_SECONDS: Final = 2.0  # how long nobody must have got through for that
+LOOK_SECONDS: Final = 0.1  # how often who waits looks whether to go
+_hurried: ContextVar[bool] = ContextVar("hurried", default=False)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """In the body, who must wait behind others for a catalog that stands still is told so instead: a client asks again,
+    a worker waits on.
+    """
+    before = _hurried.set(True)
+    try:
+        yield
+    finally:
+        _hurried.reset(before)
+
+
+class Writers:
+    """The writers of a process that wait, in the order in which they came; ``clock`` counts seconds. As long as one
+    after the other gets through, however slowly, all wait.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: dict[object, float] = {}
+        self._moved_at = float("-inf")
+
+    @contextmanager
+    def waiting(self) -> Iterator[Callable[[], None]]:
+        """In the body somebody waits; the function that it is given raises ``NotStored`` if that one shall go."""
+        ticket, hurries = object(), _hurried.get()
+        with self._lock:
+            self._since[ticket] = self._clock()
+            self._metrics.set(Counted.WAITING_WRITERS, len(self._since))
+
+        def check() -> None:
+            if hurries and self._stands_still() and not self._is_among_the_first(ticket):
+                raise self._refusal()
+
+        try:
+            yield check
+            self._moved_at = self._clock()
+        finally:
+            with self._lock:
+                del self._since[ticket]
+                self._metrics.set(Counted.WAITING_WRITERS, len(self._since))
+
+    def check(self) -> None:
+        """Raises ``NotStored`` if whoever came now would wait behind a few others, for a catalog that stands still."""
+        if len(self._since) >= MOST_WAITING and self._stands_still():
+            raise self._refusal()
+
+    def _stands_still(self) -> bool:
+        with self._lock:
+            first = next(iter(self._since.values()), None)
+        return first is not None and self._clock() - max(first, self._moved_at) > PATIENCE_SECONDS
+
+    def _is_among_the_first(self, ticket: object) -> bool:
+        with self._lock:
+            return ticket in islice(self._since, MOST_WAITING)
+
+    def _refusal(self) -> NotStored:
+        self._metrics.count(Counted.REFUSED_WRITERS)
+        message = f"{len(self._since)} writers wait for the catalog, which stands still; nothing was stored, try again"
+        return NotStored(message)

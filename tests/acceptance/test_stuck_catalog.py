@@ -1,0 +1,122 @@
+"""Somebody holds the catalog's lock: a few writers wait, the next are told so at once, and readers notice nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.catalog.writers import MOST_WAITING
+from tests.acceptance.test_processes import SCHEMA
+from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
+from tests.service import Client, Service, TableClient
+from tests.telemetry.test_metrics import named, series
+
+__all__ = ["catalog_kind", "catalog_url", "empty_catalog_url"]
+
+PATIENCE_SECONDS = 25  # less than a lock is waited for
+POSTS = 100
+HOLDER = """
+import sys
+import sqlalchemy as sa
+engine = sa.create_engine(sys.argv[1])
+with engine.connect() as connection:
+    if engine.dialect.name == "sqlite":
+        connection.connection.driver_connection.isolation_level = None
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("SELECT id FROM tables FOR UPDATE")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(url: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process holds what writers need, until it is told to let go."""
+    command = [sys.executable, "-c", HOLDER, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.communicate()
+
+
+def post(url: str, table: str, number: int) -> httpx.Response:
+    """On a connection of its own."""
+    with Client(base_url=url, timeout=120, trust_env=False) as client:
+        return TableClient(client, "shop", table).post_batch([{"id": number, "n": 1}])
+
+
+def wait_until(posting: list[Future[httpx.Response]], ended: int, holder: subprocess.Popen[str]) -> None:
+    """Returns once that many have ended, while the lock is held."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while sum(one.done() for one in posting) < ended:
+        assert time.monotonic() < deadline, sum(one.done() for one in posting)
+        time.sleep(0.02)
+    assert holder.poll() is None
+
+
+@pytest.mark.parametrize("tables", [1, 5])
+def test_readers_do_not_wait_for_writers_and_writers_do_not_wait_for_ever(
+    tmp_path: Path, catalog_url: str, tables: int
+) -> None:
+    service = Service(
+        tmp_path / "data",
+        {"KEYFOLD_WORKERS": "0", "KEYFOLD_DATABASE_URL": catalog_url, "KEYFOLD_LOOKUP_CONSISTENCY": "latest"},
+    )
+    try:
+        with Client(base_url=service.url, timeout=PATIENCE_SECONDS, trust_env=False) as client:
+            check_service(service, client, catalog_url, [f"t{number}" for number in range(tables)])
+    finally:
+        service.stop()
+
+
+def check_service(service: Service, client: Client, catalog_url: str, names: list[str]) -> None:
+    client.create_database("shop")
+    for name in names:
+        client.create_table("shop", name, SCHEMA).raise_for_status()
+        assert post(service.url, name, 0).status_code == 202
+    table = TableClient(client, "shop", names[0])
+    leaders = 0 if catalog_url.startswith("sqlite") else len(names)  # wait for PostgreSQL, inside of a transaction
+    with ThreadPoolExecutor(POSTS) as pool, held(catalog_url) as holder:
+        posting = [pool.submit(post, service.url, names[one % len(names)], one + 1) for one in range(POSTS)]
+        for number in range(50):
+            assert table.get_row("0").json() == {"id": 0, "n": 1}, number
+            assert client.get("/healthz").status_code == 200
+            assert client.get(f"{table.path}/batches").status_code == 200
+        metrics = series(client.get("/metrics").text)
+        assert named(metrics, "keyfold_catalog_up") == 1
+        assert client.get("/readyz").status_code == 200
+        wait_until(posting, POSTS - MOST_WAITING - leaders, holder)
+        assert table.get_row("0").status_code == 200
+        assert named(series(client.get("/metrics").text), "keyfold_waiting_writers") == MOST_WAITING
+        refused = [one.result() for one in posting if one.done()]
+        late = post(service.url, names[0], POSTS + 1)  # who comes now is told at once
+        assert holder.poll() is None
+    for answer in (*refused, late):
+        assert answer.status_code == 503, answer.text
+        assert int(answer.headers["retry-after"]) > 0
+        assert "writers wait for the catalog, which stands still; nothing was stored" in answer.json()["detail"]
+    accepted = [one.result() for one in posting if one.result().status_code == 202]
+    assert len(accepted) == POSTS - len(refused) == MOST_WAITING + leaders
+    check_nothing_is_half(service, client, names, len(accepted))
+
+
+def check_nothing_is_half(service: Service, client: Client, names: list[str], accepted: int) -> None:
+    listed = [
+        [one["number"] for one in client.get(f"/v1/catalog/databases/shop/tables/{name}/batches").json()["batches"]]
+        for name in names
+    ]
+    assert sum(map(len, listed)) == accepted + len(names)
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in listed)
+    assert len(list(service.data.glob("warehouse/*/staging/*"))) == accepted + len(names)
