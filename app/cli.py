@@ -17,7 +17,7 @@ from app.core.errors import KeyfoldError
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
 from app.services.tokens import create_token
-from app.serving import StoppingServer, listen, roles, work
+from app.serving import END_SECONDS, listen, roles, server_of, work
 from app.settings import Settings, is_loopback
 
 cli = typer.Typer(
@@ -59,9 +59,9 @@ def serve(
     if len(listeners) == 1:
         app = create_app(settings)
         typer.echo(announced)
-        StoppingServer(app).run(sockets=listeners)
+        server_of(app, settings).run(sockets=listeners)
         return
-    supervisor = Supervisor(roles(settings, listeners))
+    supervisor = Supervisor(roles(settings, listeners), settings.stop_seconds + END_SECONDS)
     typer.echo(announced)
     supervisor.run()
 

@@ -38,6 +38,7 @@ from app.api.operations import Operations
 from app.api.permits import OnlyPermitted, Permits
 from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
+from app.api.refusals import CutOff
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
@@ -112,7 +113,8 @@ def create_app(settings: Settings | None = None, spark_ready: Callable[[], bool]
     app.add_middleware(BodyLimit, settings=chosen)
     app.add_middleware(Permits)
     app.add_middleware(DirectRows)
-    app.add_middleware(Gate, settings=chosen)  # what is added last comes first
+    app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(CutOff)  # what is added last comes first
     for module in (*ROUTERS, health):
         app.include_router(module.router)
     app.state.operations = Operations(app.routes)

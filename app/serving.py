@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import mmap
 import signal
@@ -14,61 +15,20 @@ from importlib.abc import MetaPathFinder
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.requests import Request
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.api.problems import refusal
-from app.core.errors import Invalid
+from app.connections import ConnectionBounds, Connections, StrictHttp
 from app.main import Running, create_app
 from app.processes import Role
 from app.settings import Settings
 from app.worker import Worker
 
 logger = logging.getLogger(__name__)
-MOST_HEAD_BYTES = 64 * 1024
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _STOP_SECONDS = 5  # that requests have to end when the service stops
+_BOUNDS = ConnectionBounds()
+END_SECONDS = 15  # that everything else has then
 _READY_SECONDS = (0.2, 2.0)  # how often Spark is asked before, and after, it first answered
-
-
-class StrictHttp(HttpToolsProtocol):
-    """uvicorn's HTTP with what httptools leaves out: a bound on the bytes of a request's line and headers, and the 400
-    of RFC 9112 §3.2 for a request that has no Host, or two.
-    """
-
-    _in_head = False
-    _head_bytes = 0
-
-    def data_received(self, data: bytes) -> None:
-        """What came from the client."""
-        goes_on = self._in_head
-        super().data_received(data)
-        if self._in_head and goes_on:
-            self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(f"its line and headers are larger than {MOST_HEAD_BYTES} bytes")
-
-    def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused as all else is."""
-        what = f"the request cannot be read: {msg.removesuffix('.')}; send HTTP/1.1 as RFC 9112 has it"
-        answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), Invalid(what))
-        lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
-        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
-        self.transport.close()
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        self._in_head, self._head_bytes = True, 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Its headers ended. What is raised here uvicorn answers with 400."""
-        self._in_head = False
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
-            raise ValueError("a request names one host")
-        super().on_headers_complete()
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -83,12 +43,20 @@ class _WithoutPandas(MetaPathFinder):
 
 
 class StoppingServer(uvicorn.Server):
-    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request."""
+    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request.
 
-    def __init__(self, app: FastAPI, stop_seconds: int = _STOP_SECONDS) -> None:
+    What does not end then, a thread that works on, ends with the process after ``END_SECONDS`` more.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        bounds: ConnectionBounds = _BOUNDS,
+        stop_seconds: int = _STOP_SECONDS,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=StrictHttp,
+            http=partial(StrictHttp, connections=Connections(bounds)),  # type: ignore[arg-type]  # it is only called
             ws="none",
             log_config=None,
             access_log=False,
@@ -99,11 +67,27 @@ class StoppingServer(uvicorn.Server):
         )
         super().__init__(config)
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the process is told to stop."""
+        try:
+            super().run(sockets)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets them end, then stops as uvicorn does."""
+        # Written in C: it needs no turn of the interpreter's lock, and tells which thread does not end.
+        most = (self.config.timeout_graceful_shutdown or 0) + END_SECONDS
+        faulthandler.dump_traceback_later(most, exit=True, file=sys.__stderr__ or sys.stderr)
         app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
         app.state.parts.heads.stop()
         await super().shutdown(sockets)
+
+
+def server_of(app: FastAPI, settings: Settings) -> StoppingServer:
+    """What serves ``app`` as ``settings`` say."""
+    bounds = ConnectionBounds(settings.max_connections, settings.head_seconds, settings.silence_seconds)
+    return StoppingServer(app, bounds, settings.stop_seconds)
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
@@ -144,7 +128,7 @@ def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
         for other in listeners:
             if other is not mine:
                 other.close()
-        StoppingServer(app).run(sockets=[mine])
+        server_of(app, settings).run(sockets=[mine])
 
     def tell(ready: bool) -> None:  # the only argument
         spark[0] = ready
