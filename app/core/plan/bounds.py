@@ -17,9 +17,10 @@ FREE_BYTES: Final = 2**24
 @dataclass(frozen=True)
 class Bounds:
     """The most that one request may hold: records, bytes once nothing of it is compressed, values (a record has one for
-    each of the table's ``columns`` and the fields inside them, sent or
-    not), bytes of a record, and how many times larger it may become by being
-    decompressed. ``piece_bytes`` and ``piece_values`` are about how much of it is decoded at a time; a page of Parquet, which has
+    each of the table's ``columns`` and the fields inside them, sent or not), bytes of a record, and how many times
+    larger it may become by being decompressed.
+
+    ``piece_bytes`` and ``piece_values`` are about how much of it is decoded at a time; a page of Parquet, which has
     ``page_bytes`` at most, is decompressed as a whole.
     """
 
