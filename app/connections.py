@@ -37,25 +37,32 @@ class ConnectionBounds:
 
 class Connections:
     """The connections of a process. Where there are too many, one that waits for a request makes room: the one that
-    has waited longest.
+    has waited longest. Where all are busy, some more are taken to be told so.
     """
 
     def __init__(self, bounds: ConnectionBounds) -> None:
         self.bounds = bounds
         self.most = min(bounds.connections, max(1, raised_open_files() - _FILES - _RESERVED))
-        self._open: set[StrictHttp] = set()
-        self._waiting: OrderedDict[StrictHttp, None] = OrderedDict()
+        self._admitted: set[StrictHttp] = set()
+        self._waiting: OrderedDict[StrictHttp, None] = OrderedDict()  # of those that are admitted
+        self._others: OrderedDict[StrictHttp, None] = OrderedDict()
 
     def enter(self, connection: StrictHttp) -> bool:
         """A new one; whether there is room for it. If not, it may ask how the service is, and is closed."""
-        while len(self._open) >= self.most and self._waiting:
-            self.leave(longest := next(iter(self._waiting)))
-            longest.transport.close()
-        self._open.add(connection)
-        self._waiting[connection] = None
-        if len(self._open) > self.most + _RESERVED:
-            connection.transport.abort()
-        return len(self._open) <= self.most
+        if len(self._admitted) >= self.most and self._waiting:
+            self._let_go(next(iter(self._waiting)))
+        if len(self._admitted) < self.most:
+            self._admitted.add(connection)
+            self._waiting[connection] = None
+            return True
+        if len(self._others) >= _RESERVED:
+            self._let_go(next(iter(self._others)))
+        self._others[connection] = None
+        return False
+
+    def _let_go(self, connection: StrictHttp) -> None:
+        self.leave(connection)
+        connection.transport.close()
 
     def busy(self, connection: StrictHttp) -> None:
         """A request has come on it."""
@@ -63,13 +70,14 @@ class Connections:
 
     def wait(self, connection: StrictHttp) -> None:
         """Its requests are answered."""
-        if connection in self._open:
+        if connection in self._admitted:
             self._waiting[connection] = None
 
     def leave(self, connection: StrictHttp) -> None:
         """It is closed."""
-        self._open.discard(connection)
+        self._admitted.discard(connection)
         self._waiting.pop(connection, None)
+        self._others.pop(connection, None)
 
 
 def raised_open_files() -> int:
