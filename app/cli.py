@@ -26,7 +26,7 @@ from app.services.backups import back_up
 from app.services.backups import restore as put_back
 from app.services.scrubs import verify as read_and_compare
 from app.services.tokens import Wish, make_token, told_of
-from app.serving import certificate_of, listen, roles, run_server, work
+from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.settings import Settings
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
@@ -92,7 +92,7 @@ def serve(
         typer.echo(announced)
         run_server(app, settings, listeners[0])
         return
-    supervisor = Supervisor(roles(settings, listeners))
+    supervisor = Supervisor(roles(settings, listeners), settings.stop_seconds + END_SECONDS)
     typer.echo(announced)
     supervisor.run()
 

@@ -48,8 +48,9 @@ class Supervisor:
     open. Nothing may have started a thread before ``run``.
     """
 
-    def __init__(self, roles: Sequence[Role]) -> None:
+    def __init__(self, roles: Sequence[Role], stop_seconds: float = STOP_SECONDS) -> None:
         self._roles = roles
+        self._stop_seconds = stop_seconds
         self._lives: dict[int, _Life] = {}
         self._pipe = os.pipe()
 
@@ -117,7 +118,7 @@ class Supervisor:
         return True
 
     def _end(self, stage: int) -> None:
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
         self._tell(stage, signal.SIGTERM)
         while self._of(stage) and time.monotonic() < deadline:
             self._reap()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import socket
@@ -13,12 +14,9 @@ from importlib.abc import MetaPathFinder
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.requests import Request
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.api.problems import refusal
 from app.certificates import Certificate
-from app.core.errors import Invalid
+from app.connections import ConnectionBounds, Connections, StrictHttp
 from app.main import Running, create_app
 from app.processes import Role
 from app.settings import Settings
@@ -26,51 +24,13 @@ from app.telemetry.metrics import Metrics
 from app.worker import Worker
 
 logger = logging.getLogger(__name__)
-MOST_HEAD_BYTES = 64 * 1024
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _STOP_SECONDS = 5  # that requests have to end when the service stops
 _TICKS_OF_RENEWAL = 10  # a second: two calls of stat
 WORKER = "worker"  # the process that merges
-
-
-class StrictHttp(HttpToolsProtocol):
-    """uvicorn's HTTP with what httptools leaves out: a bound on the bytes of a request's line and headers, and the 400
-    of RFC 9112 §3.2 for a request that has no Host, or two.
-    """
-
-    _in_head = False
-    _head_bytes = 0
-
-    def data_received(self, data: bytes) -> None:
-        """What came from the client."""
-        goes_on = self._in_head
-        super().data_received(data)
-        if self._in_head and goes_on:
-            self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(f"its line and headers are larger than {MOST_HEAD_BYTES} bytes")
-
-    def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused as all else is."""
-        what = f"the request cannot be read: {msg.removesuffix('.')}; send HTTP/1.1 as RFC 9112 has it"
-        answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), Invalid(what))
-        lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
-        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
-        self.transport.close()
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        self._in_head, self._head_bytes = True, 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Its headers ended. What is raised here uvicorn answers with 400."""
-        self._in_head = False
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
-            raise ValueError("a request names one host")
-        super().on_headers_complete()
+_BOUNDS = ConnectionBounds()
+END_SECONDS = 15  # that everything else has then
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -88,12 +48,14 @@ class StoppingServer(uvicorn.Server):
     """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request.
 
     With a ``certificate`` it speaks TLS, and shows another one once its files change. What ``trusted_proxies`` say of
-    the address and scheme of a client counts.
+    the address and scheme of a client counts. What does not end then, a thread that works on, ends with the process
+    after ``END_SECONDS`` more.
     """
 
     def __init__(
         self,
         app: FastAPI,
+        bounds: ConnectionBounds = _BOUNDS,
         stop_seconds: int = _STOP_SECONDS,
         certificate: Certificate | None = None,
         trusted_proxies: str = "",
@@ -101,7 +63,7 @@ class StoppingServer(uvicorn.Server):
         self._certificate = certificate
         config = uvicorn.Config(
             app,
-            http=StrictHttp,
+            http=partial(StrictHttp, connections=Connections(bounds)),  # type: ignore[arg-type]  # it is only called
             ssl_context_factory=None if certificate is None else lambda *_: certificate.context(),
             proxy_headers=bool(trusted_proxies),  # uvicorn's default is to trust this machine
             forwarded_allow_ips=trusted_proxies,
@@ -121,8 +83,18 @@ class StoppingServer(uvicorn.Server):
             self._certificate.renew()
         return await super().on_tick(counter)
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the process is told to stop."""
+        try:
+            super().run(sockets)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets them end, then stops as uvicorn does."""
+        # Written in C: it needs no turn of the interpreter's lock, and tells which thread does not end.
+        most = (self.config.timeout_graceful_shutdown or 0) + END_SECONDS
+        faulthandler.dump_traceback_later(most, exit=True, file=sys.__stderr__ or sys.stderr)
         app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
         app.state.parts.heads.stop()
         await super().shutdown(sockets)
@@ -137,7 +109,9 @@ def certificate_of(settings: Settings) -> Certificate | None:
 
 def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
     """Answer requests until SIGTERM or SIGINT."""
-    server = StoppingServer(app, certificate=certificate_of(settings), trusted_proxies=settings.trusted_proxies)
+    bounds = ConnectionBounds(settings.max_connections, settings.head_seconds, settings.silence_seconds)
+    certificate = certificate_of(settings)
+    server = StoppingServer(app, bounds, settings.stop_seconds, certificate, settings.trusted_proxies)
     server.run(sockets=[listener])
 
 

@@ -61,6 +61,32 @@ class Settings(BaseSettings):
         description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
+    max_batch_values: int = Field(
+        2**28, gt=0, description="most values of one batch: records times the columns of the table, sent or not"
+    )
+    max_record_bytes: int = Field(
+        2**23, ge=2**22, le=2**28, description="most bytes of one record as it is sent, and of each value in it"
+    )
+    max_decompression_ratio: int = Field(
+        250, gt=0, description="how many times larger a body of more than 16 MiB may become when it is decompressed"
+    )
+    max_connections: int = Field(1000, ge=1, description="most connections that a serving process keeps at a time")
+    head_seconds: float = Field(10.0, gt=0, description="how long the line and headers of a request may take")
+    stop_seconds: int = Field(5, ge=0, description="how long requests may take to end when the service is stopped")
+    bodies_mib: int = Field(
+        256,
+        ge=16,
+        description="memory of a serving process for bodies that are being received; of a batch, more goes to disk",
+    )
+    uploads_bytes: int = Field(2**34, ge=0, description="most bytes of the disk that bodies take while they are read")
+    silence_seconds: float = Field(
+        60.0,
+        gt=0,
+        description="how long a client may neither send the rest of a request nor read the rest of an answer",
+    )
+    body_bytes_per_second: int = Field(
+        2**14, ge=0, description="how fast a body must come at least, once it has taken KEYFOLD_SILENCE_SECONDS"
+    )
     max_columns: int = Field(2000, ge=1, description="most columns of a table, with the fields inside them")
     max_tables: int = Field(10_000, ge=0, description="most tables of the catalog")
     max_databases: int = Field(10_000, ge=0, description="most databases of the catalog")

@@ -14,7 +14,7 @@ from pydantic import Field
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
 from app.api.deps import Parts, PartsDep, Reading, in_writers_thread
-from app.api.limits import SpooledBody, uploads_folder
+from app.api.limits import ROOM, SpooledBody
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
@@ -66,7 +66,13 @@ async def whole_body(request: Request) -> bytes:
 
 def bounds_of(settings: Settings) -> Bounds:
     """How much one batch may hold."""
-    return Bounds(settings.max_batch_records, settings.max_body_bytes)
+    return Bounds(
+        settings.max_batch_records,
+        settings.max_body_bytes,
+        values=settings.max_batch_values,
+        record_bytes=settings.max_record_bytes,
+        ratio=settings.max_decompression_ratio,
+    )
 
 
 def _wait_seconds(prefer: str | None) -> float:
@@ -133,8 +139,8 @@ async def post_batch(
     ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    folder = uploads_folder(parts.settings)
-    upload = Upload(body, media_type, idempotency_key, content_encoding, events, folder, empty_fields)
+    room = request.scope[ROOM]
+    upload = Upload(body, media_type, idempotency_key, content_encoding, events, room, empty_fields)
     return await accepted(request, response, parts, name, upload, prefer)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+import time
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import anyio
@@ -18,18 +20,14 @@ from app.api.paths import CATALOG_PATH, TABLE_PATH
 from app.api.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.settings import Settings
-from app.storage.spool import Content, Spool
+from app.storage.spool import Content, Room, Spool
 
 MOST_BYTES: Final = 2**20
 # 1.6 KB for each of the records that a simulation may have.
 MOST_SIMULATED_BYTES: Final = 16 * 2**20
-SILENCE_SECONDS: Final = 60.0
-SPOOLED: Final = "keyfold.body"  # the member of the scope that has the body of a batch
-
-
-def uploads_folder(settings: Settings) -> Path:
-    """Where bodies are that are too large for the memory, while they are read."""
-    return settings.folder.resolve() / "uploads"
+# Members of the scope: the body of a batch, and the room for what it unfolds to.
+SPOOLED: Final = "keyfold.body"
+ROOM: Final = "keyfold.room"
 
 
 async def _spooled(request: Request) -> Content:
@@ -72,38 +70,61 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 
 class BodyLimit:
-    """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory.
+    """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory, and what
+    comes too slowly.
 
     The routes behind it have the whole body, so that no slow sender holds a thread or a transaction; that of a batch is
-    in the scope as ``SPOOLED``. A sender may be silent for ``silence_seconds``.
+    in the scope as ``SPOOLED``.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, silence_seconds: float = SILENCE_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
-        self.silence_seconds = silence_seconds
+        self.pace = Pace(settings.silence_seconds, settings.body_bytes_per_second)
         self.limits = BodyLimits(settings)
-        self.folder = uploads_folder(settings)
+        folder = settings.folder.resolve() / "uploads"
+        self.room = Room(folder, settings.bodies_mib * 2**20, settings.uploads_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        spooled = self.limits.spooled(scope["method"], scope["path"])
+        with closing(Spool(self.room, files=spooled)) as spool:
+            content = await self._body(scope, receive, send, spool)
+            if content is None:
+                return
+            scope[ROOM] = self.room
+            if spooled:
+                scope[SPOOLED] = content
+            await self.app(scope, _replayed(b"" if spooled else bytes(content), receive), send)
+
+    async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
+        """The body; None if it was refused, or if the client went before its end."""
         most = self.limits.of(scope["method"], scope["path"])
         try:
             _check_declared(Request(scope).headers.get("content-length", ""), most)
-            spooled = self.limits.spooled(scope["method"], scope["path"])
-            spool = Spool(self.folder) if spooled else Spool(memory_bytes=most)
-            whole = await _read(receive, most, self.silence_seconds, spool)
+            return spool.content() if await _read(receive, most, self.pace, spool) else None
         except KeyfoldError as error:
+            spool.close()
             await refuse(scope, receive, send, error)
-            return
-        if not whole:
-            return
-        content = spool.content()
-        if spooled:
-            scope[SPOOLED] = content
-        await self.app(scope, _replayed(b"" if spooled else bytes(content), receive), send)
+            return None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How slowly a body may come: it may pause for ``silence_seconds``, and after that long it must have come with
+    ``bytes_per_second`` all along.
+    """
+
+    silence_seconds: float
+    bytes_per_second: int
+
+    def wait_seconds(self, size: int, passed: float) -> float:
+        """How long to wait for the next part of a body of which ``size`` bytes have come in ``passed`` seconds."""
+        if not self.bytes_per_second:
+            return self.silence_seconds
+        return min(self.silence_seconds, self.silence_seconds + size / self.bytes_per_second - passed)
 
 
 def _check_declared(length: str, most: int) -> None:
@@ -111,13 +132,13 @@ def _check_declared(length: str, most: int) -> None:
         raise _too_large(most)
 
 
-async def _read(receive: Receive, most: int, silence_seconds: float, spool: Spool) -> bool:
+async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
     """Fill ``spool`` with the body; false if the client went before its end. Raises ``TooLarge``, ``TooSlow``, and
     ``Unavailable`` when there is no room for it.
     """
-    more = True
+    more, began = True, time.monotonic()
     while more:
-        message = await _next(receive, silence_seconds)
+        message = await _next(receive, pace.wait_seconds(spool.size, time.monotonic() - began), spool.size)
         if message["type"] == "http.disconnect":
             return False
         spool.add(message.get("body", b""))
@@ -129,13 +150,15 @@ async def _read(receive: Receive, most: int, silence_seconds: float, spool: Spoo
     return True
 
 
-async def _next(receive: Receive, silence_seconds: float) -> Message:
+async def _next(receive: Receive, seconds: float, size: int) -> Message:
     try:
-        with anyio.fail_after(silence_seconds):
+        with anyio.fail_after(max(0.0, seconds)):
             return await receive()
     except TimeoutError as error:
-        message = f"nothing came of the body for {silence_seconds:g} seconds; nothing was stored"
-        fault = Violation("", FaultCode.TOO_SLOW, message, "send the request again, its body without a pause")
+        message = f"the body comes too slowly, {size} bytes of it have come so far; nothing was stored"
+        fault = Violation(
+            "", FaultCode.TOO_SLOW, message, "send the request again, its body faster and without a pause"
+        )
         raise TooSlow(message, violations=[fault]) from error
 
 

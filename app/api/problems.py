@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -44,6 +45,7 @@ from app.core.table.damage import DamagedFile
 from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
+from app.services.json_bodies import NESTED_BOUND
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +109,14 @@ READ_FAULTS: Mapping[str, FaultCode] = {
 }
 _NO_NUMBER = ", unable to parse string as an integer"  # pydantic's ending of a message, which is no advice
 MOST_FAULTS = 1000  # that one answer names; a body of 1 MiB can have half a million
-_TOO_DEEP = "the body is nested too deeply"
+_TOO_DEEP = Invalid(
+    f"the body is nested too deeply: {NESTED_BOUND}",
+    violations=[
+        Violation(
+            "", FaultCode.NESTED_TOO_DEEPLY, f"the body is nested too deeply: {NESTED_BOUND}", "nest fewer levels"
+        )
+    ],
+)
 
 
 class Fault(BaseModel):
@@ -280,20 +289,30 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
         return internal_error(request, error)
-    response = problem(request, KeyfoldError(_http_message(request, error), code=code), error.status_code)
+    response = problem(
+        request, _unread(error) or KeyfoldError(_http_message(request, error), code=code), error.status_code
+    )
     response.headers.update(error.headers or {})
     if error.status_code == 405:
         response.headers["Allow"] = ", ".join(allowed_methods(request))
     return response
 
 
-def _http_message(request: Request, error: HTTPException) -> str:
+def _unread(error: HTTPException) -> KeyfoldError | None:
+    """Why FastAPI could not read a body at all; None where that is not what happened."""
     if isinstance(error.__cause__, RecursionError):
         return _TOO_DEEP
     if isinstance(error.__cause__, UnicodeDecodeError):
-        return "the body is not UTF-8"
-    if isinstance(error.__cause__, ValueError):  # Python's bound on the digits of an integer
-        return "the body has a number with too many digits"
+        fault = Violation("", FaultCode.JSON_INVALID, "the body is not UTF-8", "send JSON in UTF-8")
+    elif isinstance(error.__cause__, ValueError):  # Python's bound on the digits of an integer
+        message = f"the body has a whole number of more than {sys.get_int_max_str_digits()} digits"
+        fault = Violation("", FaultCode.INT_PARSING_SIZE, message, "send a number of fewer digits")
+    else:
+        return None
+    return Invalid(fault.message, violations=[fault])
+
+
+def _http_message(request: Request, error: HTTPException) -> str:
     if error.status_code == 404:
         return f"there is no route {_path(request)}"
     if error.status_code == 405:
@@ -303,7 +322,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
     log.warning("%s %s: %s", request.method, _path(request), error)  # the traceback has a thousand frames
-    return problem(request, Invalid(_TOO_DEEP), HTTPStatus.BAD_REQUEST)
+    return problem(request, _TOO_DEEP, HTTPStatus.BAD_REQUEST)
 
 
 def internal_error(request: Request, error: Exception) -> ProblemResponse:

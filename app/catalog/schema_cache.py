@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from app.core.table.schema import TableSchema
-from app.core.table.schema_bounds import declared_count
 
 MOST_COLUMNS = 100_000  # of all schemas that are kept; with all that is worked out of them about 3.5 KB for each
 _TEXT_OF_A_COLUMN = 1000  # characters of a schema's JSON, comments for instance, that count as one column more
@@ -33,7 +32,7 @@ class SchemaCache:
                 self._kept.move_to_end(text)
                 return found[0]
         schema = self._read(text)
-        return self._keep(text, schema, declared_count(schema) + len(text) // _TEXT_OF_A_COLUMN)
+        return self._keep(text, schema, len(schema.declared_names) + len(text) // _TEXT_OF_A_COLUMN)
 
     def _keep(self, text: str, schema: TableSchema, weight: int) -> TableSchema:
         """The schema, or the one that another thread has read meanwhile: what is worked out of it is kept with it."""

@@ -117,7 +117,7 @@ class FaultCode(StrEnum):
     MODEL_ATTRIBUTES_TYPE = "model_attributes_type", "the body, or a member of it, should be an object of known members"
     NAME_TOO_LONG = "name_too_long", "a name has too many characters"
     NESTED_COLUMN = "nested_column", "a change that only whole columns allow names what is inside one"
-    NESTED_TOO_DEEPLY = "nested_too_deeply", "a type has too many types inside each other"
+    NESTED_TOO_DEEPLY = "nested_too_deeply", "a type has too many types inside each other, or a body too many levels"
     NO_FREE_ID = "no_free_id", "the table has used up its column ids"
     NO_INSTANT = "no_instant", "a rollback names no snapshot, or several"
     NO_ROOM = "no_room", "the disk of the warehouse or of the data folder has too little room"

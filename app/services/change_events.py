@@ -6,8 +6,9 @@ the latest value, an update is -U of the row as it was, too, so that sums stay r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
@@ -19,8 +20,10 @@ from app.core.rules.register import Register
 from app.core.table.records import RowKind
 from app.core.types.kinds import Family
 from app.services.debezium_values import convert, converters
-from app.services.json_bodies import ndjson_records, parse_json
+from app.services.json_bodies import groups_of, ndjson_lines, parse_json, parsed_each, raw_list
 from app.storage.ingest.lists import decode_records
+from app.storage.ingest.pieces import Piece
+from app.storage.spool import Content
 
 Row = Mapping[str, Any]
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -65,11 +68,59 @@ def _takes_back(plan: MergePlan) -> bool:
 Reader = Callable[[_Changes, Mapping[str, Any]], None]
 
 
-def decode_changes(read: Reader, events: Sequence[object], decoder: RecordDecoder, bounds: Bounds) -> DecodedRecords:
-    """The records of ``events``; null, Kafka's tombstone, is none. Raises ``Invalid`` with every fault by event."""
-    changes = _Changes(decoder.plan)
+@dataclass
+class _Reading:
+    """A body of events that is decoded a piece after the other; ``records`` have come of it so far."""
+
+    read: Reader
+    decoder: RecordDecoder
+    bounds: Bounds
+    records: int = 0
+
+    def decode(self, events: Callable[[], Sequence[object]], first: int = 0) -> DecodedRecords:
+        """The records of the next events, the first of which is the event ``first`` of the body."""
+        changes = _changes(self.read, events(), self.decoder.plan, first)
+        before, self.records = self.records, self.records + len(changes.records)
+        self.bounds.check_records(self.records)
+        try:
+            return decode_records(self.decoder, changes.records, before)
+        except Invalid as error:
+            told = [_of_event(fault, changes.events, before) for fault in error.violations]
+            raise Invalid(
+                error.message, code=error.code, violations=told, total_violations=error.total_violations
+            ) from error
+
+
+def json_event_pieces(read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
+    """The records of one event, or of a list of them; nothing at all is a tombstone. Raises ``Invalid``, and
+    ``TooLarge``.
+    """
+    reading = _Reading(read, decoder, bounds)
+    bounds.check_whole(len(content))
+    if len(content) <= bounds.piece_bytes or content[:_SPACE].lstrip()[:1] != b"[":
+        bounds.check_record(0 if len(content) <= bounds.piece_bytes else len(content))
+        yield partial(reading.decode, partial(_json_events, bytes(content)))
+        return
+    raws = raw_list(content, bounds)
+    for first, last in groups_of(raws, bounds):
+        yield partial(reading.decode, partial(parsed_each, enumerate(raws[first:last], first), "event", first), first)
+
+
+_SPACE = 1000  # before a list; whoever sends more has a body of one event
+
+
+def ndjson_event_pieces(read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
+    """The records of one event a line. Raises ``Invalid``, and ``TooLarge``."""
+    reading = _Reading(read, decoder, bounds)
+    for texts, before in ndjson_lines(content, bounds):
+        yield partial(reading.decode, partial(parsed_each, texts, "line", before), before)
+
+
+def _changes(read: Reader, events: Sequence[object], plan: MergePlan, first: int) -> _Changes:
+    """What ``events`` did; null, Kafka's tombstone, is nothing. Raises ``Invalid`` with every fault by event."""
+    changes = _Changes(plan)
     faults: list[Violation] = []
-    for number, event in enumerate(events):
+    for number, event in enumerate(events, first):
         changes.event = number
         try:
             if event is not None:
@@ -80,20 +131,14 @@ def decode_changes(read: Reader, events: Sequence[object], decoder: RecordDecode
     if faults:
         message, code = f"{len(faults)} event(s) cannot be used; nothing was stored", ErrorCode.INVALID_RECORDS
         raise Invalid(message, code=code, violations=faults[:REPORTED_VIOLATIONS], total_violations=len(faults))
-    bounds.check_records(len(changes.records))
-    try:
-        return decode_records(decoder, changes.records)
-    except Invalid as error:
-        told = [_of_event(fault, changes.events) for fault in error.violations]
-        raise Invalid(
-            error.message, code=error.code, violations=told, total_violations=error.total_violations
-        ) from error
+    return changes
 
 
-def _of_event(fault: Violation, events: Sequence[int]) -> Violation:
+def _of_event(fault: Violation, events: Sequence[int], first: int) -> Violation:
+    """The fault of a record as one of its event; ``first`` is the number of the record of the first of ``events``."""
     if fault.row is None:
         return fault
-    event = events[fault.row]
+    event = events[fault.row - first]
     rest = fault.pointer.removeprefix(f"/records/{fault.row}")
     return replace(fault, pointer=f"/events/{event}{rest}", row=event)
 
@@ -110,15 +155,9 @@ def _row(value: object, where: str, fix: str) -> Row:
     raise _Unusable(f"the event has no row in {where!r}", fix)
 
 
-def json_events(body: bytes) -> Sequence[object]:
-    """One event, or a list of them; nothing at all is a tombstone. Raises ``Invalid``."""
+def _json_events(body: bytes) -> Sequence[object]:
     parsed = parse_json(body) if body.strip() else None
     return parsed if isinstance(parsed, list) else [parsed]
-
-
-def ndjson_events(body: bytes) -> Sequence[object]:
-    """One event a line. Raises ``Invalid``."""
-    return ndjson_records(body)
 
 
 def read_debezium(changes: _Changes, event: Mapping[str, Any]) -> None:

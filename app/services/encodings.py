@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from contextlib import closing
 
 import zstandard
 
 from app.core.errors import FaultCode, Invalid, UnsupportedMediaType, Violation
 from app.core.plan.bounds import Bounds
-from app.storage.spool import Content, Spool
+from app.storage.spool import Content, Room, Spool
 
 _STEP = 1 << 20
 _SENT = 1 << 16
@@ -18,12 +18,12 @@ _MOST_CODINGS = 4
 _SIP = 256  # bytes of zstd: a block of four can become 128 KiB
 
 
-def decoded(body: Content, encoding: str, bounds: Bounds, folder: Path | None = None) -> Content:
+def decoded(body: Content, encoding: str, bounds: Bounds, room: Room) -> Content:
     """``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied; in a file
-    in ``folder`` if it is too large for the memory.
+    of the ``room`` if it is too large for the memory.
 
-    Raises ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more than the bound has come out, and
-    ``Invalid`` for what is no whole stream.
+    Raises ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more has come out than the bounds say,
+    and ``Invalid`` for what is no whole stream.
     """
     codings = [coding.strip().lower() for coding in encoding.split(",")]
     applied = [coding for coding in codings if coding not in ("", "identity")]
@@ -31,16 +31,18 @@ def decoded(body: Content, encoding: str, bounds: Bounds, folder: Path | None = 
     if unknown or len(applied) > _MOST_CODINGS:
         message = f"cannot read Content-Encoding {encoding[:100]!r}; send {' or '.join(ENCODINGS)}"
         raise UnsupportedMediaType(message)
+    sent = len(body)
     for coding in reversed(applied):
-        body = _bounded(ENCODINGS[coding](body), coding, bounds, Spool(folder))
+        with closing(Spool(room)) as spool:
+            body = _bounded(ENCODINGS[coding](body), coding, sent, bounds, spool)
     return body
 
 
-def _bounded(parts: Iterator[bytes], coding: str, bounds: Bounds, spool: Spool) -> Content:
+def _bounded(parts: Iterator[bytes], coding: str, sent: int, bounds: Bounds, spool: Spool) -> Content:
     try:
         for part in parts:
             spool.add(part)
-            bounds.check_bytes(spool.size)
+            bounds.check_unfolded(spool.size, sent)
             if spool.due:
                 spool.spill()
     except (zlib.error, zstandard.ZstdError, EOFError) as error:

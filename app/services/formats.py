@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -11,14 +11,7 @@ from typing import Any
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import RecordDecoder
-from app.services.change_events import (
-    EVENT_FORMATS,
-    Reader,
-    decode_changes,
-    json_events,
-    ndjson_events,
-    read_cloudevent,
-)
+from app.services.change_events import EVENT_FORMATS, json_event_pieces, ndjson_event_pieces, read_cloudevent
 from app.services.json_bodies import json_pieces, ndjson_pieces
 from app.storage.ingest.arrow_stream import arrow_pieces
 from app.storage.ingest.csv_body import csv_pieces
@@ -43,14 +36,6 @@ class Format:
     schema: Mapping[str, Any]
 
 
-def _of_events(events: Callable[[bytes], Sequence[object]], read: Reader) -> Reads:
-    def pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterable[Piece]:
-        bounds.check_whole(len(content))
-        return [lambda: decode_changes(read, events(bytes(content)), decoder, bounds)]
-
-    return pieces
-
-
 _RECORDS = {
     "type": "object",
     "required": ["records"],
@@ -68,8 +53,8 @@ FORMATS: Mapping[str, Format] = {
     CSV: Format(csv_pieces, _TEXT),
     ARROW: Format(arrow_pieces, _BYTES),
     PARQUET: Format(parquet_pieces, _BYTES),
-    CLOUDEVENTS: Format(_of_events(json_events, read_cloudevent), {"type": "object"}),
-    CLOUDEVENTS_BATCH: Format(_of_events(json_events, read_cloudevent), {"type": "array"}),
+    CLOUDEVENTS: Format(partial(json_event_pieces, read_cloudevent), {"type": "object"}),
+    CLOUDEVENTS_BATCH: Format(partial(json_event_pieces, read_cloudevent), {"type": "array"}),
 }
 
 
@@ -100,7 +85,7 @@ def format_of(media_type: str, events: str | None, empty_fields: EmptyFields = E
         message = f"change events of {events} are JSON, the body is {media_type[:100]!r}"
         fault = Violation("/format", FaultCode.CONTRADICTING_PARAMETERS, message, f"send {JSON} or {NDJSON[0]}")
         raise Invalid("the format is not one of this media type", violations=[fault])
-    return Format(_of_events(json_events if media_type == JSON else ndjson_events, reader), {})
+    return Format(partial(json_event_pieces if media_type == JSON else ndjson_event_pieces, reader), {})
 
 
 def _absent_fields(media_type: str) -> Format:

@@ -6,8 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from app.catalog.batches import key_reused
@@ -36,7 +35,7 @@ from app.services.formats import FORMATS, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
-from app.storage.spool import Content, read_until
+from app.storage.spool import Content, Room, read_until
 from app.storage.staging import Staged, delete_batch, write_pieces
 from app.storage.writable import writing
 from app.telemetry.entries import Counted
@@ -50,8 +49,8 @@ _HASHED_BYTES: Final = 2**22
 @dataclass(frozen=True)
 class Upload:
     """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
-    codings of Content-Encoding, the format of the change events that it holds, if it does, and the folder for what a
-    coding unfolds to that is too large for the memory (None: the system's).
+    codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
+    coding unfolds to.
 
     ``empty_fields``: what an empty field of CSV says.
     """
@@ -61,7 +60,7 @@ class Upload:
     idempotency_key: str | None = None
     encoding: str = ""
     events: str | None = None
-    folder: Path | None = None
+    room: Room = field(default_factory=Room)
     empty_fields: EmptyFields = EmptyFields.NULL
 
     @property
@@ -91,7 +90,8 @@ class Upload:
         if chosen is None:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)
-        return chosen.pieces(decoder, decoded(self.body, self.encoding, bounds, self.folder), bounds)
+        bounds = bounds.of_table(len(decoder.plan.schema.declared_names))
+        return chosen.pieces(decoder, decoded(self.body, self.encoding, bounds, self.room), bounds)
 
 
 class Change(Protocol):

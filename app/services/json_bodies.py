@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -34,6 +35,25 @@ _records_decoder = msgspec.json.Decoder(_Records)
 _value_decoder = msgspec.json.Decoder(float_hook=Decimal)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+MOST_DIGITS: Final = 4000  # of a whole number in JSON, below what Python itself refuses
+NESTED_BOUND: Final = "about 900 levels are read, and types have at most 50"
+
+
+class _Shape(msgspec.Struct):
+    """Any object."""
+
+
+class _Shapes(msgspec.Struct, forbid_unknown_fields=True):
+    records: list[_Shape]
+
+
+_shape_decoder = msgspec.json.Decoder(_Shapes)
+_shapes_decoder = msgspec.json.Decoder(list[_Shape])
+_OBJECTS_OF_A_RECORD = 8  # its own and nested ones, on average over a large body
+_MOST_MEMBERS = 100_000
+_COUNTED = 2**22
 Numbered = tuple[int, bytes | msgspec.Raw]
 """The text of a record with the number that a message names it by."""
 
@@ -74,37 +94,94 @@ def _check_members(body: Collection[str]) -> None:
 def json_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
     """The records of ``{"records": […]}``. Raises ``Invalid`` for another body, and ``TooLarge``."""
     bounds.check_whole(len(content))
-    if len(content) <= bounds.piece_bytes:
-        records = json_records(bytes(content))
-        bounds.check_records(len(records))
-        yield partial(decode_records, decoder, records)
-        return
-    raws = _raw_records(content)
+    small = len(content) <= bounds.piece_bytes
+    raws = _small_records(bytes(content)) if small else _raw_records(content, bounds)
     bounds.check_records(len(raws))
-    for first, last in _groups([len(raw) for raw in raws], bounds.piece_bytes):
+    if small and len(raws) <= bounds.piece_records:
+        yield partial(_decode_small, decoder, bytes(content), bounds)
+        return
+    for first, last in groups_of(raws, bounds):
         yield partial(_decode_raws, decoder, raws[first:last], first)
 
 
-def _raw_records(content: Content) -> Sequence[msgspec.Raw]:
+def _decode_small(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> DecodedRecords:
+    records = json_records(body)
+    bounds.check_records(len(records))  # Python's parser may have found some where msgspec's found none
+    return decode_records(decoder, records)
+
+
+def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
+    """The records of a small body as they stand there; none of what is no batch, of which ``json_records`` says why."""
+    try:
+        return _records_decoder.decode(body).records
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
     """The records of a large body as they stand there. What is wrong with it msgspec says: Python's parser would fill
     the memory.
     """
     try:
-        members = _members_decoder.decode(content)
-        records = _list_decoder.decode(members["records"])
-    except (msgspec.ValidationError, KeyError):
-        raise _no_records() from None
+        _check_shape(content, _shape_decoder, bounds)
+        return _records_decoder.decode(content).records
+    except msgspec.ValidationError as error:
+        members = _few_members(content)
+        if "records" in members:
+            _check_members(members)
+        raise _no_records() from error
     except (ValueError, RecursionError) as error:
         raise _unreadable("", error) from error
-    _check_members(members)
-    return records
 
 
-def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Where to cut what has ``sizes`` so that no group is larger than ``most``, unless one alone is; one at least."""
+def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
+    """The objects of a large body that is a list, as they stand there. Raises ``Invalid``, and ``TooLarge``."""
+    try:
+        _check_shape(content, _shapes_decoder, bounds)
+        return _list_decoder.decode(content)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("", error) from error
+
+
+def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: Bounds) -> None:
+    """Raises ``TooLarge`` for more objects than memory may be taken for, although each is three bytes, and what
+    ``decoder`` raises where other things than objects are in their place: of these there could be even more.
+    """
+    most = _OBJECTS_OF_A_RECORD * bounds.records
+    objects = count_of(content, b"{")
+    if objects > most:
+        bounds.check_records(objects // _OBJECTS_OF_A_RECORD)
+    if count_of(content, b",") > most:
+        decoder.decode(content)
+
+
+def _few_members(content: Content) -> Collection[str]:
+    """The members of a body that is an object, if there are not so many that they would fill the memory."""
+    try:
+        return _members_decoder.decode(content) if count_of(content, b":") < _MOST_MEMBERS else ()
+    except msgspec.ValidationError:
+        return ()
+
+
+def count_of(content: Content, byte: bytes) -> int:
+    """How often the byte is in a body."""
+    return sum(content[place : place + _COUNTED].count(byte) for place in range(0, len(content), _COUNTED))
+
+
+def groups_of(raws: Sequence[msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
+    """From where to where the records of a piece are. Raises ``TooLarge`` for one that alone is too large."""
+    sizes = [len(raw) for raw in raws]
+    bounds.check_record(max(sizes, default=0))
+    return _groups(sizes, bounds.piece_bytes, bounds.piece_records)
+
+
+def _groups(sizes: Sequence[int], most: int, most_records: int) -> Iterator[tuple[int, int]]:
+    """Where to cut what has ``sizes`` so that no group is larger than ``most``, unless one alone is, or has more than
+    ``most_records``; one at least.
+    """
     first = size = 0
     for place, one in enumerate(sizes):
-        if size + one > most and place > first:
+        if (size + one > most and place > first) or place - first >= most_records:
             yield first, place
             first, size = place, 0
         size += one
@@ -112,27 +189,29 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def _decode_raws(decoder: RecordDecoder, raws: Sequence[msgspec.Raw], first: int) -> DecodedRecords:
-    return decode_records(decoder, _parsed_each(enumerate(raws, first), "record", first), first)
+    return decode_records(decoder, parsed_each(enumerate(raws, first), "record", first), first)
 
 
 def ndjson_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
     """One record a line; blank lines are skipped. Raises ``TooLarge``."""
+    for texts, rows in ndjson_lines(content, bounds):
+        bounds.check_records(rows + len(texts))
+        for first in range(0, max(len(texts), 1), bounds.piece_records):
+            yield partial(_decode_lines, decoder, texts[first : first + bounds.piece_records], rows + first)
+
+
+def ndjson_lines(content: Content, bounds: Bounds) -> Iterator[tuple[Sequence[Numbered], int]]:
+    """The lines that are not blank, a piece at a time, each piece with how many were before it."""
     lines = rows = 0
     for _, part in text_pieces(content, bounds, lambda text: text.rfind(b"\n") + 1):
         split = part.splitlines()
         texts = _present(split, lines)
-        bounds.check_records(rows + len(texts))
-        yield partial(_decode_lines, decoder, texts, rows)
+        yield texts, rows
         lines, rows = lines + len(split), rows + len(texts)
 
 
 def _decode_lines(decoder: RecordDecoder, lines: Sequence[Numbered], first: int) -> DecodedRecords:
-    return decode_records(decoder, _parsed_each(lines, "line", first), first)
-
-
-def ndjson_records(body: bytes) -> Sequence[object]:
-    """One record a line; blank lines are skipped. Lines that are no JSON are reported all together."""
-    return _parsed_each(_present(body.splitlines(), 0), "line", 0)
+    return decode_records(decoder, parsed_each(lines, "line", first), first)
 
 
 def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
@@ -140,8 +219,10 @@ def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
     return [(number, line) for number, line in enumerate(lines, before + 1) if line.strip()]
 
 
-def _parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[object]:
-    """The value of each text, the first of which is the record ``first`` of the body."""
+def parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[object]:
+    """The value of each text, the first of which is the record ``first`` of the body. Those that are no JSON are
+    reported all together.
+    """
     records: list[object] = []
     faults: list[Violation] = []
     total = 0
@@ -153,9 +234,8 @@ def _parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[o
             row = first + len(records)
             records.append(None)
             if len(faults) < REPORTED_VIOLATIONS:
-                message = f"{noun} {number} is not JSON: {error}"
-                fix = "send one JSON object a line" if noun == "line" else "send JSON in UTF-8"
-                faults.append(Violation(f"/records/{row}", FaultCode.NOT_JSON, message, fix, row))
+                pointer, fix = f"/records/{row}", "send one JSON object a line" if noun == "line" else _FIX
+                faults.append(replace(_fault(error, f"{noun} {number}", fix), pointer=pointer, row=row))
     if total:
         code = ErrorCode.INVALID_RECORDS
         message = f"{total} {noun}(s) are not JSON; nothing was stored"
@@ -170,9 +250,32 @@ def _parsed(text: bytes | msgspec.Raw) -> object:
         return _loads(bytes(text))  # which says what is wrong in the words that it has always had
 
 
+_FIX = "send JSON in UTF-8"
+
+
+class _TooManyDigits(ValueError):
+    """A whole number that Python does not read, for that takes a time that grows with the square of its digits."""
+
+
 def _unreadable(pointer: str, error: Exception) -> Invalid:
-    message = "the body is nested too deeply" if isinstance(error, RecursionError) else f"the body is not JSON: {error}"
-    return Invalid(message, violations=[Violation(pointer, FaultCode.NOT_JSON, message, "send JSON in UTF-8")])
+    fault = replace(_fault(error, "the body", _FIX), pointer=pointer)
+    return Invalid(fault.message, violations=[fault])
+
+
+def _fault(error: Exception, what: str, fix: str) -> Violation:
+    """Why ``what`` cannot be read."""
+    if isinstance(error, RecursionError):
+        message = f"{what} is nested too deeply: {NESTED_BOUND}"
+        return Violation("", FaultCode.NESTED_TOO_DEEPLY, message, "nest fewer levels")
+    if isinstance(error, _TooManyDigits):
+        return Violation("", FaultCode.INT_PARSING_SIZE, f"{what} has {error}", "send a number that some type holds")
+    return Violation("", FaultCode.NOT_JSON, f"{what} is not JSON: {error}", fix)
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise _TooManyDigits(f"a whole number of {len(text)} digits, at most {MOST_DIGITS} are read")
+    return int(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -194,5 +297,9 @@ def _unchanged(parsed: dict[str, Any]) -> dict[str, Any]:
 def _loads(text: bytes) -> Any:
     """JSON with exact numbers: those with a fraction or exponent become Decimal; NaN and Infinity are refused."""
     return json.loads(
-        text.decode("utf-8"), object_hook=_unchanged, parse_float=_decimal, parse_constant=_refuse_constant
+        text.decode("utf-8"),
+        object_hook=_unchanged,
+        parse_int=_whole,
+        parse_float=_decimal,
+        parse_constant=_refuse_constant,
     )

@@ -25,8 +25,11 @@ from app.services.json_bodies import parse_json
 from app.services.lookups import latest_state
 from app.services.tables import validate_table
 from app.storage.images import Images
+from app.storage.ingest.pieces import decoding
 
 MAX_RECORDS = 10_000
+MOST_VALUES = 200_000  # of all steps: records times columns; each takes 1.5 KB until it is answered
+MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: what functions collect grows with each
 _AFTER_ALL = 2**38  # a batch number behind every real one
 StateOf = Callable[[Key], Mapping[str, Any] | None]
 
@@ -61,7 +64,7 @@ def simulate_rows(repository: Repository, images: Images, table: Table, body: by
 
     Raises ``Invalid`` for records that a batch could not hold either.
     """
-    records = _records(parse_json(body))
+    records = _records(_parsed(body))
     view = latest_state(repository, images, table)
     return _simulate(compile_plan(table.schema), records, view)
 
@@ -71,7 +74,7 @@ def simulate_merge(body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> 
 
     Raises ``Invalid`` with the faults of the schema or of the records.
     """
-    parsed = parse_json(body)
+    parsed = _parsed(body)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("schema"), dict):
         fault = Violation(
             "/schema", FaultCode.MISSING, "the body has no schema", 'send {"schema": {…}, "records": [{…}]}'
@@ -79,6 +82,11 @@ def simulate_merge(body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> 
         raise Invalid("the body is not a simulation", violations=[fault])
     schema = validate_table("simulated", parsed["schema"], bounds)
     return _simulate(compile_plan(schema), _records(parsed), lambda _: None)
+
+
+def _parsed(body: bytes) -> object:
+    with decoding():
+        return parse_json(body)
 
 
 def _records(parsed: object) -> list[Any]:
@@ -89,20 +97,32 @@ def _records(parsed: object) -> list[Any]:
         )
         raise Invalid("the body is not a simulation", violations=[fault])
     if len(records) > MAX_RECORDS:
-        raise TooLarge(f"a simulation takes at most {MAX_RECORDS} records")
+        raise _too_large(f"a simulation takes at most {MAX_RECORDS} records, this one has {len(records)}")
     return records
 
 
+def _too_large(message: str) -> TooLarge:
+    fix = "send fewer records"
+    return TooLarge(f"{message}; {fix}", violations=[Violation("/records", FaultCode.TOO_LARGE, message, fix)])
+
+
 def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> list[SimulatedRow]:
+    most = MOST_VALUES // len(plan.schema.columns)
+    if len(records) > most:
+        told = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
+        raise _too_large(f"{told}, this one has {len(records)}")
     decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
+    size = 0
     for position, raw in enumerate(records):
         record = staged.get(position)
         key = _key(plan, raw if record is None else record.values, decoded=record is not None)
         if repr(key) not in folds:
             folds[repr(key)] = _Fold(plan, key, state_of(key))
-        folds[repr(key)].step(position, record)
+        size += folds[repr(key)].step(position, record)
+        if size > MOST_ANSWER_BYTES:
+            raise _too_large(f"the rows after {position + 1} records have more than {MOST_ANSWER_BYTES} bytes together")
     return [fold.row() for fold in folds.values()]
 
 
@@ -147,13 +167,15 @@ class _Fold:
             return None
         return {name: self.plan.schema.by_name[name].type.encoder(value) for name, value in row.items()}
 
-    def step(self, position: int, record: Record | None) -> None:
-        """Fold one record and note why each column changed or did not; None is a record that the table ignores."""
+    def step(self, position: int, record: Record | None) -> int:
+        """Fold one record and note why each column changed or did not; None is a record that the table ignores.
+        Returns about how many bytes the row takes then.
+        """
         before = self._visible()
         if record is None:
             ignored = "ignored: the table drops this row kind (ignore-delete or ignore-update-before)"
             self.steps.append(SimulatedStep(position, None, before, before, [], ignored))
-            return
+            return size_of(before)
         why = reasons(self.plan, self.state, record)
         lifted: State = lift(self.plan, record)
         self.state = lifted if self.state is None else combine(self.plan, self.state, lifted)
@@ -163,7 +185,17 @@ class _Fold:
             for name, reason in why.items()
         ]
         self.steps.append(SimulatedStep(position, record.kind.text, before, after, columns))
+        return size_of(after)
 
     def row(self) -> SimulatedRow:
         """What became of the key."""
         return SimulatedRow(key_to_json(self.plan.schema, self.key), self.before, self._visible(), self.steps)
+
+
+def size_of(value: Any) -> int:
+    """About how many bytes a JSON value takes."""
+    if isinstance(value, dict):
+        return sum(len(name) + size_of(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return sum(map(size_of, value)) + len(value)
+    return len(value) if isinstance(value, str) else 8

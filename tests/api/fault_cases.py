@@ -120,7 +120,7 @@ def _too_slow(_: Service) -> Iterable[Mapping[str, Any]]:
         app = FastAPI()
         headers = [(b"host", b"localhost")]
         scope = {"type": "http", "method": "POST", "path": "/x", "raw_path": b"/x", "headers": headers, "app": app}
-        limit = BodyLimit(app, Settings(KEYFOLD_DATA="/nowhere"), silence_seconds=0.01)
+        limit = BodyLimit(app, Settings(KEYFOLD_DATA="/nowhere", silence_seconds=0.01))
         await limit({**scope, "query_string": b"", "http_version": "1.1"}, silence, keep)
 
     anyio.run(ask)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import Invalid
+from app.core.errors import Invalid, TooLarge
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
@@ -17,6 +17,7 @@ from app.core.table.schema import TableSchema
 from app.services.change_events import EVENT_FORMATS
 from app.services.debezium_values import CONVERTERS, convert
 from app.services.ingest import Upload
+from app.storage.ingest.pieces import decoded_pieces
 from tests.pieces import joined
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "change_events.json").read_text())
@@ -86,3 +87,51 @@ def test_a_format_that_cannot_be_is_refused(media_type: str, events: str) -> Non
 @pytest.mark.parametrize("value", ["x", True, 10**30, -(10**30), 1.5, [], {}, {"scale": "a", "value": 5}, ""])
 def test_what_is_not_of_its_encoding_is_left_to_the_column(name: str, value: Any) -> None:
     assert convert((CONVERTERS[name], {"scale": "x"}), value, None) == value or name.endswith("Decimal")
+
+
+def insert(number: object) -> dict[str, Any]:
+    return {"op": "c", "after": {"id": number, "note": "x" * 20}}
+
+
+def update(number: int) -> dict[str, Any]:
+    return {"op": "u", "before": {"id": number, "note": "x"}, "after": {"id": number, "note": "y"}}
+
+
+SUMS = {"merge-engine": "aggregation", "fields.paid.aggregate-function": "sum"}
+BODIES: dict[str, Any] = {
+    "application/json": lambda events: json.dumps(events).encode(),
+    "application/x-ndjson": lambda events: b"\n\n".join(json.dumps(event).encode() for event in events),
+}
+
+
+@pytest.mark.parametrize("media_type", BODIES)
+def test_a_large_body_of_events_is_read_in_pieces_that_are_one_batch(media_type: str) -> None:
+    events = [update(number) if number % 3 else insert(number) for number in range(40)]
+    pieces = Upload(BODIES[media_type](events), media_type, events="debezium-json").pieces(
+        RecordDecoder(compile_plan(schema(SUMS))), Bounds(1000, piece_bytes=200)
+    )
+    decoded = list(decoded_pieces(pieces))
+    assert len(decoded) > 5
+    places = [place for one in decoded for place in one.positions.to_pylist()]
+    keys = [key for one in decoded for key in one.columns["id"].to_pylist()]
+    assert places == list(range(len(keys)))
+    assert list(dict.fromkeys(keys)) == list(range(40))
+
+
+@pytest.mark.parametrize("media_type", BODIES)
+def test_faults_in_later_pieces_name_the_event_of_the_body(media_type: str) -> None:
+    events = [insert(number) for number in range(40)]
+    events[25], events[38] = insert("x"), {"op": "?"}
+    upload = Upload(BODIES[media_type](events), media_type, events="debezium-json")
+    with pytest.raises(Invalid) as refusal:
+        joined(upload.pieces(RecordDecoder(compile_plan(schema(SUMS))), Bounds(1000, piece_bytes=200)))
+    assert [(fault.pointer, fault.row) for fault in refusal.value.violations] == [
+        ("/events/25/id", 25),
+        ("/events/38", 38),
+    ]
+
+
+def test_records_of_all_pieces_of_events_count_together() -> None:
+    upload = Upload(BODIES["application/json"]([update(1)] * 10), "application/json", events="debezium-json")
+    with pytest.raises(TooLarge, match="at most 19 records, this one has 20"):
+        joined(upload.pieces(RecordDecoder(compile_plan(schema(SUMS))), Bounds(19, piece_bytes=200)))

@@ -18,7 +18,7 @@ from app.services.batches import list_batches
 from app.services.formats import JSON
 from app.services.group_commit import GroupCommit
 from app.services.ingest import Accepted, Upload, accept_batch
-from app.services.json_bodies import ndjson_records, parse_json
+from app.services.json_bodies import ndjson_lines, parse_json, parsed_each
 from app.services.pages import PageRequest
 from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
@@ -73,14 +73,18 @@ def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Wa
     assert staged_files(warehouse, table) == set()
 
 
+def lines_of(body: bytes) -> list[object]:
+    return [value for texts, before in ndjson_lines(body, Bounds(10)) for value in parsed_each(texts, "line", before)]
+
+
 def test_ndjson_is_one_record_a_line_and_blank_lines_are_none() -> None:
     body = b'{"id": 1}\n\n{"id": 2}\r\n  \n{"id": 3}'
-    assert ndjson_records(body) == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert lines_of(body) == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
     with pytest.raises(Invalid) as refusal:
-        ndjson_records(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
+        lines_of(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
     told = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
     assert told == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
     assert refusal.value.total_violations == 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.hints import cut, some_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import normalised
 from app.core.table.named_columns import named_words, words_naming
@@ -18,6 +20,8 @@ from app.core.types.values import ValueFault
 
 KIND_MEMBER = "_kind"
 REPORTED_VIOLATIONS = 100
+LONGEST_KEY = 2**14  # bytes of a key column: three times as many fit into the line and headers of a request
+KEYS_OF_ANY_LENGTH = (Family.TEXT, Family.BINARY)
 
 
 @dataclass
@@ -59,10 +63,23 @@ class _Faults:
         self, row: int, column: str | None, code: FaultCode, message: str, fix: str, path: tuple[str, ...] = ()
     ) -> None:
         self.total += 1
-        if len(self.kept) < REPORTED_VIOLATIONS:
+        if not self.full:
             segments = [str(row), *([column] if column is not None else []), *path]
-            pointer = "/records/" + "/".join(escape_pointer(segment) for segment in segments)
+            pointer = "/records/" + "/".join(escape_pointer(cut(segment)) for segment in segments)
             self.kept.append(Violation(pointer, code, message, fix, row, column))
+
+    @property
+    def full(self) -> bool:
+        """Whether what comes now is counted, and not told."""
+        return len(self.kept) >= REPORTED_VIOLATIONS
+
+
+def invalid_records(told: Sequence[Violation], total: int, *, more: bool = False) -> Invalid:
+    """The refusal of records with ``total`` faults, of which the first are ``told``; with ``more`` there may be more,
+    for the others were not looked for.
+    """
+    message = f"{'at least ' if more else ''}{total} fault(s) in the records; nothing was stored"
+    return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=told, total_violations=total)
 
 
 Check = Callable[[DecodedRecords], None]
@@ -105,9 +122,7 @@ class RecordDecoder:
             if faults.total == before and kind is not None:
                 self._keep(row, Record(kind, values, named=self.named(raw)), kept, faults)
         if faults.total:
-            message = f"{faults.total} fault(s) in the records; nothing was stored"
-            code = ErrorCode.INVALID_RECORDS
-            raise Invalid(message, code=code, violations=faults.kept, total_violations=faults.total)
+            raise invalid_records(faults.kept, faults.total)
         return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored, kept.words)
 
     def named(self, raw: Collection[str]) -> frozenset[str] | None:
@@ -132,12 +147,21 @@ class RecordDecoder:
                 )
                 faults.add(row, column.name, code, message, fault.fix, fault.path)
         if not raw.keys() <= self.names:
-            for name in [name for name in raw if name not in self.names]:
-                known = ", ".join(column.name for column, _ in self.columns)
-                faults.add(
-                    row, name, FaultCode.UNKNOWN_COLUMN, f"the table has no column {name!r}", f"columns: {known}"
-                )
+            self._refuse_unknown(row, raw.keys() - self.names, raw, faults)
         return values
+
+    def _refuse_unknown(self, row: int, unknown: AbstractSet[str], raw: Mapping[str, Any], faults: _Faults) -> None:
+        """Notes the members of ``raw`` that are no columns, in their order, as far as they are told."""
+        fix = f"columns: {some_of(self.plan.schema.by_name)}"
+        told = 0
+        for name in raw:
+            if faults.full:
+                break
+            if name in unknown:
+                message = f"the table has no column {cut(name)!r}"
+                faults.add(row, cut(name), FaultCode.UNKNOWN_COLUMN, message, fix)
+                told += 1
+        faults.total += len(unknown) - told
 
     def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
         """The row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is none."""
@@ -191,7 +215,18 @@ def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
         decode = _then(decode, lambda value: _padded(column, value))
     if column.name in plan.schema.primary_key and column.type.family is Family.FLOATING:
         decode = _then(decode, lambda value: normalised(column, value))
+    if column.name in plan.schema.primary_key and column.type.family in KEYS_OF_ANY_LENGTH:
+        decode = _then(decode, _short)
     return decode
+
+
+def _short(value: Any) -> Any:
+    """A key that rows can be asked for by: their URL holds it."""
+    size = len(value.encode() if isinstance(value, str) else value or b"")
+    if size > LONGEST_KEY:
+        message = f"a key of {size} bytes, {LONGEST_KEY} are possible"
+        raise ValueFault(FaultCode.TOO_LONG, message, "make a digest of it the key, and store the text beside it")
+    return value
 
 
 def _with_default(decode: Callable[[Any], Any], default: Any) -> Callable[[Any], Any]:

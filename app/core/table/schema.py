@@ -13,7 +13,7 @@ from typing import Any
 from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.option_entries import TABLE_OPTIONS, AbsentColumns
 from app.core.table.options import TableOptions, parse_options
-from app.core.types.datatype import DataType, highest_field_id
+from app.core.types.datatype import DataType, highest_field_id, walk_types
 from app.core.types.entry import Entry
 from app.core.types.field_ids import with_unique_ids
 from app.core.types.parser import TypeSyntaxError, is_text, parse_type, type_to_json
@@ -102,6 +102,15 @@ class TableSchema:
     def tells_named(self) -> bool:
         """Whether records of the table tell which columns they name (merge-semantics A.12)."""
         return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
+
+    @cached_property
+    def declared_names(self) -> tuple[str, ...]:
+        """The names of columns and of the fields inside them, a column before its fields."""
+        names: list[str] = []
+        for column in self.columns:
+            names.append(column.name)
+            names += [field.name for inner in walk_types(column.type) for field in inner.fields]
+        return tuple(names)
 
     @cached_property
     def highest_field_id(self) -> int:

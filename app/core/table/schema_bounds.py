@@ -13,7 +13,6 @@ from typing import Any, Final
 from app.core.errors import About, Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut
 from app.core.table.schema import TableSchema
-from app.core.types.datatype import walk_types
 
 MOST_KEY_COLUMNS: Final = 100
 MOST_OPTIONS: Final = 10_000
@@ -72,11 +71,11 @@ class SchemaBounds:
         """What of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may be
         altered, as long as it does not grow.
         """
-        count = declared_count(schema)
-        if count > max(self.columns, declared_count(before) if before else 0):
+        count = len(schema.declared_names)
+        if count > max(self.columns, len(before.declared_names) if before else 0):
             yield self._too_many_columns(count)
-        known = set() if before is None else set(_names(before))
-        for name in dict.fromkeys(_names(schema)):
+        known = set() if before is None else set(before.declared_names)
+        for name in dict.fromkeys(schema.declared_names):
             if len(name) > LONGEST_NAME and name not in known:
                 yield _long_name(name, "/fields")
         size = _size(schema)
@@ -208,18 +207,6 @@ def long_option(key: str, text: object, pointer: str) -> Iterator[Violation]:
     if isinstance(text, str) and len(text) > LONGEST_OPTION:
         message = f"option {cut(key)} has a value of {len(text)} characters, {LONGEST_OPTION} are possible"
         yield Violation(where, FaultCode.TOO_LONG, message, "write a shorter value", about=about)
-
-
-def _names(schema: TableSchema) -> Iterator[str]:
-    """The names of columns and of the fields inside them."""
-    for column in schema.columns:
-        yield column.name
-        yield from (field.name for inner in walk_types(column.type) for field in inner.fields)
-
-
-def declared_count(schema: TableSchema) -> int:
-    """How many columns the schema has, with the fields inside them."""
-    return sum(1 for _ in _names(schema))
 
 
 def _size(schema: TableSchema) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import FaultCode
+from app.core.hints import cut, some_of
 from app.core.types.entry import Entry
 from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, Encode, ValueFault, one_zero, shown, value_text, wrong
@@ -34,10 +35,11 @@ def _map_spark(data_type: DataType) -> str:
 
 def _array(data_type: DataType) -> Decode:
     element = data_type.element_type.decoder
+    expected = cut(f"an {data_type.base_sql}")  # once: a body may have as many faults as records
 
     def decode(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise wrong(f"an {data_type.base_sql}", value, "send a JSON array")
+            raise wrong(expected, value, "send a JSON array")
         return [_at(index, element, item) for index, item in enumerate(value)]
 
     return decode
@@ -61,25 +63,26 @@ def _inside(path: tuple[object, ...], decode: Decode, value: Any) -> Any:
 
 def _row(data_type: DataType) -> Decode:
     decoders = {field.name: field.type.decoder for field in data_type.fields}
+    expected, known = cut(f"a {data_type.base_sql}"), f"fields: {some_of(decoders)}"
 
     def decode(value: Any) -> dict[str, Any]:
         if isinstance(value, list) and len(value) == len(decoders):
             items = enumerate(zip(decoders.items(), value, strict=True))
             return {name: _at(place, decode_field, item) for place, ((name, decode_field), item) in items}
         if not isinstance(value, dict):
-            raise wrong(f"a {data_type.base_sql}", value, "send a JSON object with the field names")
+            raise wrong(expected, value, "send a JSON object with the field names")
         for name in value:
             if name not in decoders:
-                raise ValueFault(
-                    FaultCode.UNKNOWN_FIELD, f"the row has no field {name!r}", f"fields: {', '.join(decoders)}", (name,)
-                )
+                raise ValueFault(FaultCode.UNKNOWN_FIELD, f"the row has no field {cut(name)!r}", known, (name,))
         return {name: _at(name, decode, value.get(name)) for name, decode in decoders.items()}
 
     return decode
 
 
-def _entries(value: Any, data_type: DataType) -> list[tuple[Any, Any]]:
-    """The entries of a map, sent as an object, as pairs, or as objects with key and value."""
+def _entries(value: Any, expected: str) -> list[tuple[Any, Any]]:
+    """The entries of a map, sent as an object, as pairs, or as objects with key and value; ``expected`` is what it
+    should be.
+    """
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, list):
@@ -88,7 +91,7 @@ def _entries(value: Any, data_type: DataType) -> list[tuple[Any, Any]]:
         ]
         if all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
             return [(pair[0], pair[1]) for pair in pairs]
-    raise wrong(f"a {data_type.base_sql}", value, "send an object, or a list of [key, value] pairs")
+    raise wrong(expected, value, "send an object, or a list of [key, value] pairs")
 
 
 def _entry_paths(value: Any, place: int, key: Any) -> tuple[tuple[object, ...], tuple[object, ...]]:
@@ -114,13 +117,14 @@ def _map(data_type: DataType) -> Decode:
     key_type, value_type = data_type.map_types
     decode_key, read_text = key_type.with_nullable(False).decoder, key_type.text_decoder
     counted = data_type.kind is Kind.MULTISET
+    expected = cut(f"a {data_type.base_sql}")
     decode_value = _counting(value_type.decoder) if counted else value_type.decoder
 
     def decode(value: Any) -> list[tuple[Any, Any]]:
         from_object = isinstance(value, dict)
         entries, seen = [], set()
         read_key = read_text if from_object else decode_key
-        for place, (raw_key, raw_value) in enumerate(_entries(value, data_type)):
+        for place, (raw_key, raw_value) in enumerate(_entries(value, expected)):
             key_path, value_path = _entry_paths(value, place, raw_key)
             key = one_zero(_inside(key_path, read_key, raw_key))
             if repr(key) in seen:

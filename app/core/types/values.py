@@ -7,6 +7,7 @@ MAP and MULTISET a list of (key, value) pairs.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -37,12 +38,31 @@ def wrong(expected: str, value: object, fix: str) -> ValueFault:
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, cut to 60 characters."""
+    """A value as messages show it, cut to 60 characters; no more of it is looked at than that."""
     try:
-        text = repr(value) if not isinstance(value, Decimal) else str(value)
+        text = _SHORT.repr(value) if not isinstance(value, Decimal) else str(value)
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Short(reprlib.Repr):
+    """``repr`` of the beginning of a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxdict = self.maxtuple = self.maxlong = self.maxother = 60
+
+    def repr_str(self, text: str, _level: int) -> str:
+        """Of a text what comes first, not what comes first and last."""
+        return repr(text[:61])
+
+    def repr_int(self, number: int, _level: int) -> str:
+        """A whole number. Raises ``ValueError`` for one of thousands of digits."""
+        return repr(number)
+
+
+_SHORT = _Short()
 
 
 def one_zero(value: Any) -> Any:

@@ -6,9 +6,10 @@ import csv as text_csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
-from app.storage.ingest.decoding import absent, decode_columns
+from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, without_nulls, words_of_columns
 from app.storage.ingest.pieces import Piece, text_pieces
 from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
@@ -49,8 +50,13 @@ def csv_pieces(
         text = header + part if place else part
         bounds.check_records(rows + (text.count(b"\n") - 1 if b'"' not in text else 0))
         table, wrong = _read(text, names)
-        yield partial(_decode, decoder, table, wrong, rows, empty_absent)
-        rows, lines = rows + table.num_rows + len(wrong), lines + part.count(b"\n")
+        if wrong.count:
+            yield partial(wrong.refuse, rows)
+        else:
+            for first in range(0, max(table.num_rows, 1), bounds.piece_records):
+                some = table.slice(first, bounds.piece_records)
+                yield partial(_decode, decoder, some, rows + first, empty_absent)
+        rows, lines = rows + table.num_rows + wrong.count, lines + part.count(b"\n")
         bounds.check_records(rows)
 
 
@@ -64,11 +70,7 @@ def _check_text(part: bytes, place: int, lines: int) -> None:
     _check_quotes(part, lines, first=not place)
 
 
-def _decode(
-    decoder: RecordDecoder, table: pa.Table, wrong: list[csv.InvalidRow], first: int, empty_absent: bool
-) -> DecodedRecords:
-    if wrong:
-        raise _wrong_lengths(wrong, first)
+def _decode(decoder: RecordDecoder, table: pa.Table, first: int, empty_absent: bool) -> DecodedRecords:
     columns = {column.name: column for column, _ in decoder.columns}
     return decode_columns(decoder, SentCells(table, columns, empty_absent), first)
 
@@ -93,13 +95,14 @@ class SentCells:
         self.rows = table.num_rows
         self.odd_rows: Places = NOWHERE
 
+    def sends(self, column: Column) -> bool:
+        """Whether the column was sent."""
+        return column.name in self._texts
+
     def vector(self, column: Column) -> Vector:
-        """A column of the table."""
-        texts = self._texts.get(column.name)
-        if texts is None:
-            return absent(column, self.rows)
+        """A column of the table that was sent."""
         read = CELL_READERS.get(column.type.family, nothing_known)
-        return read(column.type, texts)
+        return read(column.type, self._texts[column.name])
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
         """The fields, each as JSON would have it."""
@@ -153,7 +156,10 @@ def _options(body: bytes) -> csv.ReadOptions:
 def _header(body: bytes) -> Sequence[str]:
     """The names of the header line."""
     text = io.StringIO(body[: _end_of_header(body)].decode("utf-8-sig"), newline="")
-    names = next(text_csv.reader(text, strict=True), [])
+    try:
+        names = next(text_csv.reader(text, strict=True), [])
+    except text_csv.Error as error:
+        raise unreadable("CSV", f"its header line cannot be read ({error})", _FIX) from error
     if not names:
         raise unreadable("CSV", "it has no header line", _FIX)
     return names
@@ -161,46 +167,59 @@ def _header(body: bytes) -> Sequence[str]:
 
 def _end_of_header(body: bytes) -> int:
     """Where the first line break outside quotes is."""
-    end = -1
-    while True:
-        end = body.find(b"\n", end + 1)
-        if end == -1:
-            return len(body)
-        if body.count(b'"', 0, end) % 2 == 0:
+    start = quotes = 0
+    while (end := body.find(b"\n", start)) != -1:
+        quotes += body.count(b'"', start, end)
+        if quotes % 2 == 0:
             return end
+        start = end + 1
+    return len(body)
 
 
-def _read(body: bytes, names: Sequence[str]) -> tuple[pa.Table, list[csv.InvalidRow]]:
-    """The fields of a header and records, and the records that have more or fewer than the header."""
-    wrong: list[csv.InvalidRow] = []
+@dataclass
+class _Wrong:
+    """The records that have more or fewer fields than the header: their number, and the first ones as (place behind
+    the header, fields, fields of the header).
+    """
 
-    def note(row: csv.InvalidRow) -> str:
-        wrong.append(row)
+    count: int = 0
+    first: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def note(self, row: csv.InvalidRow) -> str:
+        """One more; it is skipped."""
+        self.count += 1
+        if len(self.first) < REPORTED_VIOLATIONS:
+            self.first.append((row.number - 2, row.actual_columns, row.expected_columns))
         return "skip"
 
+    def refuse(self, before: int) -> NoReturn:
+        """Raises ``Invalid`` with all of them; ``before`` records are before those of this part of the body."""
+        faults = []
+        for place, actual, expected in self.first:
+            message = f"record {before + place} has {actual} fields, the header {expected}"
+            fix = "send a field for each column; an empty one is null"
+            row = before + place
+            faults.append(Violation(f"/records/{row}", FaultCode.WRONG_FIELD_COUNT, message, fix, row))
+        message = f"{self.count} record(s) have more or fewer fields than the header; nothing was stored"
+        code = ErrorCode.INVALID_RECORDS
+        raise Invalid(message, code=code, violations=faults, total_violations=self.count)
+
+
+def _read(body: bytes, names: Sequence[str]) -> tuple[pa.Table, _Wrong]:
+    """The fields of a header and records, and the records that have more or fewer than the header."""
+    wrong = _Wrong()
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
+    parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=wrong.note)
     try:
         table = csv.read_csv(pa.BufferReader(body), _options(body), parse, convert)
     except pa.ArrowInvalid as error:
         raise unreadable("CSV", error, _FIX) from error
     return table, wrong
-
-
-def _wrong_lengths(rows: list[csv.InvalidRow], first: int) -> Invalid:
-    faults = []
-    for row in rows[:REPORTED_VIOLATIONS]:
-        place = first + row.number - 2
-        message = f"record {place} has {row.actual_columns} fields, the header {row.expected_columns}"
-        fix = "send a field for each column; an empty one is null"
-        faults.append(Violation(f"/records/{place}", FaultCode.WRONG_FIELD_COUNT, message, fix, place))
-    message = f"{len(rows)} record(s) have more or fewer fields than the header; nothing was stored"
-    return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=faults, total_violations=len(rows))
 
 
 def _check_quotes(body: bytes, lines: int, *, first: bool) -> None:

@@ -8,14 +8,22 @@ whoever is at fault is named by ``RecordDecoder`` from the record itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.core.errors import Invalid
 from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.record_decoder import (
+    KEYS_OF_ANY_LENGTH,
+    LONGEST_KEY,
+    REPORTED_VIOLATIONS,
+    DecodedRecords,
+    RecordDecoder,
+    invalid_records,
+)
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
@@ -25,6 +33,7 @@ from app.storage.ingest.named import Words, naming
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, places, present, replaced
 
 _NO_KIND = -1
+_READ_AGAIN = 2**20  # values of records at fault
 
 
 class Sent(Protocol):
@@ -38,8 +47,11 @@ class Sent(Protocol):
     def odd_rows(self) -> Places:
         """The records that have a fault no column shows: they are no objects, or name what is no column."""
 
+    def sends(self, column: Column) -> bool:
+        """Whether any record may have a value for the column."""
+
     def vector(self, column: Column) -> Vector:
-        """A column of the table; all null where it was not sent."""
+        """A column of the table that is sent."""
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
         """What the decoder of ``column`` reads at the places ``at``, which are no nulls."""
@@ -62,8 +74,11 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     refused = [sent.odd_rows]
     schema = decoder.plan.schema
     words = sent.words(schema.columns) if schema.tells_named else {}
+    unsent = _Unsent(sent.rows)
     for column, decode in decoder.columns:
-        arrays[column.name], at = _settled(decoder.plan, column, decode, sent)
+        arrays[column.name], at = (
+            _settled(decoder.plan, column, decode, sent) if sent.sends(column) else unsent.settled(column, decode)
+        )
         omitted = column.name in decoder.plan.omissible and len(at)
         refused.append(at[naming(words, column)[at]] if omitted else at)
     kinds = _kinds(decoder, sent, arrays)
@@ -73,11 +88,45 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):
-        decoder.decode_at((first + int(row), sent.record(int(row))) for row in faulty)
-        raise AssertionError("a column refuses what its record does not")
+        _refuse(decoder, sent, first, faulty)
     records = _staged(arrays, words, kinds, kept, first)
     decoder.check(records)
     return records
+
+
+def _refuse(decoder: RecordDecoder, sent: Sent, first: int, faulty: Places) -> NoReturn:
+    """Raises ``Invalid`` with what ``RecordDecoder`` says of the ``faulty`` records: of as many of them as are read
+    again in a moment.
+    """
+    read = faulty[: max(REPORTED_VIOLATIONS, _READ_AGAIN // len(decoder.columns))]
+    try:
+        decoder.decode_at((first + int(row), sent.record(int(row))) for row in read)
+    except Invalid as error:
+        more = len(faulty) - len(read)
+        if not more:
+            raise
+        raise invalid_records(error.violations, error.total_violations + more, more=True) from error
+    raise AssertionError("a column refuses what its record does not")
+
+
+class _Unsent:
+    """The columns that no record has: those of one type share their nulls, for a wide table may have thousands."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._nulls: dict[pa.DataType, pa.Array] = {}
+
+    def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places]:
+        """As ``_settled``."""
+        of = arrow_type(column.type)
+        if of not in self._nulls:
+            self._nulls[of] = pa.nulls(self._rows, of)
+        nulls = self._nulls[of]
+        try:
+            instead = decode(None)
+        except ValueFault:
+            return nulls, np.arange(self._rows)
+        return (nulls if instead is None else replaced(nulls, np.arange(self._rows), [instead] * self._rows)), NOWHERE
 
 
 def _staged(
@@ -95,6 +144,8 @@ def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent
     vector = sent.vector(column)
     padded = column.name in plan.required_columns and column.type.family in (Family.TEXT, Family.FLOATING)
     suspects = present(vector.array) if padded else NOWHERE
+    if column.name in plan.schema.primary_key and column.type.family in KEYS_OF_ANY_LENGTH:
+        suspects = places(pc.greater(pc.binary_length(vector.array), LONGEST_KEY))
     suspects = np.union1d(vector.suspects, suspects) if len(suspects) else vector.suspects
     nulls = np.setdiff1d(places(vector.array.is_null()), suspects) if vector.array.null_count else NOWHERE
     array, refused = _exactly(vector.array, suspects, decode, sent.cells(column, suspects) if len(suspects) else ())
@@ -174,8 +225,3 @@ def _looked_at(
     for row, (kind, *values) in enumerate(zip(kinds.tolist(), *columns, strict=True)):
         if kind != _NO_KIND:
             yield row, Record(RowKind(kind), dict(zip(names, values, strict=True)))
-
-
-def absent(column: Column, rows: int) -> Vector:
-    """A column that was not sent."""
-    return Vector(pa.nulls(rows, arrow_type(column.type)))

@@ -56,8 +56,16 @@ class SentObjects:
             odd += [row for row, record in enumerate(self.records) if not isinstance(record, dict)]
         return np.array(odd, np.int64)
 
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset().union(*self._objects)
+
+    def sends(self, column: Column) -> bool:
+        """Whether any record has such a member."""
+        return column.name in self._members
+
     def vector(self, column: Column) -> Vector:
-        """A column of the table."""
+        """A column of the table that any record has as a member."""
         name = column.name
         return read_list(column.type, [record.get(name) for record in self._objects])
 
@@ -105,6 +113,17 @@ def _as_they_are(of: DataType, values: list[Any]) -> Vector:
     return Vector(pa.array(values, arrow_type(of)))
 
 
+def _decimals(of: DataType, values: list[Any]) -> Vector:
+    """Pyarrow ends the process where the exponent of a number is far out (1e-999999999)."""
+    places = [value.adjusted() for value in values if type(value) is Decimal]
+    if places and (min(places) < -_FAR or max(places) > _FAR):
+        raise OverflowError
+    return _as_they_are(of, values)
+
+
+_FAR = 100  # no type has digits there
+
+
 def _floats(of: DataType, values: list[Any]) -> Vector:
     doubles = [None if value is None else float(value) for value in values]
     return finite(of, Vector(pa.array(doubles, pa.float64())))
@@ -119,6 +138,6 @@ _TAKEN: Mapping[Family, frozenset[type]] = {
 _READERS: Mapping[Family, Callable[[DataType, list[Any]], Vector]] = {
     Family.BOOLEAN: _as_they_are,
     Family.INTEGER: _as_they_are,
-    Family.DECIMAL: _as_they_are,
+    Family.DECIMAL: _decimals,
     Family.FLOATING: _floats,
 }

@@ -27,14 +27,17 @@ def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> 
         raise unreadable("a Parquet file", error, _FIX) from error
     bounds.check_records(footer.rows)
     bounds.check_values(footer.values)
-    bounds.check_bytes(footer.unpacked_bytes)
+    bounds.check_unfolded(footer.unpacked_bytes, len(content))
+    bounds.check_decoded("page", footer.largest_page, bounds.page_bytes)
+    bounds.check_decoded("row group, in its nested columns,", footer.nested_bytes, bounds.whole_bytes)
     try:
-        # Text as dictionaries, as it is stored: a long one that is named by every row takes its place once.
+        # Bytes as dictionaries, as they are stored: a long text that is named by every row takes its place once.
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), read_dictionary=list(footer.byte_columns))
         check_columns(decoder, file.schema_arrow)
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error
-    rows_at_once = max(1, footer.rows * bounds.piece_bytes // max(footer.unpacked_bytes, bounds.piece_bytes))
+    rows_at_once = footer.rows * bounds.piece_bytes // max(footer.decoded_bytes, bounds.piece_bytes)
+    rows_at_once = min(max(1, rows_at_once), bounds.piece_records)
     return table_pieces(decoder, file.schema_arrow, _batches(file, rows_at_once), bounds)
 
 

@@ -13,17 +13,27 @@ from app.storage.spool import Content
 
 _MAGIC = b"PAR1"
 _BYTE_ARRAY, _FIXED = 6, 7
+# Bytes of a value once it is decoded, by physical type: of bytes of any length their place in a dictionary.
+_WIDTHS = (1, 4, 8, 12, 4, 8, 4)
 _DEEPEST = 16
+MOST_FOOTER_BYTES = 2**25
+MOST_MEMBERS = 2_000_000  # of the footer, and of the headers of all pages: each becomes a Python value
 Members = dict[int, Any]
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The sizes that a file declares, and the top-level columns whose values are bytes of any length."""
+    """What a file declares: rows, values of all columns, bytes of its pages once they are decompressed and of the
+    largest one, bytes of its values once they are decoded, and of the nested ones of one row group, which are decoded
+    together however few rows are asked for; and the paths of the columns whose values are bytes of any length.
+    """
 
     rows: int
     values: int
     unpacked_bytes: int
+    largest_page: int
+    decoded_bytes: int
+    nested_bytes: int
     byte_columns: tuple[str, ...]
 
 
@@ -36,8 +46,12 @@ def read_footer(body: Content) -> Footer:
     length = int.from_bytes(body[-8:-4], "little")
     if length > len(body) - 12:
         raise ValueError("its footer is longer than the file")
+    if length > MOST_FOOTER_BYTES:
+        raise ValueError(
+            f"its footer has {length} bytes, at most {MOST_FOOTER_BYTES} are read; write larger row groups"
+        )
     try:
-        return _footer(body, _Compact(body, len(body) - 8 - length).struct())
+        return _footer(body, _Compact(body, len(body) - 8 - length, _Budget()).struct())
     except (KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(f"its footer cannot be read ({type(error).__name__})") from error
 
@@ -49,19 +63,36 @@ def _footer(body: Content, found: Members) -> Footer:
     chunks = [chunk[3] for group in groups for chunk in group[1]]
     if rows < 0 or any(len(group[1]) != len(leaves) for group in groups) or sum(group[3] for group in groups) != rows:
         raise ValueError("its row groups are not those of its schema")
-    fixed = sum(element.get(2, 0) for element in leaves if element.get(1) == _FIXED)
-    declared = sum(chunk[6] for chunk in chunks)
-    pages = sum(size for chunk in chunks for size in _page_sizes(body, chunk))
-    top = {chunk[3][0].decode() for chunk in chunks if len(chunk[3]) == 1 and chunk[1] == _BYTE_ARRAY}
-    sizes = [*(chunk[5] for chunk in chunks), *(chunk[6] for chunk in chunks), fixed]
-    if min(sizes, default=0) < 0:
+    widths = [_width(element) for element in leaves]
+    if min((*widths, *(size for chunk in chunks for size in (chunk[5], chunk[6]))), default=0) < 0:
         raise ValueError("it declares a size below zero")
-    values = sum(chunk[5] for chunk in chunks)
-    return Footer(rows, values, max(declared, pages) + rows * fixed, tuple(sorted(top)))
+    headers = _Budget()
+    sizes = [[*_pages(body, chunk, headers)] for chunk in chunks]
+    values = [max(chunk[5], sum(count for _, count in pages)) for chunk, pages in zip(chunks, sizes, strict=True)]
+    unpacked = [max(chunk[6], sum(size for size, _ in pages)) for chunk, pages in zip(chunks, sizes, strict=True)]
+    decoded = [count * width for count, width in zip(values, widths * len(groups), strict=True)]
+    nested = [size if len(chunk[3]) > 1 else 0 for chunk, size in zip(chunks, decoded, strict=True)]
+    paths = {b".".join(chunk[3]).decode() for chunk in chunks if chunk[1] == _BYTE_ARRAY}
+    of_groups = (sum(nested[place : place + len(leaves)]) for place in range(0, len(nested), len(leaves) or 1))
+    return Footer(
+        rows,
+        sum(values),
+        sum(unpacked),
+        max((size for pages in sizes for size, _ in pages), default=0),
+        sum(decoded) + sum(unpacked),
+        max(of_groups, default=0),
+        tuple(sorted(paths)),
+    )
 
 
-def _page_sizes(body: Content, chunk: Members) -> Iterator[int]:
-    """The bytes that each page says it has once it is decompressed."""
+def _width(element: Members) -> int:
+    kind = element.get(1)
+    width: int = element.get(2, 0) if kind == _FIXED else _WIDTHS[kind or 0]
+    return width
+
+
+def _pages(body: Content, chunk: Members, budget: _Budget) -> Iterator[tuple[int, int]]:
+    """Of each page how many bytes it says it has once it is decompressed, and how many values."""
     if not chunk[7]:
         return  # a column without values may have no page, and then lies nowhere
     start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)
@@ -69,20 +100,35 @@ def _page_sizes(body: Content, chunk: Members) -> Iterator[int]:
     if not 4 <= start <= end <= len(body):
         raise ValueError("a column lies outside of the file")
     while start < end:
-        reader = _Compact(body, start)
+        reader = _Compact(body, start, budget)
         header = reader.struct()
-        if header[2] < 0 or header[3] < 0:
+        of_data: Members = header.get(5) or header.get(8) or {1: 0}
+        if header[2] < 0 or header[3] < 0 or of_data[1] < 0:
             raise ValueError("a page declares a size below zero")
-        yield header[2]
+        yield header[2], of_data[1]
         start = reader.place + header[3]
+
+
+@dataclass
+class _Budget:
+    """How many members may still be read."""
+
+    left: int = MOST_MEMBERS
+
+    def spend(self) -> None:
+        """One more is read."""
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError(f"it has more than {MOST_MEMBERS} members in its footer or pages; write larger row groups")
 
 
 class _Compact:
     """Thrift's compact protocol: structs as members by field id."""
 
-    def __init__(self, body: Content, place: int) -> None:
+    def __init__(self, body: Content, place: int, budget: _Budget) -> None:
         self.body = body
         self.place = place
+        self.budget = budget
 
     def struct(self, depth: int = 0) -> Members:
         """The members of the struct that begins here."""
@@ -93,6 +139,7 @@ class _Compact:
         while kind := self._byte():
             step, kind = kind >> 4, kind & 15
             field = field + step if step else self._zigzag()
+            self.budget.spend()
             members[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
         return members
 
@@ -116,6 +163,7 @@ class _Compact:
         return (number >> 1) ^ -(number & 1)
 
     def _value(self, kind: int, depth: int) -> Any:
+        self.budget.spend()
         if kind in (1, 2, 3):
             return self._byte()
         if kind in (4, 5, 6):

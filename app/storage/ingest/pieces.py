@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
-from app.core.errors import ErrorCode, Invalid, TooLarge, Violation
+from app.core.errors import ErrorCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, invalid_records
 from app.storage.spool import Content, read_until
 
 Piece = Callable[[], DecodedRecords]
 """Some records of a body in a row: called, it decodes them. Raises ``Invalid`` with all of their faults."""
 
 
+# Of a process. A piece may take 30 times its bytes while it is decoded, and what is not pyarrow's own work is done one
+# after the other anyway.
+DECODED_AT_ONCE: Final = min(4, max(2, os.cpu_count() or 1))
+# A body is read no further than to the piece of this fault: only the first hundred are told.
+MOST_COUNTED: Final = 10_000
+_turns = threading.BoundedSemaphore(DECODED_AT_ONCE)
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """A turn to decode what a client sent; few have one at a time."""
+    with _turns:
+        yield
+
+
 def decoded_pieces(pieces: Iterable[Piece]) -> Iterator[DecodedRecords]:
-    """The records of the pieces up to the first fault. Raises ``Invalid`` with the faults of all pieces at the end."""
+    """The records of the pieces up to the first fault. Raises ``Invalid`` with the faults of all pieces at the end, or
+    of those up to the ten-thousandth fault. Few pieces of a process are decoded at a time.
+    """
     faults = _Faults()
-    for piece in pieces:
-        try:
-            records = piece()
-        except Invalid as error:
-            faults.add(error)
-            continue
-        if not faults.total:
+    rest = iter(pieces)
+    more = True
+    while more and faults.total < MOST_COUNTED:
+        with decoding():
+            records, more = _next(rest, faults)
+        if records is not None and not faults.total:
             yield records
-    faults.check()
+    faults.check(more=more)
+
+
+def _next(rest: Iterator[Piece], faults: _Faults) -> tuple[DecodedRecords | None, bool]:
+    """The records of the next piece, unless they have faults, and whether there was a piece."""
+    piece = next(rest, None)
+    if piece is None:
+        return None, False
+    try:
+        return piece(), True
+    except Invalid as error:
+        faults.add(error)
+        return None, True
 
 
 @dataclass
@@ -43,12 +75,12 @@ class _Faults:
         self.total += error.total_violations
         self.told += error.violations[: REPORTED_VIOLATIONS - len(self.told)]
 
-    def check(self) -> None:
+    def check(self, *, more: bool) -> None:
         if self.first is None:
             return
+        if self.pieces > 1 or more:
+            raise invalid_records(self.told, self.total, more=more)
         message, code = self.first
-        if self.pieces > 1:
-            message = f"{self.total} fault(s) in the records; nothing was stored"
         raise Invalid(message, code=code, violations=self.told, total_violations=self.total)
 
 
@@ -61,9 +93,8 @@ def text_pieces(content: Content, bounds: Bounds, end_of: Callable[[bytes], int]
         part = content[place : place + size]
         end = len(part) if place + len(part) == len(content) else end_of(part)
         if end == 0 and part:
-            if size >= bounds.whole_bytes:
-                raise TooLarge(f"the body has a record of more than {bounds.whole_bytes} bytes")
-            size = min(2 * size, bounds.whole_bytes)
+            bounds.check_record(len(part) + 1)
+            size = min(2 * size, bounds.longest_record)
             continue
         yield place, part if end == len(part) else part[:end]
         if end == 0:

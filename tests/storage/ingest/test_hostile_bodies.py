@@ -21,13 +21,16 @@ from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
 from app.services.formats import FORMATS, JSON
 from app.services.ingest import Upload
+from app.storage.ingest.parquet_footer import MOST_MEMBERS
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, PARQUET, arrow_body, parquet_body
 
 MIB = 1 << 20
 SMALL = Bounds(1000, MIB)
 FIELDS = [{"name": "id", "type": "BIGINT"}, {"name": "note", "type": "STRING"}, {"name": "tags", "type": "ARRAY<INT>"}]
+FIELDS += [{"name": "raw", "type": "BYTES"}, {"name": "words", "type": "ARRAY<STRING>"}]
 SCHEMA = TableSchema.from_json({"fields": FIELDS, "primaryKeys": ["id"], "options": {}})
+DECODER = RecordDecoder(compile_plan(SCHEMA))
 GOOD = b'{"records":[{"id":1,"note":"a"}]}'
 
 
@@ -84,6 +87,18 @@ def many(rows: int) -> pa.Table:
 
 
 LONG = "x" * 100_000
+
+
+def in_lists(values: pa.Array) -> pa.Table:
+    """All values in one list, in one row."""
+    return pa.table({"id": [1], "tags": pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)})
+
+
+def of_dictionary(kind: pa.DataType, rows: int = 900) -> pa.Table:
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([LONG.encode()], kind))
+    return pa.table({"id": range(rows), "raw": long})
+
+
 BOMBS: dict[str, tuple[str, bytes]] = {
     "rows of Arrow": (ARROW, arrow_body(many(1001))),
     "rows of Parquet": (PARQUET, parquet_body(many(1001))),
@@ -96,9 +111,19 @@ BOMBS: dict[str, tuple[str, bytes]] = {
     ),
     "a Parquet dictionary": (PARQUET, parquet_body(pa.table({"id": range(900), "note": [LONG] * 900}))),
     "zeros in Parquet": (PARQUET, parquet_body(pa.table({"id": [1], "note": ["0" * 20 * MIB]}))),
+    "a dictionary of long binary": (ARROW, arrow_body(of_dictionary(pa.large_binary()))),
+    "a dictionary of fixed binary": (ARROW, arrow_body(of_dictionary(pa.binary(100_000)))),
+    "a dictionary inside a list": (
+        PARQUET,
+        parquet_body(in_lists(pa.array([LONG] * 900)).rename_columns(["id", "words"])),
+    ),
+    "numbers inside a list that are all the same": (
+        PARQUET,
+        parquet_body(in_lists(pa.array([7] * 300_000, pa.int64()))),
+    ),
     "elements without bytes": (
         ARROW,
-        arrow_body(pa.table({"id": [1], "tags": pa.array([[None] * 300_000], pa.list_(pa.null()))})),
+        arrow_body(pa.table({"id": [1], "tags": pa.array([[None] * 2_000_000], pa.list_(pa.null()))})),
     ),
 }
 
@@ -110,6 +135,79 @@ def test_what_would_unfold_is_refused_before_it_does(name: str) -> None:
     with pytest.raises(TooLarge):
         read(body, media_type)
     assert pa.total_allocated_bytes() - before < 40 * MIB
+
+
+def test_large_pages_of_parquet_are_refused_before_they_are_decompressed() -> None:
+    zeros = parquet_body(pa.table({"id": [1], "note": ["0" * (2 * MIB)]}))
+    before = pa.total_allocated_bytes()
+    with pytest.raises(TooLarge, match=r"a page of .* bytes once it is decoded, at most 1048576 are possible"):
+        read(zeros, PARQUET, bounds=Bounds(1000, 2**30, page_bytes=MIB))
+    assert pa.total_allocated_bytes() - before < MIB
+
+
+@pytest.mark.parametrize("member", [b"\x00", b"\x15\x02\x00"])
+def test_a_footer_of_members_without_number_is_refused(member: bytes) -> None:
+    # A struct whose second field is a list of structs, each of which is a Python value.
+    count = MOST_MEMBERS + 2
+    size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14 & 127 | 128, count >> 21])
+    footer = b"\x15\x02\x19\xfc" + size + member * count + b"\x00"
+    with pytest.raises(Invalid, match=f"more than {MOST_MEMBERS} members"):
+        read(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1", PARQUET, bounds=Bounds(1000, 2**28))
+
+
+def test_batches_without_rows_are_not_gathered() -> None:
+    empty = many(0).combine_chunks()
+    batch = pa.RecordBatch.from_arrays([pa.array([], pa.int64())], schema=empty.schema)
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, empty.schema) as writer:
+        for _ in range(20_000):
+            writer.write_batch(batch)
+        writer.write_table(many(1))
+    assert len(read(out.getvalue(), ARROW, bounds=Bounds(10, 2**28, piece_bytes=4096))) == 1
+
+
+OBJECTS: dict[str, tuple[bytes, str]] = {
+    "records": (b'{"records": [%b{}]}' % (b"{}," * 100_000), ""),
+    "events": (b"[%b{}]" % (b"{}," * 100_000), "debezium-json"),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_without_number_are_refused_before_there_is_a_value_for_each(name: str) -> None:
+    body, events = OBJECTS[name]
+    tracemalloc.start()
+    with pytest.raises(TooLarge):
+        joined(Upload(body, JSON, events=events or None).pieces(DECODER, Bounds(100, piece_bytes=64)))
+    assert tracemalloc.get_traced_memory()[1] < 2 * MIB
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_so_are_other_things_than_objects(name: str) -> None:
+    body, events = OBJECTS[name]
+    with pytest.raises(Invalid):
+        joined(
+            Upload(body.replace(b"{}", b"0"), JSON, events=events or None).pieces(DECODER, Bounds(100, piece_bytes=64))
+        )
+
+
+def test_members_without_number_are_refused_without_naming_them() -> None:
+    body = b"{%b}" % b",".join(b'"m%d":1' % number for number in range(200_000))
+    with pytest.raises(Invalid) as refusal:
+        read(body, bounds=Bounds(100, 2**24, piece_bytes=64))
+    assert [fault.pointer for fault in refusal.value.violations] == ["/records"]
+
+
+def test_a_header_of_csv_that_is_no_header_is_refused() -> None:
+    for header in (b"n" * 200_000, b'"' + b"\n" * 100_000 + b'"', b"\x00"):
+        with pytest.raises(Invalid):
+            read(header + b"\n1\n", CSV)
+
+
+def test_lines_of_csv_at_fault_are_counted_and_not_kept() -> None:
+    with pytest.raises(Invalid) as refusal:
+        read(b"id,note\n" + b"1\n" * 900, CSV)
+    assert (len(refusal.value.violations), refusal.value.total_violations) == (100, 900)
 
 
 def test_compressed_arrow_is_refused_with_what_to_do_instead() -> None:

@@ -19,7 +19,7 @@ from app.services.ingest import Upload
 from app.storage.arrow import staging_schema
 from app.storage.ingest.pieces import decoded_pieces
 from app.storage.layout import Warehouse
-from app.storage.spool import Content, Spool
+from app.storage.spool import Content, Room, Spool
 from app.storage.staging import read_batch, write_pieces
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, NDJSON, PARQUET, arrow_body, parquet_body
@@ -72,7 +72,7 @@ BODIES = {
 
 
 def spooled(body: bytes, folder: Path) -> Content:
-    spool = Spool(folder, memory_bytes=10)
+    spool = Spool(Room(folder), memory_bytes=10)
     for start in range(0, len(body), 100):
         spool.add(body[start : start + 100])
         if spool.due:

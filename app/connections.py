@@ -1,0 +1,233 @@
+"""HTTP as uvicorn speaks it, with the bounds that a service needs which anybody may connect to: on the bytes, fields
+and seconds of a request's line and headers, on connections, and on how long an answer waits for its reader.
+"""
+
+from __future__ import annotations
+
+import resource
+from asyncio import BaseTransport, TimerHandle
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httptools
+from starlette.requests import Request
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from app.api.auth import OPEN_PATHS
+from app.api.problems import refusal
+from app.core.errors import FaultCode, Invalid, KeyfoldError, TooSlow, Unavailable, Violation
+
+MOST_HEAD_BYTES: Final = 64 * 1024
+MOST_FIELDS: Final = 100
+_RESERVED: Final = 64  # connections beyond the bound that are taken to ask how the service is, and to be told no
+_FILES: Final = 256  # that a process opens beside its connections
+
+
+@dataclass(frozen=True)
+class ConnectionBounds:
+    """How many connections a process keeps at a time, how long the line and headers of a request may take, and how long
+    an answer waits while nobody reads it.
+    """
+
+    connections: int = 1000
+    head_seconds: float = 10.0
+    silence_seconds: float = 60.0
+
+
+class Connections:
+    """The connections of a process. Where there are too many, one that waits for a request makes room: the one that
+    has waited longest. Where all are busy, some more are taken to be told so.
+    """
+
+    def __init__(self, bounds: ConnectionBounds) -> None:
+        self.bounds = bounds
+        self.most = min(bounds.connections, max(1, raised_open_files() - _FILES - _RESERVED))
+        self._admitted: set[StrictHttp] = set()
+        self._waiting: OrderedDict[StrictHttp, None] = OrderedDict()  # of those that are admitted
+        self._others: OrderedDict[StrictHttp, None] = OrderedDict()
+
+    def enter(self, connection: StrictHttp) -> bool:
+        """A new one; whether there is room for it. If not, it may ask how the service is, and is closed."""
+        if len(self._admitted) >= self.most and self._waiting:
+            self._let_go(next(iter(self._waiting)))
+        if len(self._admitted) < self.most:
+            self._admitted.add(connection)
+            self._waiting[connection] = None
+            return True
+        if len(self._others) >= _RESERVED:
+            self._let_go(next(iter(self._others)))
+        self._others[connection] = None
+        return False
+
+    def _let_go(self, connection: StrictHttp) -> None:
+        self.leave(connection)
+        connection.transport.close()
+
+    def busy(self, connection: StrictHttp) -> None:
+        """A request has come on it."""
+        self._waiting.pop(connection, None)
+
+    def wait(self, connection: StrictHttp) -> None:
+        """Its requests are answered."""
+        if connection in self._admitted:
+            self._waiting[connection] = None
+
+    def leave(self, connection: StrictHttp) -> None:
+        """It is closed."""
+        self._admitted.discard(connection)
+        self._waiting.pop(connection, None)
+        self._others.pop(connection, None)
+
+
+def raised_open_files() -> int:
+    """How many files this process may have open, once it may have as many as its user lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 2**20
+
+
+class _Refused(Exception):
+    """A request that is answered without the application."""
+
+
+class StrictHttp(HttpToolsProtocol):
+    """uvicorn's HTTP with what httptools leaves out: the bounds of ``app.connections``, and the 400 of RFC 9112 §3.2
+    for a request that has no Host, or two.
+    """
+
+    def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.of = connections
+        self._admitted = True
+        self._refusal: KeyfoldError | None = None
+        self._in_head = False
+        self._unread = 0  # bytes in a row that are neither body nor the end of a request's headers
+        self._timer: TimerHandle | None = None
+        self._reader: TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """A client has come. It has as long for its first request as for any."""
+        super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows what asyncio declares
+        self._admitted = self.of.enter(self)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        self.of.leave(self)
+        self._stop_timers()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """What came from the client. As uvicorn has it, but for a line of the log for each request that is no HTTP."""
+        self._unset_keepalive_if_required()
+        self._unread += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received")
+        except httptools.HttpParserUpgrade:
+            pass  # answered as what else it is
+        if self.transport.is_closing():
+            return
+        if self._timer is None and (self._in_head or self.cycle is None or self.cycle.response_complete):
+            self._expect_head()
+        if self._unread > MOST_HEAD_BYTES:
+            what = "its line and headers are" if self._in_head else "what stands between parts of its body is"
+            self.send_400_response(f"{what} larger than {MOST_HEAD_BYTES} bytes")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused as all else is."""
+        if self.transport.is_closing():
+            return
+        what = f"the request cannot be read: {msg.removesuffix('.')}; send HTTP/1.1 as RFC 9112 has it"
+        self._answer(self._refusal or Invalid(what))
+
+    def _answer(self, error: KeyfoldError) -> None:
+        """Tells why there will be no other answer, and closes."""
+        answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), error)
+        lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
+        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
+        self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of its headers, or one that follows its body. What is raised here uvicorn answers with 400."""
+        if len(self.headers) >= MOST_FIELDS:
+            self._refusal = Invalid(f"a request has at most {MOST_FIELDS} header fields; send fewer")
+            raise _Refused
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Its headers ended."""
+        self._in_head, self._unread = False, 0
+        self._stop_timers()
+        self.of.busy(self)
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            raise ValueError("a request names one host")
+        if not self._admitted and self.url.partition(b"?")[0].decode("latin-1") not in OPEN_PATHS:
+            self._refusal = _full(self.of.most)
+            raise _Refused
+        super().on_headers_complete()
+        if not self._admitted:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """It ended."""
+        self._unread = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """It is answered."""
+        super().on_response_complete()
+        if not self.pipeline:
+            self.of.wait(self)
+
+    def _expect_head(self) -> None:
+        self._timer = self.loop.call_later(self.of.bounds.head_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """The headers of the next request did not come in time; of one that has not begun nobody waits for an
+        answer.
+        """
+        if self._in_head and not self.transport.is_closing():
+            seconds = f"{self.of.bounds.head_seconds:g}"
+            message = f"the line and headers of the request did not come within {seconds} seconds"
+            fault = Violation("", FaultCode.TOO_SLOW, message, "send them together")
+            self._answer(TooSlow(message, violations=[fault]))
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is answered."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(self.of.bounds.silence_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+        super().resume_writing()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._timer, self._reader):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._reader = None
+
+
+def _full(most: int) -> Unavailable:
+    message = f"the process has {most} connections, and all of them are busy; ask again in a moment"
+    fix = "keep fewer connections, or run more processes (KEYFOLD_PROCESSES, KEYFOLD_MAX_CONNECTIONS)"
+    return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

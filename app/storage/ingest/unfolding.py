@@ -1,0 +1,94 @@
+"""What Arrow columns become when they are read: dictionaries, views and nested values say little of that by their own
+size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+
+def decoded_type(source: pa.DataType) -> pa.DataType:
+    """The type without its dictionaries, nested ones included. Those of other values than plain ones stay, and no
+    column takes them.
+    """
+    if types.is_dictionary(source):
+        value = source.value_type
+        return source if types.is_nested(value) or types.is_dictionary(value) or _is_view(value) else value
+    if types.is_map(source):
+        return pa.map_(decoded_type(source.key_type), decoded_type(source.item_type))
+    if types.is_struct(source):
+        return pa.struct([field.with_type(decoded_type(field.type)) for field in source])
+    if types.is_list(source):
+        return pa.list_(decoded_type(source.value_type))
+    if types.is_large_list(source):
+        return pa.large_list(decoded_type(source.value_type))
+    if types.is_fixed_size_list(source):
+        return pa.list_(decoded_type(source.value_type), source.list_size)
+    return source
+
+
+def _is_view(source: pa.DataType) -> bool:
+    return bool(types.is_string_view(source) or types.is_binary_view(source))
+
+
+def weight_of(array: pa.Array) -> int:
+    """About how many bytes a column of a ``decoded_type`` that some column takes has once it is read; values that take
+    no bytes, such as nulls in lists, count as one.
+    """
+    if types.is_dictionary(array.type):
+        return _of_dictionary(array)
+    if _is_view(array.type):
+        return _viewed_bytes(array) + len(array)
+    inner = [*_inside(array)]
+    if inner:
+        return 4 * len(array) + sum(map(weight_of, inner))
+    return max(int(array.nbytes), len(array))
+
+
+def _of_dictionary(array: pa.DictionaryArray) -> int:
+    values = array.dictionary
+    if not _is_bytes(values.type):
+        return len(array) * _LARGEST_NUMBER
+    lengths = pc.binary_length(values).cast(pa.int64())
+    return (pc.sum(lengths.take(array.indices)).as_py() or 0) + 4 * len(array)
+
+
+_LARGEST_NUMBER = 32
+
+
+def _is_bytes(source: pa.DataType) -> bool:
+    checks = (
+        types.is_string,
+        types.is_large_string,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+    )
+    return any(check(source) for check in checks)
+
+
+def _viewed_bytes(array: pa.Array) -> int:
+    """What the views say they are long; each is 16 bytes and begins with its length."""
+    views = array.buffers()[1]
+    if views is None:
+        return 0
+    lengths = np.frombuffer(views, np.int32)[::4][array.offset : array.offset + len(array)]
+    return int(lengths[array.is_valid().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
+
+
+def _inside(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays directly inside a nested one, as far as its rows reach into them."""
+    source = array.type
+    if types.is_struct(source):
+        yield from (array.field(place) for place in range(source.num_fields))
+    elif types.is_fixed_size_list(source):
+        yield array.values.slice(array.offset * source.list_size, len(array) * source.list_size)
+    elif types.is_list(source) or types.is_large_list(source) or types.is_map(source):
+        first, last = (array.offsets[place].as_py() for place in (0, -1)) if len(array) else (0, 0)
+        inner = (array.keys, array.items) if types.is_map(source) else (array.values,)
+        yield from (one.slice(first, last - first) for one in inner)

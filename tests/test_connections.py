@@ -1,0 +1,265 @@
+"""Clients that connect, and then are slow, silent, or too many: each is told so, and others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from app.api.limits import BodyLimit
+from app.api.refusals import CutOff
+from app.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
+from app.serving import StoppingServer
+from app.settings import Settings
+
+PATIENCE_SECONDS = 20
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEALTH = GET.replace(b"/ ", b"/healthz ")
+WAIT = GET.replace(b"/ ", b"/wait ")
+ENDLESS = GET.replace(b"/ ", b"/endless ")
+
+
+@dataclass
+class Served:
+    """A small application on a port; ``arrived`` counts requests that wait until ``go``."""
+
+    server: StoppingServer
+    address: tuple[str, int]
+    go: threading.Event
+    arrived: threading.Semaphore
+    ended: threading.Event
+    thread: threading.Thread
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def connect(self, first: bytes = b"") -> socket.socket:
+        connection = socket.create_connection(self.address, timeout=PATIENCE_SECONDS)
+        connection.sendall(first)
+        self.sockets.append(connection)
+        return connection
+
+    def busy(self, count: int) -> None:
+        """So many connections with a request under way."""
+        for _ in range(count):
+            self.connect(WAIT)
+        for _ in range(count):
+            assert self.arrived.acquire(timeout=PATIENCE_SECONDS)
+
+
+def application(folder: Path, served: Any, **settings: Any) -> FastAPI:
+    app = FastAPI()
+    app.state.parts = SimpleNamespace(heads=SimpleNamespace(stop=lambda: None))
+    app.add_middleware(BodyLimit, settings=Settings(KEYFOLD_DATA=folder, **settings))
+    app.add_middleware(CutOff)
+
+    @app.get("/")
+    @app.get("/healthz")
+    @app.post("/")
+    async def answer() -> str:
+        return "ok"
+
+    @app.get("/wait")
+    async def wait() -> str:
+        served.arrived.release()
+        while not served.go.is_set():
+            await asyncio.sleep(0.01)
+        return "ok"
+
+    @app.get("/endless")
+    async def endless() -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 2**20
+                    await asyncio.sleep(0)
+            finally:
+                served.ended.set()
+
+        return StreamingResponse(parts())
+
+    return app
+
+
+@contextmanager
+def serving(folder: Path, bounds: ConnectionBounds, **settings: Any) -> Iterator[Served]:
+    waiting = SimpleNamespace(go=threading.Event(), arrived=threading.Semaphore(0), ended=threading.Event())
+    server = StoppingServer(application(folder, waiting, **settings), bounds, stop_seconds=1)
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        served = Served(server, listener.getsockname(), thread=thread, **vars(waiting))
+        thread.start()
+        try:
+            yield served
+        finally:
+            waiting.go.set()
+            server.should_exit = True
+            thread.join(PATIENCE_SECONDS)
+            for connection in served.sockets:
+                connection.close()
+            assert not thread.is_alive()
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What comes until the server closes the connection."""
+    found = b""
+    try:
+        while part := connection.recv(65536):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def answer(connection: socket.socket) -> bytes:
+    """The beginning of an answer."""
+    return connection.recv(65536)
+
+
+def problem(response: bytes) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(response[response.index(b"\r\n\r\n") :])
+    return body
+
+
+QUICK = ConnectionBounds(connections=4, head_seconds=0.3, silence_seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service without patience."""
+    with serving(tmp_path_factory.mktemp("quick"), QUICK, silence_seconds=0.5) as served:
+        yield served
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+@pytest.mark.parametrize("head", [b"G", b"GET / HTTP/1.1\r\nHost: local", b"\r\nGET / HTTP/1.1\r\n"])
+def test_a_head_that_does_not_end_is_told_so(quick: Served, before: bytes, head: bytes) -> None:
+    connection = quick.connect(before)
+    if before:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    connection.sendall(head)
+    told = rest(connection)
+    assert told.startswith(b"HTTP/1.1 408")
+    assert problem(told)["errors"][0]["code"] == "too_slow"
+    assert "did not come within 0.3 seconds" in problem(told)["detail"]
+
+
+@pytest.mark.parametrize("said", [b"", b"\r\n\r\n"])
+def test_who_connects_and_asks_nothing_is_let_go(quick: Served, said: bytes) -> None:
+    assert rest(quick.connect(said)) == b""
+
+
+def test_a_body_that_stalls_is_told_so(quick: Served) -> None:
+    told = rest(quick.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"))
+    assert told.startswith(b"HTTP/1.1 408")
+    assert "1 bytes of it have come" in problem(told)["detail"]
+
+
+def test_a_body_that_trickles_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, ConnectionBounds(), silence_seconds=0.5, body_bytes_per_second=10**6) as served:
+        connection = served.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n")
+        connection.settimeout(0.01)
+        told = b""
+        while not told:  # it is never silent
+            try:
+                connection.sendall(b"x")
+                told = answer(connection)
+            except TimeoutError:
+                continue
+        assert told.startswith(b"HTTP/1.1 408")
+
+
+def test_fields_are_bounded(quick: Served) -> None:
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+    assert answer(quick.connect(head + b"a: b\r\n" * (MOST_FIELDS - 1) + b"\r\n")).startswith(b"HTTP/1.1 200")
+    told = rest(quick.connect(head + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
+    assert told.startswith(b"HTTP/1.1 400")
+    assert f"at most {MOST_FIELDS} header fields" in problem(told)["detail"]
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("end", [b"0\r\nx: ", b"1;"])
+def test_what_stands_between_the_parts_of_a_body_is_bounded(quick: Served, end: bytes) -> None:
+    connection = quick.connect(CHUNKED + end)
+    with pytest.raises(OSError):  # reset, or a broken pipe
+        for _ in range(100):
+            connection.sendall(b"y" * MOST_HEAD_BYTES)
+
+
+def test_fields_behind_a_body_count_with_the_others(quick: Served) -> None:
+    told = rest(quick.connect(CHUNKED + b"0\r\n" + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
+    assert told.startswith(b"HTTP/1.1 400")
+
+
+def test_an_answer_that_nobody_reads_is_given_up(quick: Served) -> None:
+    quick.ended.clear()
+    quick.connect(ENDLESS)
+    assert quick.ended.wait(PATIENCE_SECONDS)
+
+
+def test_who_waits_longest_without_a_request_makes_room(tmp_path: Path) -> None:
+    with serving(tmp_path, ConnectionBounds(connections=3)) as served:
+        served.busy(1)
+        first, second = served.connect(GET), served.connect(GET)
+        assert answer(first)
+        assert answer(second)
+        first.sendall(GET)
+        assert answer(first).startswith(b"HTTP/1.1 200")  # the second has waited longer now
+        assert answer(served.connect(GET)).startswith(b"HTTP/1.1 200")
+        assert rest(second) == b""
+        first.sendall(GET)
+        assert answer(first).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_are_busy_health_is_told_and_others_may_come_again(tmp_path: Path) -> None:
+    with serving(tmp_path, ConnectionBounds(connections=3)) as served:
+        served.busy(3)
+        told = rest(served.connect(GET))
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1" in told.lower()
+        assert problem(told)["errors"][0]["code"] == "too_many"
+        healthy = rest(served.connect(HEALTH))
+        assert healthy.startswith(b"HTTP/1.1 200")
+        assert healthy.endswith(b'"ok"')
+        served.go.set()
+        for connection in served.sockets[:3]:
+            assert answer(connection).startswith(b"HTTP/1.1 200")
+        assert answer(served.connect(GET)).startswith(b"HTTP/1.1 200")
+
+
+def test_far_too_many_are_let_go_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path, ConnectionBounds(connections=2)) as served:
+        served.busy(2)
+        silent = [served.connect() for _ in range(100)]
+        assert [rest(connection) for connection in silent[:36]] == [b""] * 36
+        assert rest(served.connect(HEALTH)).startswith(b"HTTP/1.1 200")
+        served.go.set()
+        for connection in served.sockets[:2]:
+            assert answer(connection).startswith(b"HTTP/1.1 200")
+        assert answer(served.connect(GET)).startswith(b"HTTP/1.1 200")
+
+
+def test_requests_that_a_stop_cuts_off_are_told_to_come_again(tmp_path: Path) -> None:
+    with serving(tmp_path, ConnectionBounds()) as served:
+        body = served.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
+        served.busy(1)
+        head, idle = served.connect(b"GET / HT"), served.connect()
+        served.server.should_exit = True
+        served.thread.join(PATIENCE_SECONDS)
+        assert not served.thread.is_alive()
+        for connection in (body, served.sockets[1]):
+            told = rest(connection)
+            assert told.startswith(b"HTTP/1.1 503")
+            assert "send it again" in problem(told)["detail"]
+        assert rest(head) == rest(idle) == b""
