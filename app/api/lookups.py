@@ -67,10 +67,10 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
     except NotFound as error:
         if error.code is not ErrorCode.ROW_NOT_FOUND:
             raise
-        parts.database.metrics.looked_up(by_image=by_image)
+        parts.database.metrics.looked_up(by_image)
         response = refusal(Request(scope), error)
         return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, asked)], bytes(response.body))
-    parts.database.metrics.looked_up(by_image=by_image)
+    parts.database.metrics.looked_up(by_image)
     return _found(found, view, asked, if_none_match)
 
 

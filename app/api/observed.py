@@ -48,9 +48,7 @@ class Observed:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        scope[ANSWER] = answer = Outgoing(
-            send, _sent_id(scope["headers"]) or f"{self._process}-{next(self._numbers):x}".encode()
-        )
+        scope[ANSWER] = answer = Outgoing(send, _sent_id(scope["headers"]) or self._next_id())
         begin_request(answer.id)
         try:
             await self.app(scope, receive, answer.send)
@@ -59,45 +57,49 @@ class Observed:
         except asyncio.CancelledError:
             await self._cut(scope, receive, answer)
         except Exception as error:
-            answer.failed = True
+            answer.outcome = 500
             if answer.status:  # the server ends the connection: the client must not take what it has for the whole
                 raise
             await internal_error(Request(scope), error)(scope, receive, answer.send)
         finally:
-            self._note(scope, answer, time.perf_counter() - began)
+            seconds, outcome = time.perf_counter() - began, answer.outcome
+            self._metrics.answered(scope.get(OPERATION) or operation_of(scope), outcome // 100 or _GONE, seconds)
+            if not outcome or self._log_requests:
+                self._log(scope, outcome, seconds)
+
+    def _next_id(self) -> bytes:
+        return f"{self._process}-{next(self._numbers):x}".encode()
 
     async def _cut(self, scope: Scope, receive: Receive, answer: Outgoing) -> None:
         """The server stops and waits no longer. What has begun is left as it is, and the server ends the connection."""
-        answer.failed = True
+        answer.outcome = 503
         logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
         if not answer.status:
             await refusal(Request(scope), Unavailable("the service stops; send the request again"))(
                 scope, receive, answer.send
             )
 
-    def _note(self, scope: Scope, answer: Outgoing, seconds: float) -> None:
-        operation, status = operation_of(scope), answer.outcome
-        self._metrics.answered(operation, status // 100 or _GONE, seconds)
+    def _log(self, scope: Scope, outcome: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
-        if not status:
+        if not outcome:
             logger.debug("%s %s: the client went before its answer was whole", method, path)
         if self._log_requests:
-            told = {"method": method, "path": path, "status": status or None, "operation": operation}
-            line = f"{method} {path} {status or GONE} {seconds * 1000:.1f} ms"
+            told = {"method": method, "path": path, "status": outcome or None, "operation": operation_of(scope)}
+            line = f"{method} {path} {outcome or GONE} {seconds * 1000:.1f} ms"
             logger.info("%s", line, extra={**told, "seconds": round(seconds, 6)})
 
 
 class Outgoing:
-    """The answer of one request on its way out; ``status`` is 0 until it begins."""
+    """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is what the request counts
+    as: the status once all of the answer went, 0 where the client went before.
+    """
 
-    __slots__ = ("_send", "_whole", "failed", "id", "status")
+    __slots__ = ("_send", "id", "outcome", "status")
 
     def __init__(self, send: Send, request_id: bytes) -> None:
         self.id = request_id
-        self.status = 0
-        self.failed = False
+        self.status = self.outcome = 0
         self._send = send
-        self._whole = False
 
     async def send(self, message: Message) -> None:
         """``message``, the first with the request's id."""
@@ -105,7 +107,7 @@ class Outgoing:
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
         elif not message.get("more_body", False):
-            self._whole = True
+            self.outcome = self.status
         await self._send(message)
 
     async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
@@ -113,15 +115,8 @@ class Outgoing:
         self.status = status
         headers.append((REQUEST_ID, self.id))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        self._whole = True
+        self.outcome = status
         await self._send({"type": "http.response.body", "body": body})
-
-    @property
-    def outcome(self) -> int:
-        """The status; 0 if the client went before the answer was whole."""
-        if self.failed:
-            return max(self.status, 500)
-        return self.status if self._whole else 0
 
 
 def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

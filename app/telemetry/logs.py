@@ -21,6 +21,8 @@ _ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 12
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # nobody changes it
 
 _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
+# What a task logs from here on is about the request of this id. A task of its own serves each, so that nothing ends it.
+begin_request: Final = _request.set
 
 
 class LogFormat(StrEnum):
@@ -38,11 +40,6 @@ def about(**ids: str) -> Iterator[None]:
         yield
     finally:
         _about.reset(before)
-
-
-def begin_request(request_id: bytes) -> None:
-    """What this task logs from here on is about a request. A task of its own serves each, so that nothing ends it."""
-    _request.set(request_id)
 
 
 class _About(logging.Filter):
