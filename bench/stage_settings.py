@@ -12,7 +12,7 @@ import psutil
 from app.core.plan.jobs import FileSizes, MergeJob
 from bench.compaction import measured_runs
 from bench.figures import Figure, Ratio, seconds
-from bench.processes import cpu_seconds
+from bench.processes import Server
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.wide_table import batch_records
@@ -59,7 +59,7 @@ def _measured(site: BenchSite, sizes: Sizes, configs: Mapping[str, str]) -> Iter
     merge = _merge_job(site, sizes)
     server = site.executor.open().server
     assert server is not None, "benchmarks run on a server of their own"
-    jvm = psutil.Process(server.pid)
+    jvm = Server("", psutil.Process(server.pid))
     with site.session() as spark:
         for key, value in configs.items():
             spark.conf.set(key, value)
@@ -69,9 +69,9 @@ def _measured(site: BenchSite, sizes: Sizes, configs: Mapping[str, str]) -> Iter
         }
         for time in ("first", "again"):
             for name, job in jobs.items():
-                before = cpu_seconds(jvm)
+                before = jvm.cpu_seconds()
                 yield f"{name}, {time}", seconds(job)
-                yield f"{name}, {time}, CPU of the JVM", cpu_seconds(jvm) - before
+                yield f"{name}, {time}, CPU of the JVM", jvm.cpu_seconds() - before
 
 
 def _merge_job(site: BenchSite, sizes: Sizes) -> MergeJob:
