@@ -44,7 +44,6 @@ from app.api.operations import Operations
 from app.api.permits import OnlyPermitted, Permits
 from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
-from app.api.refusals import CutOff
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
@@ -144,7 +143,6 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.add_middleware(Gate, settings=chosen)
     if chosen.audit_log:
         app.add_middleware(Audited)
-    app.add_middleware(CutOff)
     # What is added last comes first.
     app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
     app.state.operations = Operations(app.routes)

@@ -18,10 +18,11 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from app.api.limits import BodyLimit
-from app.api.refusals import CutOff
+from app.api.observed import Observed
 from app.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
 from app.serving import StoppingServer
 from app.settings import Settings
+from app.telemetry.metrics import Metrics
 
 PATIENCE_SECONDS = 20
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -60,7 +61,7 @@ def application(folder: Path, served: Any, **settings: Any) -> FastAPI:
     app = FastAPI()
     app.state.parts = SimpleNamespace(heads=SimpleNamespace(stop=lambda: None))
     app.add_middleware(BodyLimit, settings=Settings(KEYFOLD_DATA=folder, **settings))
-    app.add_middleware(CutOff)
+    app.add_middleware(Observed, metrics=Metrics())
 
     @app.get("/")
     @app.get("/healthz")

@@ -75,7 +75,7 @@ class Observed:
         answer.outcome = 503
         logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
         if not answer.status:
-            await refusal(Request(scope), Unavailable("the service stops; send the request again"))(
+            await refusal(Request(scope), Unavailable("the service stops and did not finish the request; send it again"))(
                 scope, receive, answer.send
             )
 

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from typing import Final
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.api.problems import refusal
-from app.core.errors import KeyfoldError, Unavailable
-
-
-class CutOff:
-    """Tells clients whose requests are cut off when the service stops that they may ask again."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, sending)
-        except CancelledError:  # only a server that stops cancels requests
-            if begun or scope["type"] != "http":
-                raise
-            error = Unavailable("the service is being stopped and did not finish the request; send it again")
-            await refusal(Request(scope), error)(scope, receive, send)
-
+from app.core.errors import KeyfoldError
 
 DISCARD_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 2.0

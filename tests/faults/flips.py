@@ -24,6 +24,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.catalog.models import batches
 from app.core.table.history import Task, TaskState
 from app.main import create_app
 from app.services.compactions import ask_for_compaction, run_next_compaction
@@ -243,7 +244,9 @@ class Campaign:
     def _merge(self, table_id: str) -> Task:
         wanted = request_merge(self.parts.database, table_id)
         assert run_next_merge(self.site, "worker")
-        with self.parts.database.reading() as repository:
+        with self.parts.database.transaction() as repository:
+            # Each trial is the first for its batch, which a few of them would set aside.
+            repository.transaction.execute(batches.update().values(tries=0))
             return repository.tasks.get(table_id, wanted.id)
 
     def _compact(self, table_id: str) -> Task:
