@@ -75,9 +75,8 @@ class Observed:
         answer.outcome = 503
         logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
         if not answer.status:
-            await refusal(Request(scope), Unavailable("the service stops and did not finish the request; send it again"))(
-                scope, receive, answer.send
-            )
+            error = Unavailable("the service stops and did not finish the request; send it again")
+            await refusal(Request(scope), error)(scope, receive, answer.send)
 
     def _log(self, scope: Scope, outcome: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
