@@ -12,7 +12,7 @@ from app.catalog.dumps import dump, load
 from app.core.errors import Conflict, Invalid, Unavailable
 from app.core.table.damage import DamagedFile, NamedFile
 from app.services.damage import named_files
-from app.storage.backup_folder import BackupFolder, BackupHead, write_dump
+from app.storage.backup_folder import BackupFolder, BackupHead, add_files, write_dump
 from app.storage.folders import entries
 from app.storage.layout import Warehouse
 
@@ -57,12 +57,14 @@ def _back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFold
         with database.reading() as repository:
             files = [file for table_id in repository.tables.every_id() for file in named_files(repository, table_id)]
             head = BackupHead(name, version, database.revision_in(repository))
-            write_dump(path, head, dump(repository.transaction), files)
+            write_dump(path, head, dump(repository.transaction))
         backup = Backup(name, len(files))
         for file in files:
             if not target.has(file):
                 _keep(database, warehouse, target, file, backup)
                 told(file.path)
+        lost = {error.file.path for error in backup.damaged}
+        add_files(path, [file for file in files if file.path not in lost])
     return backup
 
 

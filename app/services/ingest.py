@@ -148,29 +148,17 @@ def accept_batch(
     commits = commits or GroupCommit(database, warehouse)
     name = (database_name, table_name)
     with span("batch", {"table": ".".join(name)}) as here:
-        done = _accepted(database, warehouse, name, upload, bounds, commits, there, admission)
-        here.set_attributes({"keyfold.batch": done.batch.id, "keyfold.records": done.batch.records})
-    return done
-
-
-def _accepted(
-    database: CatalogDatabase,
-    warehouse: Warehouse,
-    name: tuple[str, str],
-    upload: Change,
-    bounds: Bounds,
-    commits: GroupCommit,
-    there: RowsThere,
-    admission: Admission | None,
-) -> Accepted:
-    for _ in range(ALTERED_TRIES):
-        try:
-            return _accept(database, warehouse, name, upload, bounds, commits, there, admission)
-        except Conflict as error:
-            # Read under a schema that was altered meanwhile: it is read again under the new one.
-            if error.code is not ErrorCode.COMMIT_CONFLICT:
-                raise
-    raise Conflict(f"table {name[1]!r} is altered again and again; post the batch later")
+        for _ in range(ALTERED_TRIES):
+            try:
+                done = _accept(database, warehouse, name, upload, bounds, commits, there, admission)
+            except Conflict as error:
+                # Read under a schema that was altered meanwhile: it is read again under the new one.
+                if error.code is not ErrorCode.COMMIT_CONFLICT:
+                    raise
+            else:
+                here.set_attributes({"keyfold.batch": done.batch.id, "keyfold.records": done.batch.records})
+                return done
+    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
 
 
 def _accept(

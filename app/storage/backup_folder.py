@@ -14,7 +14,7 @@ from typing import Any
 
 from app.core.errors import Invalid
 from app.core.table.damage import DamagedFile, DamageReason, NamedFile
-from app.storage.checksums import BLOCK_BYTES, SummedSink, checksums_of
+from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.layout import Warehouse, sync_folder
 
 _FILES, _DUMPS, _SUFFIX = "warehouse", "catalogs", ".jsonl.gz"
@@ -111,14 +111,6 @@ class BackupFolder:
         if found != (file.size_bytes, file.digest or found[1]):
             raise Invalid(f"{file.path} is damaged in the backup; restore another backup")
 
-    def verify(self, file: BackedUpFile) -> bool:
-        """Whether the file is what was kept."""
-        try:
-            found = checksums_of(self.files, self.files.path(file.path))
-        except FileNotFoundError:
-            return False
-        return (found.size_bytes, found.digest) == (file.size_bytes, file.digest or found.digest)
-
     def forget_all_but(self, most: int) -> int:
         """Forget the oldest backups beyond ``most``, and the files that no other one names; of how many files."""
         for name in self.names()[: -most or None]:
@@ -140,11 +132,16 @@ class BackupFolder:
             yield from map(json.loads, lines)
 
 
-def write_dump(path: Path, head: BackupHead, dumped: Iterable[str], files: Iterable[NamedFile]) -> None:
-    """A dump of the catalog with what the backup says of itself before it, and its files behind it."""
+def write_dump(path: Path, head: BackupHead, dumped: Iterable[str]) -> None:
+    """A dump of the catalog with what the backup says of itself before it."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as target:
         target.write(f"{json.dumps({'backup': asdict(head)})}\n")
         target.writelines(f"{line}\n" for line in dumped)
+
+
+def add_files(path: Path, files: Iterable[NamedFile]) -> None:
+    """The files that the backup has, behind its dump."""
+    with gzip.open(path, "at", encoding="utf-8", compresslevel=6) as target:
         target.writelines(f"{json.dumps({'file': _said(file)})}\n" for file in files)
 
 

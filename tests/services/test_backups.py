@@ -139,7 +139,9 @@ def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
     assert rows(empty[0]) == rows(site.database)
 
 
-def test_what_is_damaged_is_told_and_in_no_backup(site: MergeSite, target: BackupFolder) -> None:
+def test_what_is_damaged_is_told_and_all_else_is_put_back(
+    site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
+) -> None:
     table = create_table(site.database, SUM | QUIET)
     merge(site, table, 1)
     post(site.database, site.warehouse, {"id": 2, "n": 1})
@@ -151,6 +153,9 @@ def test_what_is_damaged_is_told_and_in_no_backup(site: MergeSite, target: Backu
     assert [error.file.path.split("/")[1] for error in done.damaged] == ["runs"]
     assert done.copied == 1
     assert [path.split("/")[1] for path in files_in(target.files)] == ["staging"]
+    put_back(target, empty)
+    assert rows(empty[0]) == rows(site.database)
+    assert files_in(empty[1]) == files_in(target.files)
 
 
 def test_a_damaged_backup_is_not_put_back(
