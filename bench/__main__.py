@@ -1,4 +1,4 @@
-"""``python -m bench startup|merge|amplification|serve|ingest``: the machine's facts, then the figures, as Markdown."""
+"""``python -m bench NAME``: the machine's facts, then the figures of one benchmark, as Markdown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from bench.absent_columns import measure_absent_columns
 from bench.amplification import charts, measure_amplification
 from bench.compaction import measure_compaction
+from bench.endurance import measure_endurance
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
 from bench.images import measure_images
@@ -72,6 +73,10 @@ def _ingest(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
     yield from measure_ingest(sizes)
 
 
+def _endurance(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_endurance(sizes)
+
+
 Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]
 BENCHMARKS: Mapping[str, Benchmark] = {
     "startup": _startup,
@@ -79,6 +84,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "amplification": _amplification,
     "serve": _serve,
     "ingest": _ingest,
+    "endurance": _endurance,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.services.stats import table_stats
-from bench.figures import table
+from bench.figures import chart, table
 from bench.site import BenchSite
 from bench.sizes import Sizes
 from bench.wide_table import batch_records
@@ -58,12 +58,4 @@ def charts(history: Sequence[Costs]) -> Iterator[str]:
         ("read amplification (runs)", [one.read for one in history]),
         ("space amplification", [one.space for one in history]),
     ):
-        points = ", ".join(f"{value:.2f}" for value in values)
-        yield from (
-            "",
-            "```mermaid",
-            "xychart-beta",
-            f'    title "{title}"',
-            f'    x-axis "merges" 1 --> {len(history)}',
-        )
-        yield from (f'    y-axis "{title}" 0 --> {max(values) * 1.1:.1f}', f"    line [{points}]", "```")
+        yield from chart(title, "merges", values)

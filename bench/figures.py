@@ -72,6 +72,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
+def chart(title: str, steps: str, values: Sequence[float]) -> Iterator[str]:
+    """The lines of one curve as Markdown: a value after each of so many ``steps``."""
+    points = ", ".join(f"{value:.2f}" for value in values)
+    yield from ("", "```mermaid", "xychart-beta", f'    title "{title}"', f'    x-axis "{steps}" 1 --> {len(values)}')
+    yield from (f'    y-axis "{title}" 0 --> {max([1.0, *values]) * 1.1:.1f}', f"    line [{points}]", "```")
+
+
 def _statistics(taken: Sequence[float]) -> tuple[str, ...]:
     if not taken:
         return "-", "-", "-", "0"

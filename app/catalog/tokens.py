@@ -56,13 +56,14 @@ class Tokens:
         role: Role = EVERYBODY.role,
         scope: TokenScope = EVERYBODY.scope,
         expires_at: datetime | None = None,
+        created_at: datetime | None = None,
     ) -> ApiToken:
-        """A new token whose text has ``digest``; from the first on tokens are required. One of the same name that has
-        expired is forgotten.
+        """A new token whose text has ``digest``, created now if not ``created_at``; from the first on tokens are
+        required. One of the same name that has expired is forgotten.
 
         Raises ``AlreadyExists`` for a name (or a text) in use.
         """
-        token = ApiToken(name, role, scope, self.transaction.now(), expires_at)
+        token = ApiToken(name, role, scope, created_at or self.transaction.now(), expires_at)
         exists = AlreadyExists(
             f"a token {name!r} exists already; choose another name",
             code=ErrorCode.TOKEN_ALREADY_EXISTS,

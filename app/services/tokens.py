@@ -67,13 +67,13 @@ def make_token(repository: Repository, wish: Wish) -> MadeToken:
     Raises ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
     """
     faults = [*_name_violations(wish.name)]
-    scope, expires_at = TokenScope(), None
+    scope, expires_at, now = TokenScope(), None, repository.now()
     try:
         scope = TokenScope.parse(wish.on, "/on")
     except Invalid as invalid:
         faults += invalid.violations
     try:
-        expires_at = None if wish.expires is None else _expiry(wish.expires, repository.now())
+        expires_at = None if wish.expires is None else _expiry(wish.expires, now)
     except ValueError as error:
         message = f"{wish.expires!r} is no time at which a token can expire"
         faults.append(Violation("/expires", FaultCode.ILLEGAL_EXPIRY, message, str(error)))
@@ -81,7 +81,8 @@ def make_token(repository: Repository, wish: Wish) -> MadeToken:
         message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
         raise Invalid(f"the token is not valid: {message}", violations=faults)
     secret = PREFIX + secrets.token_urlsafe(32)
-    return MadeToken(repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at), secret)
+    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, created_at=now)
+    return MadeToken(made, secret)
 
 
 def _name_violations(name: str) -> Iterator[Violation]:

@@ -35,7 +35,8 @@ def place_of(warehouse: Warehouse, file: NamedFile) -> Path:
 @pytest.fixture
 def file(warehouse: Warehouse) -> NamedFile:
     """A Parquet file of a few blocks and row groups."""
-    texts = pa.array([random.Random(number).randbytes(40) for number in range(60_000)])
+    drawn = random.Random(7)
+    texts = pa.array([drawn.randbytes(40) for _ in range(60_000)])
     path = Path(warehouse.path("t1/file.parquet"))
     path.parent.mkdir(parents=True)
     table = pa.table({"n": range(60_000), "text": texts})
