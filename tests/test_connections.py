@@ -24,6 +24,7 @@ from app.serving import StoppingServer
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 
+pytestmark = pytest.mark.slow(reason="clients are slow here")
 PATIENCE_SECONDS = 20
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEALTH = GET.replace(b"/ ", b"/healthz ")

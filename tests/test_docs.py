@@ -133,6 +133,7 @@ def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, st
     check(*shell, console_steps(README))
 
 
+@pytest.mark.slow(reason="serves and asks with the commands of a page")
 def test_the_commands_of_the_operations_answer_what_they_print(tmp_path: Path) -> None:
     with serving(tmp_path / "keyfold-data", workers="0") as (service, _):
         bash = Shell(tmp_path)

@@ -85,6 +85,7 @@ def drawn(draw: random.Random, engine: str) -> Sequence[Mapping[str, Any]]:
     ]
 
 
+@pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_images_answer_as_state_rows_do(
     database: CatalogDatabase, site: MergeSite, images: Images, apart: Images, engine: str

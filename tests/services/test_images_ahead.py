@@ -88,6 +88,7 @@ def test_a_merge_of_a_table_that_is_looked_up_has_its_image_made_without_a_looku
     assert new in named(files_of(images))
 
 
+@pytest.mark.slow(reason="waits for a builder")
 def test_a_builder_makes_them_while_the_process_only_waits(
     database: CatalogDatabase, images: Images, views: Views, table: Table, merged: Callable[..., None]
 ) -> None:

@@ -76,6 +76,7 @@ def paged(database: CatalogDatabase, warehouse: Warehouse, table: Table, view: V
         view = loaded(warehouse, view)
 
 
+@pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_scan_is_the_sum_of_all_lookups(
     database: CatalogDatabase, site: MergeSite, images: Images, engine: str
@@ -249,6 +250,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.slow(reason="asks every filter of every column")
 def test_filters_agree_with_filtering_all_rows(database: CatalogDatabase, site: MergeSite, typed: Table) -> None:
     view = seen(database, site.warehouse, typed)
     rows = scanned(site.warehouse, view)

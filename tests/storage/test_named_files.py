@@ -32,16 +32,23 @@ def place_of(warehouse: Warehouse, file: NamedFile) -> Path:
     return Path(warehouse.path(file.path))
 
 
-@pytest.fixture
-def file(warehouse: Warehouse) -> NamedFile:
+@pytest.fixture(scope="module")
+def content() -> bytes:
     """A Parquet file of a few blocks and row groups."""
-    drawn = random.Random(7)
-    texts = pa.array([drawn.randbytes(40) for _ in range(60_000)])
+    drawn, sink = random.Random(7), pa.BufferOutputStream()
+    table = pa.table({"n": range(60_000), "text": [drawn.randbytes(40) for _ in range(60_000)]})
+    pq.write_table(table, sink, row_group_size=20_000, compression="none", write_page_checksum=True)
+    written = sink.getvalue().to_pybytes()
+    assert len(written) > 2 * BLOCK_BYTES
+    return written
+
+
+@pytest.fixture
+def file(warehouse: Warehouse, content: bytes) -> NamedFile:
+    """It, in the warehouse."""
     path = Path(warehouse.path("t1/file.parquet"))
     path.parent.mkdir(parents=True)
-    table = pa.table({"n": range(60_000), "text": texts})
-    pq.write_table(table, path, row_group_size=20_000, compression="none", write_page_checksum=True)
-    assert path.stat().st_size > 2 * BLOCK_BYTES
+    path.write_bytes(content)
     return named(warehouse)
 
 

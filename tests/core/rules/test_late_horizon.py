@@ -58,6 +58,7 @@ def log_of(plan: MergePlan, state: Mapping[str, Any]) -> Any:
     return next(state[name] for name, _ in plan.state_columns if name.startswith("_kf_log"))
 
 
+@pytest.mark.slow(reason="plays many long histories")
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_cut_and_any_compaction_leaves_out_what_came_too_late(seed: int) -> None:
