@@ -68,7 +68,7 @@ from app.storage.layout import Warehouse
 from app.telemetry.entries import SparkState
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import start_tracing, stop_tracing
-from app.worker import SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
+from app.worker import READY_SECONDS, SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
 
 SERVICE = "service"  # the process that does everything
 SPARK_SERVES = (SparkState.READY, SparkState.ELSEWHERE)
@@ -180,7 +180,7 @@ class Running:
     def stop(self) -> None:
         """End the workers, then what they use."""
         if self.spark is not None:
-            self.spark.stop()
+            self.spark.close(READY_SECONDS[True])
         for worker in self.workers:
             worker.stop()
         if self.executor is not None:
@@ -247,7 +247,7 @@ class _Service:
 
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
-        self.admission.close()
+        self.admission.close(0)  # it may wait for a catalog that does not answer
         self.ahead.close()
         self.views.close()
         self.images.close()

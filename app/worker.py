@@ -21,6 +21,7 @@ from app.services.compactions import run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
+from app.services.repeated import Repeated
 from app.services.scrubs import look_again, scrub
 from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
@@ -113,38 +114,23 @@ class Upkeep:
 NO_SCRUB = Upkeep()
 
 
-class SparkWatch:
-    """Asks Spark again and again whether it answers, and says so in the metrics, which all processes of the service
-    read.
-    """
+class SparkWatch(Repeated):
+    """Asks Spark whether it answers, and says so in the metrics, which all processes of the service read."""
 
     def __init__(self, executor: SparkExecutor, metrics: Metrics) -> None:
+        super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
         self._executor = executor
         self._metrics = metrics
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="spark-watch", daemon=True)
+        self._state = SparkState.STARTING
+        metrics.say_spark(self._state)
 
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End what ``start`` began."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join(READY_SECONDS[True])
-
-    def _watch(self) -> None:
-        state = SparkState.STARTING
-        while True:
-            self._metrics.say_spark(state)
-            self._metrics.adopt(SPARK, self._executor.pid)
-            if self._ended.wait(READY_SECONDS[state is SparkState.READY]):
-                return
-            if self._executor.ready():
-                state = SparkState.READY
-            elif state is SparkState.READY:
-                state = SparkState.LOST
+    def _look(self) -> None:
+        if self._executor.ready():
+            self._state = SparkState.READY
+        elif self._state is SparkState.READY:
+            self._state = SparkState.LOST
+        self._metrics.say_spark(self._state)
+        self._metrics.adopt(SPARK, self._executor.pid)
 
 
 class Worker:

@@ -18,6 +18,7 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, KeyfoldError, NotStored, StagingFull, Violation
 from app.core.table.history import Table
+from app.services.repeated import Repeated
 from app.storage.layout import Warehouse
 from app.storage.writable import check_there, free_bytes, free_bytes_at
 from app.telemetry.entries import Bound, Counted
@@ -70,7 +71,7 @@ class _Known:
         self.records, self.size = self.records + records, self.size + size
 
 
-class Admission:
+class Admission(Repeated):
     """Keeps batches out while what is staged has reached its bounds; one for a process.
 
     A batch costs no query: the staging areas are read about once a second while batches come, and what this process
@@ -87,6 +88,7 @@ class Admission:
         bounds: StagingBounds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("admission", self.read, lambda: FRESH_SECONDS, on_demand=True)
         self._database = database
         self._warehouse = warehouse
         self._folder = folder
@@ -97,17 +99,6 @@ class Admission:
         self._known = _Known(float("-inf"))
         self._accepted: list[tuple[str, int, int]] = []  # since the last reading of the catalog began
         self._pending: dict[str, int] = defaultdict(int)  # bytes of bodies, by table
-        self._asked, self._closed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="admission", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read the catalog while batches come."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End what ``start`` began."""
-        self._closed.set()
-        self._asked.set()
 
     @contextmanager
     def admitted(self, table: Table, size: int) -> Iterator[None]:
@@ -119,7 +110,7 @@ class Admission:
         self._database.writers.check()
         self._check_disks(size)
         self._check_areas(table)
-        self._asked.set()
+        self.ask()
         with self._lock:
             self._pending[table.id] += size
         try:
@@ -216,17 +207,6 @@ class Admission:
                 for accepted in self._accepted:  # perhaps once too often, for a second
                     known.add(*accepted)
                 self._known = known
-
-    def _watch(self) -> None:
-        while not self._closed.wait(FRESH_SECONDS):
-            self._asked.wait()
-            self._asked.clear()
-            if self._closed.is_set():
-                return
-            try:
-                self.read()
-            except KeyfoldError:
-                logger.warning("the staging areas could not be read; tried again", exc_info=True)
 
 
 def _full(table: Table, code: FaultCode, message: str) -> StagingFull:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
+from app.services.repeated import Repeated
 from app.services.views import Name, View, Views, schemas_of
 from app.storage.images import RECENT_SECONDS, Images
 
-logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 
 
-class ImagesAhead:
+class ImagesAhead(Repeated):
     """Looks for commits to the tables that this process has lately been asked for, and has the images of their new runs
     made, so that the first lookups after a merge find them.
 
@@ -32,6 +29,7 @@ class ImagesAhead:
     def __init__(
         self, database: CatalogDatabase, views: Views, images: Images, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__("images-ahead", self.look, lambda: LOOK_SECONDS)
         self._database = database
         self._views = views
         self._images = images
@@ -39,25 +37,6 @@ class ImagesAhead:
         self._asked: dict[Name, float] = {}
         self._marks: Mapping[str, int] = {}
         self._seen: dict[str, View] = {}
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="images-ahead", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look for commits."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End what ``start`` began."""
-        self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._closed.wait(LOOK_SECONDS):
-            try:
-                self.look()
-            except KeyfoldError:
-                logger.warning("the catalog could not be asked for new runs; tried again", exc_info=True)
 
     def look(self) -> None:
         """Ask for the images of what was committed since; the catalog is read only if marks tell of a change."""

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import UTC, datetime
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
+from app.services.repeated import Repeated
 
 logger = logging.getLogger(__name__)
 WRITE_SECONDS: Final = 60.0
 
 
-class TokenUses:
-    """The uses of tokens in this process that the catalog does not have yet. ``note`` is a step of every request: it
-    takes no lock and no query.
+class TokenUses(Repeated):
+    """The uses of tokens in this process that the catalog does not have yet, written once a minute. ``note`` is a step
+    of every request: it takes no lock and no query.
     """
 
     def __init__(self, database: CatalogDatabase, every_seconds: float = WRITE_SECONDS) -> None:
+        super().__init__("token-uses", self.write, lambda: every_seconds)
         self._database = database
-        self._every_seconds = every_seconds
         self._times: dict[str, float] = {}
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="token-uses", daemon=True)
 
-    def start(self) -> None:
-        """Begin to write what is noted, once a minute."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End that, and write what is left."""
-        self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
+    def close(self, patience_seconds: float | None = None) -> None:
+        """End, and write what is left."""
+        super().close(patience_seconds)
+        self.write()
 
     def note(self, name: str, at: float) -> None:
         """The token ``name`` was used ``at`` seconds after 1970-01-01 UTC."""
@@ -53,9 +46,3 @@ class TokenUses:
         except KeyfoldError as error:
             logger.warning("when tokens were last used could not be written, and is tried again: %s", error)
             self._times = noted | self._times
-
-    def _run(self) -> None:
-        closed = False
-        while not closed:
-            closed = self._closed.wait(self._every_seconds)
-            self.write()

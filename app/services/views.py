@@ -23,6 +23,7 @@ from app.core.table.option_entries import Consistency
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
 from app.services.damage import read_again
+from app.services.repeated import Repeated
 from app.storage.layout import Warehouse
 from app.storage.staged_index import StagedIndex, load_batch
 from app.storage.staging import read_key_records
@@ -193,21 +194,22 @@ class Views:
         self._asked: set[Name] = set()
         self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
-        self._threads = [threading.Thread(target=self._watch, name="views-poll", daemon=True)]
-        if not database.embedded:
-            self._threads.append(threading.Thread(target=self._listen, name="views-listen", daemon=True))
+        # What a process that was killed between its commit and its mark did not tell.
+        self._comparing = Repeated("views-poll", self.compare, lambda: LISTEN_SECONDS)
+        self._listening = threading.Thread(target=self._listen, name="views-listen", daemon=True)
 
     def start(self) -> None:
         """Begin to watch for commits that no mark tells of."""
-        for thread in self._threads:
-            thread.start()
+        self._comparing.start()
+        if not self._database.embedded:
+            self._listening.start()
 
     def close(self) -> None:
         """End what ``start`` began."""
         self._closed.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(2 * LISTEN_SECONDS)
+        self._comparing.close(2 * LISTEN_SECONDS)
+        if self._listening.is_alive():
+            self._listening.join(2 * LISTEN_SECONDS)
 
     def recall(self, name: Name, wanted: Consistency | None) -> View | None:
         """The table's view if it is known to be current; it takes no query, no file and no lock. None in ``wanted``
@@ -329,14 +331,6 @@ class Views:
     def _others_bytes(self, table_id: str) -> int:
         kept = list(self._kept.values())
         return sum(one.view.index.size_bytes for one in kept if one.view.table.id != table_id)
-
-    def _watch(self) -> None:
-        """What a process that was killed between its commit and its mark did not tell."""
-        while not self._closed.wait(LISTEN_SECONDS):
-            try:
-                self.compare()
-            except KeyfoldError:
-                logger.warning("the catalog could not be asked for commits; tried again", exc_info=True)
 
     def compare(self) -> None:
         """Mark the tables that the catalog has otherwise than the views do."""

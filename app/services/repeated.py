@@ -1,0 +1,67 @@
+"""What a process does again and again beside its requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from app.core.errors import KeyfoldError
+
+logger = logging.getLogger(__name__)
+
+
+class Repeated:
+    """Calls ``step`` from ``start`` to ``close``, in a thread called ``name``, with ``pause_seconds()`` before each
+    call. Where it is ``on_demand``, it then waits until somebody asks.
+
+    A step that fails is logged, and is no end: the next one is tried.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], object],
+        pause_seconds: Callable[[], float],
+        *,
+        on_demand: bool = False,
+    ) -> None:
+        self._name = name
+        self._step = step
+        self._pause_seconds = pause_seconds
+        self._on_demand = on_demand
+        self._wanted, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Have a step done where steps are ``on_demand``; several that ask before it begins share it."""
+        self._wanted.set()
+
+    def close(self, patience_seconds: float | None = None) -> None:
+        """End, after the step that is under way; wait for that, not longer than ``patience_seconds``."""
+        self._closed.set()
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(patience_seconds)
+
+    def _run(self) -> None:
+        while self._goes_on():
+            try:
+                self._step()
+            except KeyfoldError as error:
+                logger.warning("%s failed and is tried again: %s", self._name, error)
+            except Exception:
+                logger.exception("%s failed and is tried again", self._name)
+
+    def _goes_on(self) -> bool:
+        """Whether there is to be another step, once it is its time."""
+        if self._closed.wait(self._pause_seconds()):
+            return False
+        if self._on_demand:
+            self._wanted.wait()
+            self._wanted.clear()
+        return not self._closed.is_set()
