@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from app.core.errors import KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.history import TaskKind
-from app.services.compactions import run_compaction
+from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
@@ -262,6 +262,7 @@ class Worker:
             try:
                 sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)
                 look_again(self.site.database, self.site.warehouse)
+                request_failed_compactions(self.site.database)
             except Exception:
                 logger.warning("the sweep failed and is tried again later", exc_info=True)
 

@@ -14,7 +14,7 @@ from app.catalog.models import batches, merges, tables
 from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.history import Backlog, BatchState, Task, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import Backlog, BatchState, Failures, Task, TaskKind, TaskState, TaskTrigger
 
 FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
     TaskKind.MERGE: tables.c.forgotten_merges,
@@ -143,6 +143,30 @@ class Tasks:
         started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
+    def failed_compactions(self, table_id: str | None = None) -> dict[str, Failures]:
+        """The failures of the tables (or of one) whose last compaction that came to an end has failed. One that was
+        cancelled is none.
+        """
+        compactions = merges.c.kind == TaskKind.COMPACTION
+        if table_id is not None:
+            compactions &= merges.c.table_id == table_id
+        succeeded = (
+            sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at).label("at"))
+            .where(compactions, merges.c.state == TaskState.SUCCEEDED)
+            .group_by(merges.c.table_id)
+            .subquery()
+        )
+        since = succeeded.c.at.is_(None) | (merges.c.finished_at > succeeded.c.at)
+        query = (
+            sa.select(
+                merges.c.table_id, sa.func.count().label("failures"), sa.func.max(merges.c.finished_at).label("at")
+            )
+            .join(succeeded, succeeded.c.table_id == merges.c.table_id, isouter=True)
+            .where(compactions, merges.c.state == TaskState.FAILED, since)
+            .group_by(merges.c.table_id)
+        )
+        return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query)}
+
     def backlogs(self) -> list[Backlog]:
         """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, the
         one with the oldest batch first.
@@ -187,7 +211,6 @@ def _backlog(row: AnyRow) -> Backlog:
         records=int(row.records or 0),
         oldest_accepted_at=row.oldest,
         newest_accepted_at=row.newest,
-        failures=row.failed_merges,
-        last_failed_at=row.merge_failed_at,
+        failures=Failures(row.failed_merges, row.merge_failed_at) if row.failed_merges else None,
         pending=row.pending,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
 from app.core.plan.evolution import same_fold
@@ -22,6 +23,7 @@ from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
+from app.services.retries import still_waits
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.named_files import files_of_run
@@ -56,14 +58,31 @@ def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = Tr
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
-    """Ask for a compaction of ``table`` if its options want one after ``snapshot``."""
+    """Ask for a compaction of ``table`` if its options want one after ``snapshot``. Where the last ones failed it is
+    put off, longer each time: the next merge, or ``request_failed_compactions``, asks again.
+    """
     options = table.schema.parsed
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
-    if full or pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
+    if not full and not pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
+        return
+    if not still_waits(repository.tasks.failed_compactions(table.id).get(table.id), repository.now()):
         repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
+
+
+def request_failed_compactions(database: CatalogDatabase) -> None:
+    """Ask again for the compactions that have failed and are still due: a table that nobody writes to has no next
+    merge.
+    """
+    with database.reading() as repository:
+        failed = repository.tasks.failed_compactions()
+    for table_id in failed:
+        with database.transaction() as repository:
+            table, snapshot = repository.tables.find(table_id), repository.snapshots.current(table_id)
+            if table is not None and snapshot is not None:
+                request_due_compaction(repository, table, snapshot)
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:

@@ -33,13 +33,11 @@ from app.services.compactions import aligned_runs, changes_wanted, request_due_c
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.pages import Page, PageRequest, page_of
+from app.services.retries import still_waits
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.named_files import file_of_batch, files_of_run
 from app.storage.runs import read_runs, totals_fit
-
-FIRST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 300.0
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -65,15 +63,10 @@ def batches_wait(database: CatalogDatabase) -> bool:
 def _due(backlog: Backlog, now: datetime) -> TaskTrigger | None:
     """Why the backlog should be merged now; a table whose merges fail waits longer each time.
 
-    A time in the future was stored before the clock was set back: how long ago that was nobody knows, so it waits no
-    more.
+    A time in the future was stored before the clock was set back, and waits no more.
     """
-    if backlog.batches == 0 or backlog.oldest_accepted_at is None:
+    if backlog.batches == 0 or backlog.oldest_accepted_at is None or still_waits(backlog.failures, now):
         return None
-    if backlog.failures and backlog.last_failed_at is not None:
-        wait = min(FIRST_RETRY_SECONDS * 2 ** min(backlog.failures - 1, 20), LONGEST_RETRY_SECONDS)
-        if backlog.last_failed_at <= now < backlog.last_failed_at + timedelta(seconds=wait):
-            return None
     options = backlog.table.schema.parsed
     if backlog.records >= options["merge.max-staged-rows"]:
         return TaskTrigger.ROWS

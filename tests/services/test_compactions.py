@@ -127,28 +127,6 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(
     assert totals(database, images, table, [1]) == [2]
 
 
-class BrokenCompaction(PythonExecutor):
-    """Merges, but cannot compact."""
-
-    def compact(self, *args: object) -> None:  # noqa: ARG002  # the protocol passes them
-        raise RuntimeError("no room")
-
-
-def test_a_failed_compaction_costs_no_rows_and_is_tried_again(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2"})
-    for _ in range(2):
-        merge(site, table, {"id": 1, "n": 1})
-    assert run_next_compaction(replace(site, executor=BrokenCompaction()), "compactor")
-    failed = last_compaction(site, table)
-    assert failed.state is TaskState.FAILED
-    assert (failed.error or "").startswith("no room (no row was changed")
-    assert len(run_ids(site, table)) == 2
-    merge(site, table, {"id": 1, "n": 1})
-    assert run_next_compaction(site, "compactor")
-    assert len(run_ids(site, table)) == 1
-    assert totals(site.database, images, table, [1]) == [3]
-
-
 def run(name: str, size: int = 100, *, partition: str | None = None, full: bool = False) -> Run:
     return Run(name, 0, (DataFile(f"{name}.parquet", 1, size, 0, 0),), partition, full)
 

@@ -304,9 +304,19 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Failures:
+    """How many tasks of a table have failed since the last that succeeded, one at least, and when the last of them
+    did.
+    """
+
+    in_a_row: int
+    last_at: datetime
+
+
+@dataclass(frozen=True)
 class Backlog:
-    """What waits in a table's staging area; ``failures`` counts the merges that failed since the last success, and
-    ``pending`` says whether a merge waits already.
+    """What waits in a table's staging area; ``failures`` are those of its merges, and ``pending`` says whether a merge
+    waits already.
     """
 
     table: Table
@@ -314,6 +324,5 @@ class Backlog:
     records: int
     oldest_accepted_at: datetime | None
     newest_accepted_at: datetime | None
-    failures: int
-    last_failed_at: datetime | None
+    failures: Failures | None
     pending: bool
