@@ -7,8 +7,9 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 SEED ?= 1
+FUZZ_SECONDS ?= 60
 
-.PHONY: serve test quick check check-mutants flips bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
+.PHONY: serve test quick check check-mutants flips fuzz bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +45,14 @@ check-mutants: $(VENV)/.installed
 # Files damaged by seed, every answer compared: none is wrong, each damage is named. Minutes.
 flips: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m tests.faults.flips --n 3000 --seed $(SEED)
+
+# Each decoder on new inputs, led by the code that they reach, for FUZZ_SECONDS; see tests/fuzz. Linux, half an hour.
+fuzz: $(VENV)/.fuzz
+	$(IN_MEMORY) $(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+$(VENV)/.fuzz: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	touch $@
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
+from app.core.hints import cut
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
@@ -187,7 +188,7 @@ _FULL = "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL; MyS
 def _debezium_change(changes: _Changes, payload: Mapping[str, Any], schema: object, op: object) -> None:
     op = payload.get("op", op)
     if op not in ("c", "r", "u", "d"):
-        what = {"t": "a truncation", "m": "a message"}.get(op, f"op {op!r}") if isinstance(op, str) else "no op"
+        what = {"t": "a truncation", "m": "a message"}.get(op, f"op {cut(op)!r}") if isinstance(op, str) else "no op"
         raise _Unusable(
             f"the event is {what}, no change of a row", "skip it (skipped.operations=t), or change the rows"
         )
@@ -222,7 +223,7 @@ def read_canal(changes: _Changes, event: Mapping[str, Any]) -> None:
     if kind in _CANAL_DDL:
         return
     if kind not in ("INSERT", "UPDATE", "DELETE") or event.get("isDdl") is True:
-        raise _Unusable(f"the event is {kind or 'of no type'}, no change of a row", "skip it, or change the rows")
+        raise _Unusable(f"the event is {cut(kind) or 'of no type'}, no change of a row", "skip it, or change the rows")
     rows, old = _rows(event.get("data")), _rows(event.get("old") or [])
     for place, row in enumerate(rows):
         after = _from_texts(changes.plan, row)
@@ -260,10 +261,10 @@ def _from_text(plan: MergePlan, name: str, value: Any) -> Any:
 def read_maxwell(changes: _Changes, event: Mapping[str, Any]) -> None:
     """One event of Maxwell."""
     kind = event.get("type")
-    if kind in _MAXWELL_OTHERS:
+    if isinstance(kind, str) and kind in _MAXWELL_OTHERS:
         return
     if kind not in ("insert", "bootstrap-insert", "update", "delete"):
-        raise _Unusable(f"the event is {kind!r}, no change of a row", "skip it, or change the rows")
+        raise _Unusable(f"the event is {cut(repr(kind))}, no change of a row", "skip it, or change the rows")
     fix = "send Maxwell's events as they are"
     row = _row(event.get("data"), "data", fix)
     if kind == "update":

@@ -231,7 +231,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
             logger.warning("%s cannot be read", file.path, exc_info=True)
             raise Unavailable(f"{file.path} cannot be read now; try again later") from error
         raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, KeyError) as error:  # a footer may name other columns
         if file.digest is None:
             raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
         check_file(warehouse, file)  # it may have rotted since this process found it well

@@ -67,7 +67,7 @@ def read_request(path: Path) -> ImageRequest:
     try:
         name, file = ImageName(**body["image"]), _file_of(body["stored"])
         return ImageRequest(name, file, _schema_of(body["written"]), _schema_of(body["shown"]))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} asks for no image") from error
 
 
