@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.core.access import EVERYTHING, Role
-from app.core.errors import KeyfoldError
+from app.core.errors import Invalid, KeyfoldError
 from app.core.table.damage import DamagedFile
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor
@@ -31,6 +31,7 @@ from app.settings import Settings
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from app.storage.modes import how_to_close
+from app.storage.object_stores import is_object_store
 from app.telemetry.logs import LogFormat, log_to_stderr
 from app.telemetry.metrics import Metrics
 from app.worker import SPARK
@@ -100,6 +101,8 @@ def serve(
 def _check(settings: Settings) -> None:
     """What is wrong is told here in one line, not as the lifespan's traceback."""
     _warn_of_open_folders(settings)
+    if settings.workers:
+        _require_spark(settings)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)
     database.close()
@@ -112,8 +115,16 @@ def _check(settings: Settings) -> None:
         _require_token(settings)
 
 
+def _require_spark(settings: Settings) -> None:
+    if is_object_store(settings.warehouse_root) and settings.spark_remote is None:
+        raise Invalid(
+            "the embedded Spark cannot read object stores, so nothing would ever be merged: set KEYFOLD_SPARK_REMOTE to"
+            " a server with hadoop-aws, or KEYFOLD_WORKERS=0 and run keyfold worker elsewhere"
+        )
+
+
 def _warn_of_open_folders(settings: Settings) -> None:
-    for folder in {settings.folder.resolve(), Path(settings.warehouse_root)}:
+    for folder in {settings.folder.resolve(), Path(settings.warehouse_root)}:  # a URI is no folder here
         closing = how_to_close(folder, settings.umask)
         if closing is not None:
             logger.warning("%s is open to other users of this machine; run: %s", folder, closing)
@@ -153,6 +164,7 @@ def worker(data: DataFolder = None, log_format: LogAs = None) -> None:
     settings = _settings(folder=data, log_format=log_format)
     log_to_stderr(settings.log_level, settings.log_format)
     _warn_of_open_folders(settings)
+    _require_spark(settings)
     metrics = Metrics(processes=("worker", SPARK))
     metrics.take("worker")
     work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"), metrics)

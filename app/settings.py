@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
+from app.storage.object_stores import check_root
 from app.telemetry.logs import LogFormat
 
 
@@ -170,6 +171,13 @@ class Settings(BaseSettings):
         if (key is None) is not (others.data.get("tls_cert") is None):
             raise ValueError("set both KEYFOLD_TLS_CERT and KEYFOLD_TLS_KEY, or none of them")
         return key
+
+    @field_validator("warehouse")
+    @classmethod
+    def _known_warehouse(cls, root: str | None) -> str | None:
+        if root is not None:
+            check_root(root)
+        return root
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from app.catalog.database import CatalogDatabase
 from tests.compiled_sql import share_compiled_statements
+from tests.object_store import CREDENTIALS, FaultyLine, s3_server
 from tests.postgres import TEMPLATE, postgres_database, postgres_server
 from tests.sharing import run_folder, shared
 
@@ -86,6 +87,29 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Conf
 
     with shared(run_folder(tmp_path_factory, pytestconfig), "postgres", opened) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The ``host:port`` of a real S3 server, the same for the whole run."""
+    with shared(run_folder(tmp_path_factory, pytestconfig), "s3", s3_server) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def store(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same, with what a client needs to be let in."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return s3_endpoint
+
+
+@pytest.fixture
+def line(store: str) -> Iterator[FaultyLine]:
+    """A line to the store that fails when it is told to."""
+    opened = FaultyLine(store)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

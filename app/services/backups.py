@@ -15,6 +15,7 @@ from app.services.damage import named_files
 from app.storage.backup_folder import BackupFolder, BackupHead, add_files, write_dump
 from app.storage.folders import entries
 from app.storage.layout import Warehouse
+from app.storage.writable import reason_of
 
 _TRIES = 5
 _NAME = "%Y%m%dT%H%M%S%fZ"
@@ -93,16 +94,23 @@ def restore(
     """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
     bring the catalog to this version.
 
-    Raises ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete.
+    Raises ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete, ``Unavailable`` where
+    the warehouse cannot be written.
     """
     names = source.names()
     if not names:
         raise Invalid(f"{source.path} has no backup")
     head = source.head(name or names[-1])
     _check_empty(database, warehouse)
-    Path(warehouse.path()).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if warehouse.local:
+        Path(warehouse.path()).mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in source.files_of(head.name):
-        source.put_back(file, warehouse)
+        try:
+            source.put_back(file, warehouse)
+        except OSError as error:
+            raise Unavailable(
+                f"{file.path} cannot be put back: {reason_of(error)}; begin again in an empty one"
+            ) from error
         told(file.path)
     # The catalog comes last: what it names is there.
     database.migrate(head.revision)
@@ -113,9 +121,9 @@ def restore(
 
 
 def _check_empty(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    if not warehouse.local:
-        raise Invalid("a backup is put back into a local folder; copy it to the warehouse from there")
+    if not (warehouse.local or warehouse.is_store):
+        raise Invalid("a backup is put back into a folder or a bucket (s3://…); copy it to the warehouse from there")
     if database.revision() is not None:
         raise Conflict("the catalog is not empty; restore into a new data folder, or a new database")
     if entries(warehouse, warehouse.path()):
-        raise Conflict(f"{warehouse.path()} is not empty; restore into a new data folder")
+        raise Conflict(f"{warehouse.uri()} is not empty; restore into a new data folder, or under a new prefix")

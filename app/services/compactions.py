@@ -186,7 +186,7 @@ def _combine(
         compile_plan(table.schema),
         tuple(aligned),
         sizes_of(options, inputs),
-        site.warehouse.uri(*run_folder(table.id, folder)),
+        site.warehouse.spark_uri(*run_folder(table.id, folder)),
         int(site.clock()),
         picked[0].full,
     )
@@ -216,7 +216,7 @@ def _changes(
         tuple(aligned[:known]),
         tuple(aligned[known:]),
         sizes_of(options, [run for one in picked for run in one.runs]),
-        site.warehouse.uri(*changelog_folder(table.id, folder)),
+        site.warehouse.spark_uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
     run_checked(lease, job, _files(table, picked), lease.report)

@@ -16,7 +16,7 @@ from app.core.errors import KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
-from app.storage.staging import has_batch, sync_staging
+from app.storage.staging import staged_files, sync_staging
 from app.storage.writable import writing
 
 MOST_AT_ONCE = 256
@@ -128,7 +128,9 @@ class GroupCommit:
                 table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
-            there = [new for new in news if has_batch(self._warehouse, table_id, new.file)]
+            with writing():
+                found = staged_files(self._warehouse, table_id, [new.file for new in news])
+            there = [new for new in news if new.file in found]
             outcomes = dict(zip((new.id for new in there), repository.batches.add_locked(table, there), strict=True))
         return [outcomes.get(new.id) or swept() for new in news]
 

@@ -126,11 +126,11 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
     keeps_input = options["changelog-producer"] is ChangelogProducer.INPUT
     job = MergeJob(
         compile_plan(table.schema),
-        {site.warehouse.uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
+        {site.warehouse.spark_uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
         FileSizes(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
-        site.warehouse.uri(*run_folder(table.id, folder)),
+        site.warehouse.spark_uri(*run_folder(table.id, folder)),
         int(site.clock()),
-        site.warehouse.uri(*changelog_folder(table.id, folder)) if keeps_input else None,
+        site.warehouse.spark_uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
     lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
     run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
@@ -160,7 +160,7 @@ def _with_changes(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease:
         aligned_runs(site, table, older),
         aligned_runs(site, table, folded.runs),
         sizes_of(options, [*older, *folded.runs]),
-        site.warehouse.uri(*changelog_folder(table.id, folder)),
+        site.warehouse.spark_uri(*changelog_folder(table.id, folder)),
         **changes_wanted(options),
     )
     inputs = [file for run in (*older, *folded.runs) for file in files_of_run(table.id, run)]

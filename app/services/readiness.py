@@ -28,7 +28,10 @@ def condition_of(database: CatalogDatabase, warehouse: Warehouse) -> Condition:
     """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
     a small file is.
     """
-    return Condition(_catalog_fault(database), try_writing(warehouse))
+    catalog = _catalog_fault(database)
+    if catalog is None and warehouse.is_store:
+        take_warehouse(database, warehouse)  # it may not have answered when the service started
+    return Condition(catalog, try_writing(warehouse))
 
 
 def _catalog_fault(database: CatalogDatabase) -> str | None:

@@ -6,7 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -16,8 +17,9 @@ from app.core.errors import NotFound
 from app.core.table.history import Database, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
-from app.storage.folders import Entry, entries, remove
+from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
+from app.storage.writable import now_of, reason_of
 
 logger = logging.getLogger(__name__)
 _PAGE = 500
@@ -47,7 +49,11 @@ def sweep(
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
     forget_history(database, keys_known)
-    before = datetime.now(UTC) - grace  # files are dated by this machine
+    try:
+        before = now_of(warehouse) - grace
+    except OSError as error:
+        logger.warning("the warehouse is swept later: %s", reason_of(error))
+        return 0
     removed = 0
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder:
@@ -207,10 +213,12 @@ def _remove_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: st
     removed = 0
     with database.transaction() as repository:
         began = time.monotonic()
-        for name in sorted(repository.batches.unnamed_staging_files(table_id, names)):
+        unnamed = sorted(repository.batches.unnamed_staging_files(table_id, names))
+        for start in range(0, len(unnamed), REQUESTS_AT_ONCE):
             if time.monotonic() - began > HELD_SECONDS:
                 break
-            removed += remove(warehouse, warehouse.path(*staging_file(table_id, name)))
+            paths = [warehouse.path(*staging_file(table_id, name)) for name in unnamed[start:][:REQUESTS_AT_ONCE]]
+            removed += sum(at_once(warehouse, partial(remove_file, warehouse), paths))
     return removed
 
 

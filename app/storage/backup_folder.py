@@ -14,8 +14,10 @@ from typing import Any
 
 from app.core.errors import Invalid
 from app.core.table.damage import DamagedFile, DamageReason, NamedFile
-from app.storage.checksums import BLOCK_BYTES, SummedSink
+from app.storage.checksums import SummedSink
 from app.storage.layout import Warehouse, sync_folder
+from app.storage.named_files import missing, not_now
+from app.storage.object_stores import reason_of_store
 
 _FILES, _DUMPS, _SUFFIX = "warehouse", "catalogs", ".jsonl.gz"
 
@@ -59,11 +61,18 @@ class BackupFolder:
         return found.is_file() and found.stat().st_size == file.size_bytes
 
     def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
-        """Copy a file of the warehouse, durably and as a whole. Raises ``DamagedFile``."""
+        """Copy a file of the warehouse, durably and as a whole. Raises ``DamagedFile``, and ``Unavailable`` when an
+        object store does not answer.
+        """
         try:
             found = _copied(warehouse, file.path, self.path / _FILES)
         except FileNotFoundError as error:
-            raise DamagedFile(file, DamageReason.MISSING, "nothing is there") from error
+            raise missing(warehouse, file) from error
+        except OSError as error:
+            reason = reason_of_store(error)
+            if reason is None:
+                raise
+            raise not_now(file, reason) from error
         if found != (file.size_bytes, file.digest or found[1]):
             (self.path / _FILES / file.path).unlink()
             raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"it has {found[0]} bytes of xxh3-128 {found[1]}")
@@ -103,9 +112,12 @@ class BackupFolder:
                     yield line
 
     def put_back(self, file: BackedUpFile, warehouse: Warehouse) -> None:
-        """Copy a file of a backup into a local warehouse. Raises ``Invalid`` where it is not what was kept."""
+        """Copy a file of a backup into a warehouse, a folder or a bucket. Raises ``Invalid`` where it is not what was
+        kept.
+        """
+        copied = _put if warehouse.is_store else _copied_back
         try:
-            found = _copied(self.files, file.path, Path(warehouse.path()))
+            found = copied(self.files, file.path, warehouse)
         except FileNotFoundError as error:
             raise Invalid(f"{file.path} is not in the backup any more; restore another backup") from error
         if found != (file.size_bytes, file.digest or found[1]):
@@ -157,11 +169,26 @@ def _copied(source: Warehouse, path: str, root: Path) -> tuple[int, str]:
     try:
         with source.filesystem.open_input_file(source.path(path)) as bytes_in, open(partial, "wb") as bytes_out:
             sink = SummedSink(bytes_out)
-            shutil.copyfileobj(bytes_in, sink, BLOCK_BYTES)
+            shutil.copyfileobj(bytes_in, sink, source.piece_bytes)
             bytes_out.flush()
             os.fsync(bytes_out.fileno())
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)
     sync_folder(str(target.parent))
+    return sink.sums.size_bytes, sink.sums.checksums.digest
+
+
+def _copied_back(source: Warehouse, path: str, target: Warehouse) -> tuple[int, str]:
+    return _copied(source, path, Path(target.path()))
+
+
+def _put(source: Warehouse, path: str, target: Warehouse) -> tuple[int, str]:
+    """As ``_copied``, into an object store, which has the object as a whole, durably, or not at all."""
+    with (
+        source.filesystem.open_input_file(source.path(path)) as bytes_in,
+        target.filesystem.open_output_stream(target.path(path)) as bytes_out,
+    ):
+        sink = SummedSink(bytes_out)
+        shutil.copyfileobj(bytes_in, sink, source.piece_bytes)
     return sink.sums.size_bytes, sink.sums.checksums.digest

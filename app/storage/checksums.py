@@ -82,13 +82,13 @@ def block_digest(block: Any) -> bytes:
 
 
 def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
-    """Of the file at ``path``, a block in memory at a time; ``read`` is told of the bytes of each before the next one.
+    """Of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the next one.
 
     Raises ``FileNotFoundError`` and other ``OSError``.
     """
     sums = Sums()
     with warehouse.filesystem.open_input_file(path) as source:
-        while piece := source.read_buffer(BLOCK_BYTES):
+        while piece := source.read_buffer(warehouse.piece_bytes):
             sums.add(piece)
             if read is not None:
                 read(piece.size)

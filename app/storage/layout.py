@@ -10,16 +10,25 @@ from pathlib import Path
 from pyarrow import fs
 
 from app.core.table.records import PARTITION_COLUMN
+from app.storage.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
+
+_LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``)."""
+    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``).
+
+    Raises ``ValueError`` where it is first used, for a URI that says nothing.
+    """
 
     root: str
 
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:
+        if self.is_store:
+            bucket = read_uri(self.root)
+            return bucket.open(), bucket.path
         if "://" in self.root:
             filesystem, path = fs.FileSystem.from_uri(self.root)
             return filesystem, path
@@ -39,11 +48,30 @@ class Warehouse:
         """The path of a file or folder on ``filesystem``."""
         return "/".join((self._opened[1].rstrip("/"), *segments))
 
+    @property
+    def is_store(self) -> bool:
+        """Whether the warehouse is the bucket of an object store: there are no folders, no renames, no halves, and what
+        was written is durable.
+        """
+        return is_object_store(self.root)
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of a file is read at a time where all of it is: elsewhere each piece is a request."""
+        return _LOCAL_BYTES if self.local else _FETCHED_BYTES
+
     def uri(self, *segments: str) -> str:
-        """The URI of a file or folder, for Spark, which takes it as it is: nothing in it is %-escaped."""
+        """The URI of a file or folder, as clients are told it: nothing in it is %-escaped."""
         if self.local:
             return f"file://{self.path(*segments)}"
+        if self.is_store:
+            return f"{SCHEME}{self.path(*segments)}"
         return "/".join((self.root.rstrip("/"), *segments))
+
+    def spark_uri(self, *segments: str) -> str:
+        """The URI of a file or folder for Spark, which takes it as it is."""
+        uri = self.uri(*segments)
+        return f"{SPARK_SCHEME}{uri.removeprefix(SCHEME)}" if self.is_store else uri
 
 
 def table_folder(table_id: str) -> tuple[str, ...]:

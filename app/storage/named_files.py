@@ -17,14 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from app.core.errors import Unavailable
+from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, block_digest, checksums_of
 from app.storage.layout import Warehouse, changelog_file, data_file, staging_file
+from app.storage.writable import is_claimed, reason_of
 
 logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
+_KEPT_BLOCKS = 8
 _KNOWN_FILES = 50_000  # of which a process remembers which blocks it has checked: a bit more than a byte a MiB
 
 
@@ -128,11 +130,10 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.Parquet
     """
     with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
         _check_size(file, source.size())
-        blocks = _checked_blocks(file, warehouse.root, _identity(warehouse, file))
-        if 0 not in blocks:  # all are checked, or there is nothing to check them by
+        checked = _checked_source(warehouse, source, file)
+        if checked is None:
             yield pq.ParquetFile(source, page_checksum_verification=True)
             return
-        checked = _CheckedSource(source, file, blocks)
         try:
             yield pq.ParquetFile(checked, page_checksum_verification=True)
         except Exception as error:
@@ -147,10 +148,18 @@ def _check_size(file: NamedFile, size: int) -> None:
         raise DamagedFile(file, DamageReason.WRONG_SIZE, f"{size} bytes")
 
 
-def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
-    """What tells a file that was written to, or put back, from the one that was checked; objects of object stores never
-    change.
+def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile) -> _CheckedSource | None:
+    """What checks the bytes of ``source`` as they are read; None where all are checked, or there is nothing to check
+    them by.
     """
+    if warehouse.is_store:
+        return _FetchedSource(source, file) if file.block_digests else None
+    blocks = _checked_blocks(file, warehouse.root, _identity(warehouse, file))
+    return _CheckedSource(source, file, blocks) if 0 in blocks else None
+
+
+def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
+    """What tells a file that was written to, or put back, from the one that was checked, where the file system says."""
     if not warehouse.local:
         return ()
     found = os.stat(warehouse.path(file.path))
@@ -200,22 +209,53 @@ class _CheckedSource(io.RawIOBase):
         count = rest if size < 0 else min(size, rest)
         if not count:
             return b""
-        for block in range(self._place // BLOCK_BYTES, (self._place + count - 1) // BLOCK_BYTES + 1):
-            if not self._checked[block]:
-                self._check(block)
-        piece = self._source.read_at(count, self._place)
+        blocks = range(self._place // BLOCK_BYTES, (self._place + count - 1) // BLOCK_BYTES + 1)
+        piece = self._piece(blocks, count)
         self._place += len(piece)
         return piece
 
-    def _check(self, block: int) -> None:
-        """Blocks are checked from the beginning of each to its end, whatever part is asked for."""
-        first, place = block * BLOCK_BYTES, block * DIGEST_BYTES
-        expected = (self._file.block_digests or b"")[place : place + DIGEST_BYTES]
-        if block_digest(self._source.read_at(BLOCK_BYTES, first)) != expected:
-            found = f"other bytes than were written, from byte {first} on"
+    def _piece(self, blocks: range, count: int) -> Any:
+        """The next ``count`` bytes, which are in ``blocks``: each of these is checked from its beginning to its end."""
+        for block in blocks:
+            if not self._checked[block]:
+                self._check(block, self._source.read_at(BLOCK_BYTES, block * BLOCK_BYTES))
+                self._checked[block] = 1
+        return self._source.read_at(count, self._place)
+
+    def _check(self, block: int, content: Any) -> None:
+        place = block * DIGEST_BYTES
+        if block_digest(content) != (self._file.block_digests or b"")[place : place + DIGEST_BYTES]:
+            found = f"other bytes than were written, from byte {block * BLOCK_BYTES} on"
             self.damage = DamagedFile(self._file, DamageReason.WRONG_CONTENT, found)
             raise self.damage
-        self._checked[block] = 1
+
+
+class _FetchedSource(_CheckedSource):
+    """The same of an object store, where each reading is a request: blocks that are asked for together come in one,
+    are checked whenever they come, and the last ones are kept, for columns end and begin in the same block.
+    """
+
+    def __init__(self, source: pa.NativeFile, file: NamedFile) -> None:
+        super().__init__(source, file, bytearray())
+        self._kept: dict[int, memoryview] = {}
+
+    def _piece(self, blocks: range, count: int) -> Any:
+        missing = [block for block in blocks if block not in self._kept]
+        if missing:
+            self._fetch(range(missing[0], missing[-1] + 1))
+        start = self._place - blocks[0] * BLOCK_BYTES
+        found = memoryview(b"".join(self._kept[block] for block in blocks))[start : start + count]
+        for block in [*self._kept][:-_KEPT_BLOCKS]:
+            del self._kept[block]
+        return found
+
+    def _fetch(self, blocks: range) -> None:
+        content = memoryview(self._source.read_at(len(blocks) * BLOCK_BYTES, blocks[0] * BLOCK_BYTES))
+        for number, block in enumerate(blocks):
+            part = content[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
+            self._check(block, part)
+            self._kept.pop(block, None)
+            self._kept[block] = part
 
 
 @contextmanager
@@ -224,15 +264,29 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DamagedFile(file, DamageReason.MISSING, "no file") from error
+        raise missing(warehouse, file) from error
     except OSError as error:
-        told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
         if not warehouse.local:  # nobody knows whether it is the file
-            logger.warning("%s cannot be read", file.path, exc_info=True)
-            raise Unavailable(f"{file.path} cannot be read now; try again later") from error
+            raise not_now(file, reason_of(error)) from error
+        told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
         raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
     except (pa.ArrowException, ValueError, KeyError) as error:  # a footer may name other columns
         if file.digest is None:
             raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
         check_file(warehouse, file)  # it may have rotted since this process found it well
         raise
+
+
+def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
+    """What whoever does not find ``file`` is told: that it is damage, or that there is no warehouse at all."""
+    try:
+        there = not warehouse.is_store or is_claimed(warehouse)
+    except OSError as error:
+        return not_now(file, reason_of(error))
+    return DamagedFile(file, DamageReason.MISSING, "no file") if there else not_now(file, "the warehouse is not there")
+
+
+def not_now(file: NamedFile, reason: str) -> Unavailable:
+    """What whoever cannot read ``file`` is told, where that says nothing about the file."""
+    logger.warning("%s cannot be read: %s", file.path, reason)
+    return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

@@ -197,6 +197,6 @@ def _value_range(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> tupl
 def stored_files(warehouse: Warehouse, table_id: str, run: Run) -> tuple[StoredFile, ...]:
     """A run's files as the merge executor reads them."""
     return tuple(
-        StoredFile(warehouse.uri(*data_file(table_id, run.id, file.name)), file.min_token, file.max_token)
+        StoredFile(warehouse.spark_uri(*data_file(table_id, run.id, file.name)), file.min_token, file.max_token)
         for file in run.files
     )

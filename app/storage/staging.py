@@ -24,6 +24,7 @@ from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.checksums import BLOCK_BYTES, SummedSink
+from app.storage.folders import at_once
 from app.storage.layout import Warehouse, staging_file, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 
@@ -63,8 +64,8 @@ def write_pieces(
     """Write the records of one batch, a row group of each piece, while they are decoded. What decoding them raises
     leaves no file.
 
-    A local file is written aside and renamed. Once ``sync_staging`` returns, a power cut cannot lose it; without
-    ``sync`` it must be told the file's name.
+    A local file is written aside and renamed; an object is there as a whole or not at all. Once ``sync_staging``
+    returns, a power cut cannot lose it; without ``sync`` it must be told the file's name.
     """
     name = f"{batch_id}.parquet"
     rest = iter(pieces)
@@ -72,7 +73,8 @@ def write_pieces(
     path = warehouse.path(*staging_file(table_id, name))
     folder = path.rsplit("/", 1)[0]
     if not warehouse.local:
-        warehouse.filesystem.create_dir(folder)
+        if not warehouse.is_store:
+            warehouse.filesystem.create_dir(folder)
         with _gone_on_failure(warehouse, path), warehouse.filesystem.open_output_stream(path) as stream:
             return _written(name, stream, schema, first, rest)
     _make_folder(folder)
@@ -122,9 +124,11 @@ def _write_all(
 def _gone_on_failure(warehouse: Warehouse, path: str) -> Iterator[None]:
     try:
         yield
-    except BaseException:
-        with suppress(OSError):
-            warehouse.filesystem.delete_file(path)
+    except BaseException as error:
+        # A store that does not answer would keep whoever waits for as long again; a sweep removes what it has.
+        if not (warehouse.is_store and isinstance(error, OSError)):
+            with suppress(OSError):
+                warehouse.filesystem.delete_file(path)
         raise
 
 
@@ -189,10 +193,14 @@ def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
         logger.warning("the staging file %s of table %s stays until it is swept: %s", name, table_id, error)
 
 
-def has_batch(warehouse: Warehouse, table_id: str, name: str) -> bool:
-    """Whether the staging file is (still) there."""
-    path = warehouse.path(*staging_file(table_id, name))
-    return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
+def staged_files(warehouse: Warehouse, table_id: str, names: Sequence[str]) -> set[str]:
+    """Which of the staging files are (still) there. Raises ``OSError``."""
+
+    def is_there(name: str) -> bool:
+        path = warehouse.path(*staging_file(table_id, name))
+        return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
+
+    return {name for name, there in zip(names, at_once(warehouse, is_there, names), strict=True) if there}
 
 
 def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Table:

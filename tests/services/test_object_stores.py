@@ -1,0 +1,296 @@
+"""All that the service does by itself, in a bucket of a real S3 server over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Unavailable
+from app.core.plan.bounds import Bounds
+from app.core.table.damage import DamagedFile, DamageReason
+from app.core.table.history import Table
+from app.services.backups import back_up, restore
+from app.services.executor import MergeSite
+from app.services.formats import JSON
+from app.services.ingest import Upload, accept_batch
+from app.services.lookups import Images
+from app.services.merges import request_merge, run_next_merge
+from app.services.readiness import condition_of, take_warehouse
+from app.services.scrubs import verify
+from app.services.sweeps import sweep
+from app.services.tables import drop_table
+from app.storage.backup_folder import BackupFolder
+from app.storage.layout import Warehouse
+from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
+from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
+from tests.services.store_executor import StoreExecutor
+
+NO_GRACE = timedelta(seconds=-10)
+KEYS = [1, 2, 3]
+
+
+@pytest.fixture
+def catalog_kind() -> str:
+    """One is enough: what asks the store knows of no catalog."""
+    return "sqlite"
+
+
+@pytest.fixture
+def warehouse(line: FaultyLine, store: str) -> Warehouse:
+    return Warehouse(uri_of(new_bucket(store), line.endpoint))
+
+
+@pytest.fixture
+def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
+    return StoreExecutor(warehouse, tmp_path / "spark")
+
+
+@pytest.fixture
+def table(site: MergeSite) -> Table:
+    take_warehouse(site.database, site.warehouse)
+    return create_table(site.database, SUM | QUIET)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[CatalogDatabase]:
+    database = CatalogDatabase(f"sqlite:///{tmp_path / 'new' / 'catalog.sqlite'}")
+    yield database
+    database.close()
+
+
+def merge(site: MergeSite, table: Table, *keys: int) -> None:
+    for key in keys:
+        post(site.database, site.warehouse, {"id": key, "n": 1})
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        task = repository.tasks.page(table.id, limit=1)[0]
+    assert task.error is None, task.error
+
+
+def test_what_is_posted_merged_and_compacted_is_read(site: MergeSite, table: Table, images: Images) -> None:
+    merge(site, table, 1, 2)
+    merge(site, table, 2, 3)
+    post(site.database, site.warehouse, {"id": 3, "n": 5})
+    assert totals(site.database, images, table, KEYS) == [1, 2, 1]
+    assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
+    compact(site, table)
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert len(snapshot.runs) == 1
+    assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
+
+
+def test_images_are_made_of_objects(site: MergeSite, table: Table, images: Images) -> None:
+    merge(site, table, *KEYS)
+    assert totals(site.database, images, table, KEYS) == [1, 1, 1]
+    assert images.asking.settled(60)
+    made, size = images.on_disk()
+    assert made > 0
+    assert size > 0
+    assert totals(site.database, images, table, KEYS) == [1, 1, 1]
+
+
+def test_a_small_batch_is_one_request_and_nothing_stands_for_folders(
+    site: MergeSite, table: Table, line: FaultyLine
+) -> None:
+    line.requests.clear()
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    asked = [one.split()[0] for one in line.requests]
+    assert asked == ["PUT", "HEAD"]  # the file, and whether a sweep has left it
+    assert objects_in(site.warehouse) == {"_keyfold", f"{table.id}/staging/{batch.file}"}
+
+
+def test_what_nobody_names_is_swept_and_the_rest_stays(site: MergeSite, table: Table, images: Images) -> None:
+    merge(site, table, 1, 2)
+    merge(site, table, 2, 3)
+    compact(site, table)
+    batch = post(site.database, site.warehouse, {"id": 3, "n": 5})
+    left = {f"{table.id}/staging/left.parquet", f"{table.id}/runs/left/part-0.parquet"}
+    for one in left:
+        put(site.warehouse, one, b"left by who was killed")
+    sweep(site.database, site.warehouse)  # they are young
+    assert left <= objects_in(site.warehouse)
+    removed = sweep(site.database, site.warehouse, NO_GRACE)
+    assert removed >= len(left) + 4  # and the merged batches
+    there = objects_in(site.warehouse)
+    assert not left & there
+    assert {one for one in there if "/staging/" in one} == {f"{table.id}/staging/{batch.file}"}
+    assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 0
+
+
+def test_a_dropped_table_leaves_no_object(site: MergeSite, table: Table) -> None:
+    merge(site, table, 1)
+    drop_table(site.database, site.warehouse, ("shop", "wide"))
+    assert not [one for one in objects_in(site.warehouse) if one.startswith(table.id)]
+    put(site.warehouse, f"{table.id}/staging/late.parquet", b"of who was slow")
+    sweep(site.database, site.warehouse, NO_GRACE)
+    assert not [one for one in objects_in(site.warehouse) if one.startswith(table.id)]
+
+
+def test_every_changed_gone_or_shorter_object_is_named(site: MergeSite, table: Table, images: Images) -> None:
+    merge(site, table, 1)
+    merge(site, table, 2)
+    batch = post(site.database, site.warehouse, {"id": 3, "n": 5})
+    assert totals(site.database, images, table, KEYS, latest=True) == [1, 1, 5]
+    first, second = sorted(one for one in objects_in(site.warehouse) if "/runs/" in one)
+    staged = f"{table.id}/staging/{batch.file}"
+    flip(site.warehouse, first, 30)
+    site.warehouse.filesystem.delete_file(site.warehouse.path(second))
+    put(site.warehouse, staged, b"short")
+    found = {one.file.path: one.damage.reason for one in verify(site.database, site.warehouse) if one.damage}
+    assert found == {
+        first: DamageReason.WRONG_CONTENT,
+        second: DamageReason.MISSING,
+        staged: DamageReason.WRONG_SIZE,
+    }
+
+
+def test_an_object_that_changes_after_it_was_found_well_is_noticed(
+    site: MergeSite, table: Table, images: Images
+) -> None:
+    merge(site, table, 1)
+    assert totals(site.database, images, table, [1]) == [1]
+    run = next(one for one in objects_in(site.warehouse) if "/runs/" in one)
+    flip(site.warehouse, run, 30)
+    with pytest.raises(DamagedFile, match=run):
+        totals(site.database, images, table, [1])
+
+
+def test_a_bucket_that_is_gone_damages_no_file(site: MergeSite, table: Table, images: Images) -> None:
+    merge(site, table, 1)
+    root = site.warehouse.path()
+    site.warehouse.filesystem.delete_dir_contents(root)
+    with pytest.raises(Unavailable, match="the warehouse is not there"):
+        totals(site.database, images, table, [1])
+
+
+def test_a_backup_of_a_bucket_is_put_back_into_another_one(
+    site: MergeSite, table: Table, images: Images, empty: CatalogDatabase, tmp_path: Path, store: str
+) -> None:
+    merge(site, table, 1, 2)
+    post(site.database, site.warehouse, {"id": 3, "n": 5}, key="staged")
+    before = totals(site.database, images, table, KEYS, latest=True)
+    target = BackupFolder(tmp_path / "backups")
+    done = back_up(site.database, site.warehouse, target, "1.2.3", lambda _: None)
+    assert not done.damaged
+    again = Warehouse(uri_of(new_bucket(store), store, prefix=""))
+    restore(target, None, empty, again, lambda _: None)
+    others = Images(tmp_path / "other images", again)
+    assert totals(empty, others, table, KEYS, latest=True) == before == [1, 1, 5]
+    assert not [one for one in verify(empty, again) if one.damage]
+    others.close()
+
+
+def test_a_store_that_fails_stores_nothing_and_what_is_sent_again_counts_once(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images
+) -> None:
+    for fault in Fault:
+        if fault is Fault.CUT:
+            continue  # of answers that have a body
+        line.fail(fault, "PUT")
+        with pytest.raises(Unavailable, match="the warehouse cannot be written"):
+            post(site.database, site.warehouse, {"id": 1, "n": 1}, key=f"sent again {fault}")
+        line.heal()
+        post(site.database, site.warehouse, {"id": 1, "n": 1}, key=f"sent again {fault}")
+    assert totals(site.database, images, table, [1], latest=True) == [len(Fault) - 1]
+
+
+def test_a_put_whose_answer_is_lost_is_repeated_and_counts_once(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images
+) -> None:
+    line.requests.clear()
+    line.fail(Fault.LOST_ANSWER, "PUT", times=1)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    assert [one.split()[0] for one in line.requests] == ["PUT", "PUT", "HEAD"]
+    assert totals(site.database, images, table, [1], latest=True) == [1]
+
+
+def test_a_store_that_does_not_say_whether_the_file_is_there_takes_no_batch(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images
+) -> None:
+    line.fail(Fault.SLOW_DOWN, "HEAD")
+    with pytest.raises(Unavailable, match="has too much to do; nothing was stored"):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
+    line.heal()
+    assert totals(site.database, images, table, [1], latest=True) == [None]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.SLOW_DOWN, Fault.ERROR, Fault.SILENCE])
+def test_an_object_that_cannot_be_read_now_is_not_damaged(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images, fault: Fault
+) -> None:
+    merge(site, table, 1)
+    line.fail(fault, "GET")
+    with pytest.raises(Unavailable, match=r"the object store .*; try again later"):
+        totals(site.database, images, table, [1])
+    line.fail(fault, "GET", times=1)
+    assert totals(site.database, images, table, [1]) == [1]
+
+
+def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images
+) -> None:
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    request_merge(site.database, table.id)
+    line.fail(Fault.SLOW_DOWN, "GET")
+    assert run_next_merge(site, "worker")
+    assert snapshot_of(site.database, table) is None
+    with site.database.reading() as repository:
+        assert [batch.state.value for batch in repository.batches.page(table.id, limit=9)] == ["staged"]
+    line.heal()
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    assert totals(site.database, images, table, [1]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault.SLOW_DOWN, "the object store has too much to do"),
+        (Fault.ERROR, "the object store has an error of its own"),
+        (Fault.REFUSAL, "the object store refuses the service"),
+        (Fault.SILENCE, "the object store does not answer"),
+    ],
+)
+def test_readiness_says_what_the_store_does_and_nothing_else(
+    site: MergeSite, table: Table, line: FaultyLine, fault: Fault, told: str
+) -> None:
+    line.fail(fault)
+    condition = condition_of(site.database, site.warehouse)
+    assert (condition.catalog, condition.warehouse) == (None, told)
+    line.heal()
+    assert condition_of(site.database, site.warehouse).warehouse is None
+
+
+def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
+    database: CatalogDatabase, warehouse: Warehouse, line: FaultyLine
+) -> None:
+    line.fail(Fault.SLOW_DOWN)
+    take_warehouse(database, warehouse)
+    line.heal()
+    assert condition_of(database, warehouse).warehouse is None
+    assert "_keyfold" in objects_in(warehouse)
+
+
+def test_a_bucket_without_the_tables_files_is_not_taken(
+    site: MergeSite, table: Table, database: CatalogDatabase, store: str
+) -> None:
+    merge(site, table, 1)
+    another = Warehouse(uri_of(new_bucket(store), store))
+    assert condition_of(database, another).warehouse == "it is not there"
+    assert not objects_in(another)
+
+
+def test_a_batch_with_faults_leaves_no_object(site: MergeSite, table: Table) -> None:
+    good, bad = {"id": 1, "n": 1}, {"id": 2, "n": "much"}
+    body = json.dumps({"records": [good, bad]}).encode()
+    with pytest.raises(Exception, match="fault"):
+        accept_batch(site.database, site.warehouse, "shop", "wide", Upload(body, JSON, None), Bounds(1000))
+    assert objects_in(site.warehouse) == {"_keyfold"}
