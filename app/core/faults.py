@@ -152,7 +152,7 @@ class FaultCode(StrEnum):
     STAGED_RECORDS = "staged_records", "the staging area has as many records as it may"
     STAGED_TOO_LONG = "staged_too_long", "the table's oldest staged batch waits for its merge for too long"
     STRING_TYPE = "string_type", "a member of the body should be text"
-    TOO_LARGE = "too_large", "the body is larger than the route takes"
+    TOO_LARGE = "too_large", "the body is larger than the route takes, or the answer than one may be"
     TOO_LONG = "too_long", "text, bytes or a list is longer than it may be"
     TOO_MANY = "too_many", "there are more of something (columns, keys, options, tables, parameters) than may be"
     TOO_MANY_CHANGES = "too_many_changes", "an alter has too many changes"

@@ -22,7 +22,7 @@ from app.core.table.option_entries import Consistency
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
 from app.services.views import View, schemas_of, view_of
-from app.storage.images import ABSENT, DELETED, Answer, Images
+from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
 from app.storage.layout import Warehouse
 
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "view_at"]
@@ -231,13 +231,18 @@ def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
     """The key's state row under the current plan. Raises ``DamagedFile``; ``missing`` also where nothing names the file
     any more.
     """
-    return states_of(view, images, [key])[0]
+    return next(states_of(view, images, [key]))
 
 
-def states_of(view: View, images: Images, keys: Sequence[Key]) -> list[Mapping[str, Any] | None]:
-    """As ``_state``, of each key."""
-    stored = _stored_states(view, images, keys)
-    return [combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True)]
+def states_of(
+    view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None = None
+) -> Iterator[Mapping[str, Any] | None]:
+    """As ``_state``, of each key: what is stored is read at once, what is staged as the states are taken.
+
+    Raises ``TooMuchAtOnce`` at once for more than may be ``read``.
+    """
+    stored = _stored_states(view, images, keys, read)
+    return (combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True))
 
 
 def combined_state(
@@ -249,13 +254,14 @@ def combined_state(
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 
-def _stored_states(view: View, images: Images, keys: Sequence[Key]) -> list[list[StoredState]]:
+def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None) -> list[list[StoredState]]:
     """Each key's state row in each run that has it, oldest first, with the schema it was written under."""
     found: list[list[StoredState]] = [[] for _ in keys]
     for run, places in runs_of(view, keys, view.runs):
         schema = view.schemas[run.schema_id]
         asked = [keys[place] for place in places]
-        states = images.find_all(view.table.id, run, tokens_of(schema, asked), schema.primary_key, asked)
+        tokens = tokens_of(schema, asked)
+        states = images.find_all(view.table.id, run, tokens, schema.primary_key, asked, read)
         for place, state in zip(places, states, strict=True):
             if state is not None:
                 found[place].append((schema, state))

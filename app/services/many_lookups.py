@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -13,12 +14,18 @@ from app.core.plan.fold import finish
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
+from app.services.answer_bytes import AnswerBytes, weight
 from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
 from app.storage.arrow import rows_stream
-from app.storage.images import ABSENT, Answer, Images
+from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
 from app.storage.tokens import Tokens, tokens_of_keys
 from app.telemetry.entries import Counted
+
+_FEWER = "ask for fewer keys at a time, or for fewer columns"
+Made = TypeVar("Made")
+Told = Answer | bytes
+"""What images say of a key: of a row perhaps its JSON alone."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +46,55 @@ def read_keys(view: View, keys: Sequence[Mapping[str, Any]], columns: Sequence[s
     return AskedKeys(view, keys_from_json(view.table.schema, keys, "/keys"), wanted)
 
 
+class _Wanted(NamedTuple):
+    """The keys of a request, each once, with their texts and how often each is asked for; ``places`` says which of them
+    each key of the request is.
+    """
+
+    keys: Sequence[Key]
+    texts: Sequence[bytes]
+    times: Sequence[int]
+    places: Sequence[int]
+
+
+def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
+    first: dict[bytes, int] = {}
+    places = [first.setdefault(text, len(first)) for text in texts]
+    if len(first) == len(keys):
+        return _Wanted(keys, texts, [1] * len(keys), places)
+    counted = Counter(places)
+    of_text = dict(zip(texts, keys, strict=True))
+    return _Wanted([of_text[text] for text in first], [*first], [counted[one] for one in range(len(first))], places)
+
+
 def found_as_json(images: Images, asked: AskedKeys) -> bytes:
-    """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row."""
+    """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
+
+    Raises ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
+    """
     schema = asked.view.table.schema
     texts = key_texts(schema, asked.keys)
-    answers = _answers(asked.view, images, asked.keys, joined_keys(texts))
+    wanted = _once(asked.keys, joined_keys(texts))
+    bodies = _bodies(images, asked, wanted)
     # Names may hold a percent sign; values are put in by place.
     key = b'{"key":{' + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"},"
     hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
-    bodies = [answer if isinstance(answer, bytes) else answer.body for answer in answers]
-    if asked.columns is not asked.view.columns:
-        bodies = [None if body is None else _shown(asked, body) for body in bodies]
-    told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, bodies, strict=True)]
+    rows = [bodies[place] for place in wanted.places]
+    told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
     return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(told), to_json(asked.view.snapshot_id))
+
+
+def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:
+    """Of each key the row's JSON; None where there is none."""
+    whole, size = asked.columns is asked.view.columns, AnswerBytes(_FEWER)
+    bodies: list[bytes | None] = []
+    answers = _in_pieces(asked.view, images, wanted.keys, wanted.texts, partial(folded, asked.view))
+    for answer, times in zip(answers, wanted.times, strict=True):
+        body = answer if isinstance(answer, bytes) else answer.body
+        body = body if whole or body is None else _shown(asked, body)
+        size.add(0 if body is None else times * len(body))
+        bodies.append(body)
+    return bodies
 
 
 def _shown(asked: AskedKeys, body: bytes) -> bytes:
@@ -62,21 +105,24 @@ def _shown(asked: AskedKeys, body: bytes) -> bytes:
 
 def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     """The answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and those
-    that are asked for. Where there is no row they are null, but for the key.
+    that are asked for. Where there is no row they are null, but for the key. Raises as ``found_as_json``.
     """
-    schema, plan = asked.view.table.schema, asked.view.plan
-    states = states_of(asked.view, images, asked.keys)
-    rows = [None if state is None else finish(plan, state) for state in states]
-    names = dict.fromkeys([*schema.primary_key, *asked.columns])
-    values = {name: [None if row is None else row[name] for row in rows] for name in names}
+    view, schema = asked.view, asked.view.table.schema
+    wanted = _once(asked.keys, joined_keys(key_texts(schema, asked.keys)))
+    names = [*dict.fromkeys([*schema.primary_key, *asked.columns])]
+    size = AnswerBytes(_FEWER)
+    found: list[list[Any] | None] = []
+    states = _pieces(wanted.keys, lambda keys, _, read: states_of(view, images, keys, read), wanted.texts)
+    for state, times in zip(states, wanted.times, strict=True):
+        row = None if state is None else finish(view.plan, state)
+        told = None if row is None else [row[name] for name in names]
+        size.add(times * weight(told or [None] * len(names)))
+        found.append(told)
+    rows = [found[place] for place in wanted.places]
+    values = {name: [None if row is None else row[place] for row in rows] for place, name in enumerate(names)}
     for place, name in enumerate(schema.primary_key):
         values[name] = [key[place] for key in asked.keys]
     return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
-
-
-Made = TypeVar("Made")
-Told = Answer | bytes
-"""What images say of a key: of a row perhaps its JSON alone."""
 
 
 def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
@@ -85,41 +131,60 @@ def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
 
-def _answers(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Told]:
-    """The answer for each key: finished bytes where one run alone has it, or its row wins whole, else made of its state
-    rows.
-    """
-    return _completed(view, images, keys, texts, partial(folded, view))
-
-
 def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
     """Of each key whether it has a row, whatever the row holds."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)
 
-    texts = joined_keys(key_texts(view.table.schema, keys))
-    found = _completed(view, images, keys, texts, is_live)
+    found = _in_pieces(view, images, keys, joined_keys(key_texts(view.table.schema, keys)), is_live)
     return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in found]
 
 
-def _completed(
+def _pieces(
+    keys: Sequence[Key],
+    read_all: Callable[[Sequence[Key], Sequence[bytes], ReadBytes | None], Iterator[Made]],
+    texts: Sequence[bytes],
+) -> Iterator[Made]:
+    """What ``read_all`` gives of all keys; of as many at a time as do not take too much memory together."""
+    place, count = 0, len(keys)
+    while place < len(keys):
+        piece = slice(place, place + count)
+        try:
+            # A single row is read whatever its size, as a lookup of it is.
+            found = read_all(keys[piece], texts[piece], ReadBytes() if count > 1 else None)
+        except TooMuchAtOnce:
+            count = max(1, count // 4)
+            continue
+        yield from found
+        place += count
+
+
+def _in_pieces(
     view: View,
     images: Images,
     keys: Sequence[Key],
     texts: Sequence[bytes],
     made: Callable[[Mapping[str, Any] | None], Made],
-) -> list[Told | Made]:
-    """What images say of each key, and what is ``made`` of its state row where they do not say it."""
-    told = _told(view, images, keys, texts)
-    combined = [keys[place] for place, one in enumerate(told) if one is None]
-    images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
-    images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(keys) - len(combined))
-    rest = iter([made(state) for state in states_of(view, images, combined)])
-    return [next(rest) if one is None else one for one in told]
+) -> Iterator[Told | Made]:
+    """The answer for each key: what images say, finished bytes where one run alone has it or its row wins whole, else
+    what is ``made`` of its state row.
+    """
+
+    def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[Told | Made]:
+        told = _told(view, images, some, their, read)
+        combined = [some[place] for place, one in enumerate(told) if one is None]
+        states = states_of(view, images, combined, read)
+        images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
+        images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(some) - len(combined))
+        return (made(next(states)) if one is None else one for one in told)
+
+    return _pieces(keys, read_all, texts)
 
 
-def _told(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes]) -> list[Told | None]:
+def _told(
+    view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes], read: ReadBytes | None
+) -> list[Told | None]:
     """What images say of each key; None where only state rows tell."""
     tokens = tokens_of_keys(view.table.schema, keys)
     staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
@@ -127,7 +192,7 @@ def _told(view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes
     for place in staged:
         told[place] = None
     for run, places in runs_of(view, keys, view.deciding or view.runs):
-        _ask(view, images, run, _Asked(tokens, texts, told), places)
+        _ask(view, images, run, _Asked(tokens, texts, told, read), places)
     return told
 
 
@@ -137,6 +202,7 @@ class _Asked(NamedTuple):
     tokens: Tokens
     texts: Sequence[bytes]
     told: list[Told | None]
+    read: ReadBytes | None
 
 
 def _ask(view: View, images: Images, run: Run, asked: _Asked, places: Sequence[int]) -> None:
@@ -154,7 +220,7 @@ def _ask(view: View, images: Images, run: Run, asked: _Asked, places: Sequence[i
     else:
         every = len(wanted) == len(told)
         keys = (asked.tokens, asked.texts) if every else (asked.tokens[wanted], [asked.texts[one] for one in wanted])
-        answers = images.answers(view.table.id, run, written, view.plan, *keys)
+        answers = images.answers(view.table.id, run, written, view.plan, *keys, asked.read)
     for place, answer in zip(wanted, answers, strict=True):
         before = told[place]
         if before is ABSENT:

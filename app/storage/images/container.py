@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from app.storage.images.read_bytes import ReadBytes
+
 BLOCK_ROWS = 256
 _MAGIC = b"KFIMAGE1"
 # Rows, rows of an entry, places, blocks, bytes of meta, where the tokens begin; checksum; magic.
@@ -128,13 +130,17 @@ class Container:
         place = row // self._rows_per_entry
         return self._mapped[self._places[place] : self._places[place + 1]]
 
-    def behind(self, rows: Int64s, heads: Sequence[bytes]) -> list[bytes | None]:
-        """What of each row's entry follows its head; None where it has another one. Raises as ``entry``."""
+    def behind(self, rows: Int64s, heads: Sequence[bytes], read: ReadBytes | None = None) -> list[bytes | None]:
+        """What of each row's entry follows its head; None where it has another one. Raises as ``entry``, and
+        ``TooMuchAtOnce``.
+        """
         for block in np.unique(rows // BLOCK_ROWS).tolist():
             if not self._checked[block]:
                 self._check(block)
         places = rows // self._rows_per_entry
         mapped, edges = self._mapped, np.frombuffer(self._places, dtype=np.int64)
+        if read is not None:
+            read.add(int((edges[places + 1] - edges[places]).sum()))
         starts, ends = edges[places].tolist(), edges[places + 1].tolist()
         # All that is copied of a row are the bytes that are answered: no entry, no object for it.
         return [

@@ -21,6 +21,7 @@ from app.core.table.schema import TableSchema
 from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
 from app.storage.images.container import Container, Damaged, Int64s
+from app.storage.images.read_bytes import ReadBytes
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import stored_images, touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
@@ -155,8 +156,12 @@ class Images:
         plan: MergePlan,
         tokens: Tokens,
         keys: Sequence[bytes],
+        read: ReadBytes | None = None,
     ) -> list[Answer | bytes | None]:
-        """As ``answer``, of many keys and their tokens; of a row the JSON alone, where nothing else decides."""
+        """As ``answer``, of many keys and their tokens; of a row the JSON alone, where nothing else decides.
+
+        Raises ``TooMuchAtOnce`` for more than may be ``read``.
+        """
         found: list[Answer | bytes | None] = [ABSENT] * len(keys)
         for file in run.files:
             places = np.flatnonzero((tokens >= file.min_token) & (tokens <= file.max_token))
@@ -165,13 +170,18 @@ class Images:
             image = self._answers(table_id, run, file, written, plan)
             rows = None if image is None else image.first_rows(tokens[places])
             there = (places if rows is None else places[rows >= 0]).tolist()
-            answers = self._all_in(image, rows, [keys[place] for place in there], plan)
+            answers = self._all_in(image, rows, [keys[place] for place in there], plan, read)
             for place, answer in zip(there, answers, strict=True):
                 found[place] = answer
         return found
 
     def _all_in(
-        self, image: Container | None, rows: Int64s | None, keys: Sequence[bytes], plan: MergePlan
+        self,
+        image: Container | None,
+        rows: Int64s | None,
+        keys: Sequence[bytes],
+        plan: MergePlan,
+        read: ReadBytes | None,
     ) -> Sequence[Answer | bytes | None]:
         """What an image says of the keys, whose tokens are first in those of ``rows`` that are not negative; None of
         each if there is no image, or it is damaged.
@@ -182,11 +192,11 @@ class Images:
         stands = plan.whole is not None and bool(plan.whole.columns)
         try:
             heads = [key + _ROW for key in keys]
-            bodies = [None] * len(keys) if stands else image.behind(found, heads)
+            bodies = [None] * len(keys) if stands else image.behind(found, heads, read)
             if None not in bodies:
                 return bodies
             return [
-                _answer_in(image, image.rows_from(row), key) if body is None else body
+                _answer_in(image, image.rows_from(row), key, read) if body is None else body
                 for row, key, body in zip(found.tolist(), keys, bodies, strict=True)
             ]
         except Damaged:
@@ -198,27 +208,37 @@ class Images:
         return self.find_all(table_id, run, [token], key_names, [key])[0]
 
     def find_all(
-        self, table_id: str, run: Run, tokens: Sequence[int], key_names: tuple[str, ...], keys: Sequence[Key]
+        self,
+        table_id: str,
+        run: Run,
+        tokens: Sequence[int],
+        key_names: tuple[str, ...],
+        keys: Sequence[Key],
+        read: ReadBytes | None = None,
     ) -> list[StateRow | None]:
-        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raises ``DamagedFile``."""
+        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raises ``DamagedFile``,
+        and ``TooMuchAtOnce`` for more than may be ``read``.
+        """
         found: list[StateRow | None] = [None] * len(keys)
         for file in run.files:
             places = [place for place, token in enumerate(tokens) if file.min_token <= token <= file.max_token]
             if not places:
                 continue
-            for nth, row in self._states_in(table_id, run, file, [tokens[place] for place in places]):
+            for nth, row in self._states_in(table_id, run, file, [tokens[place] for place in places], read):
                 if same_key(tuple(row[name] for name in key_names), keys[places[nth]]):
                     found[places[nth]] = row
         return found
 
-    def _states_in(self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int]) -> list[Candidate]:
+    def _states_in(
+        self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int], read: ReadBytes | None
+    ) -> list[Candidate]:
         image = self._states(table_id, run, file)
         if image is not None:
             try:
-                return list(rows_in_image(image, tokens))
+                return list(rows_in_image(image, tokens, read))
             except Damaged:
                 self._drop(image)
-        return list(rows_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens))
+        return list(rows_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens, read))
 
     def _answers(
         self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan
@@ -265,11 +285,13 @@ class Images:
             self._open.pop(place, None)
 
 
-def _answer_in(image: Container, rows: Iterable[int], key: bytes) -> Answer | None:
+def _answer_in(image: Container, rows: Iterable[int], key: bytes, read: ReadBytes | None = None) -> Answer | None:
     """What an image of answers says of ``key``, which may be that of one of ``rows``."""
     for row in rows:
         entry = image.entry(row)
         if entry.startswith(key):
+            if read is not None:
+                read.add(len(entry))
             return _said(entry, len(key))
     return ABSENT
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from app.core.table.damage import NamedFile
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.container import BLOCK_ROWS, Container
+from app.storage.images.read_bytes import ReadBytes
 from app.storage.layout import Warehouse
 from app.storage.named_files import opened_parquet
 
@@ -22,8 +23,10 @@ Candidate = tuple[int, StateRow]
 """The place of a token among those asked for, and a row that has it: keys may share a token."""
 
 
-def rows_in_image(image: Container, tokens: Sequence[int]) -> Iterator[Candidate]:
-    """The rows of an image of state rows that have one of ``tokens``; a block is read once. Raises ``Damaged``."""
+def rows_in_image(image: Container, tokens: Sequence[int], read: ReadBytes | None = None) -> Iterator[Candidate]:
+    """The rows of an image of state rows that have one of ``tokens``; a block is read once. Raises ``Damaged``, and
+    ``TooMuchAtOnce``.
+    """
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place, token in enumerate(tokens):
         for row in image.rows_of(token):
@@ -33,13 +36,15 @@ def rows_in_image(image: Container, tokens: Sequence[int]) -> Iterator[Candidate
     schema = _schema(image.meta)
     for block, found in sorted(wanted.items()):
         batch = pa.ipc.read_record_batch(pa.py_buffer(image.entry(block * BLOCK_ROWS)), schema)
-        yield from _taken(batch, found)
+        yield from _taken(batch, found, read)
 
 
-def rows_in_parquet(warehouse: Warehouse, file: NamedFile, tokens: Sequence[int]) -> Iterator[Candidate]:
+def rows_in_parquet(
+    warehouse: Warehouse, file: NamedFile, tokens: Sequence[int], read: ReadBytes | None = None
+) -> Iterator[Candidate]:
     """The rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any.
 
-    Raises ``DamagedFile``.
+    Raises ``DamagedFile``, and ``TooMuchAtOnce``.
     """
     asked = np.array(tokens, dtype=np.int64)
     with opened_parquet(warehouse, file) as parquet:
@@ -48,7 +53,7 @@ def rows_in_parquet(warehouse: Warehouse, file: NamedFile, tokens: Sequence[int]
             places = np.flatnonzero((asked >= low) & (asked <= high)).tolist()
             if places:
                 rows = parquet.read_row_group(group)
-                yield from _taken(rows, _matches(rows, asked, places))
+                yield from _taken(rows, _matches(rows, asked, places), read)
 
 
 def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int]) -> list[tuple[int, int]]:
@@ -60,11 +65,15 @@ def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int])
     ]
 
 
-def _taken(rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]]) -> Iterator[Candidate]:
+def _taken(
+    rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]], read: ReadBytes | None
+) -> Iterator[Candidate]:
     """A few rows are read value by value: what ``to_pylist`` does before it reads one takes four times as long."""
     places = [number for number, name in enumerate(rows.schema.names) if name != TOKEN_COLUMN]
     names, columns = [rows.schema.names[one] for one in places], [rows.column(one) for one in places]
     for place, row in found:
+        if read is not None:
+            read.add(rows.slice(row, 1).nbytes)
         yield place, dict(zip(names, [column[row].as_py() for column in columns], strict=True))
 
 

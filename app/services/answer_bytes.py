@@ -1,0 +1,39 @@
+"""How large one answer may be: whoever asks for more is told to ask for less before the memory is taken
+(docs/operations.md, Bounds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.core.errors import FaultCode, TooLarge, Violation
+
+MOST_ANSWER_BYTES: Final = 64 * 2**20
+_CELL = 8  # of a number, a null, an element
+
+
+class AnswerBytes:
+    """Counts the bytes of an answer while its rows come; ``fix`` says how to ask for less."""
+
+    def __init__(self, fix: str, most: int = MOST_ANSWER_BYTES) -> None:
+        self._fix, self._most = fix, most
+        self._taken = 0
+
+    def add(self, size: int) -> None:
+        """Raises ``TooLarge`` where the answer would be larger than it may be."""
+        self._taken += size
+        if self._taken > self._most:
+            message = f"the answer would have more than {self._most} bytes; {self._fix}"
+            raise TooLarge(message, violations=[Violation("", FaultCode.TOO_LARGE, message, self._fix)])
+
+
+def weight(value: Any) -> int:
+    """About how many bytes a value of a row takes in an answer."""
+    if isinstance(value, (str, bytes)):
+        return len(value) + _CELL
+    if isinstance(value, (list, tuple)):
+        return _CELL + sum(map(weight, value))
+    if isinstance(value, Mapping):
+        return _CELL + sum(weight(key) + weight(inner) for key, inner in value.items())
+    return _CELL

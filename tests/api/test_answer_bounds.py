@@ -1,0 +1,84 @@
+"""Bounds of answers: whoever asks for more than one may have is told what to do, before the memory is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from app.api.deps import Parts
+from app.main import create_app
+from app.services.answer_bytes import MOST_ANSWER_BYTES
+from app.settings import Settings
+from app.telemetry.entries import Counted
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.services.builders import merge_staged
+
+ARROW = "application/vnd.apache.arrow.stream"
+LARGE = 2**20
+MANY = MOST_ANSWER_BYTES // LARGE + 1
+QUIET = {"merge.max-staleness": "1 d"}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Parts]]:
+    """A service with a row of a MiB in the table ``merged``, and in ``staged``."""
+    folder: Path = tmp_path_factory.mktemp("answers")
+    app = create_app(Settings(KEYFOLD_DATA=folder, workers=0))
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
+        parts: Parts = app.state.parts
+        client.post(DATABASES, json={"name": "shop"})
+        for name in ("merged", "staged"):
+            table = client.post(TABLES, json=new_table(name, options=QUIET)).json()
+            records = [{"id": 1, "note": "x" * LARGE}, {"id": 2, "note": "small"}]
+            client.post(f"{TABLES}/{name}/batches", json={"records": records})
+            if name == "merged":
+                merge_staged(parts.database, parts.warehouse, table["id"])
+        yield client, parts
+
+
+def asked(client: TestClient, table: str, keys: list[int], accept: str = "application/json", columns: str = "") -> Any:
+    query = {"columns": columns} if columns else {}
+    body = {"keys": [{"id": key} for key in keys]}
+    return client.post(f"{TABLES}/{table}/rows:batchGet", json=body, params=query, headers={"Accept": accept})
+
+
+@pytest.mark.parametrize("accept", ["application/json", ARROW])
+@pytest.mark.parametrize("table", ["merged", "staged"])
+def test_a_large_row_asked_for_often_is_refused_with_what_to_do(
+    parts: tuple[TestClient, Parts], table: str, accept: str
+) -> None:
+    told = asked(parts[0], table, [1] * MANY, accept).json()
+    assert (told["status"], told["errorCode"]) == (413, "payload_too_large")
+    assert [(fault["code"], fault["fix"]) for fault in told["errors"]] == [
+        ("too_large", "ask for fewer keys at a time, or for fewer columns")
+    ]
+    assert str(MOST_ANSWER_BYTES) in told["detail"]
+
+
+@pytest.mark.parametrize("table", ["merged", "staged"])
+def test_the_fixes_work(parts: tuple[TestClient, Parts], table: str) -> None:
+    client = parts[0]
+    few = asked(client, table, [1, 2, 1]).json()["rows"]
+    assert [(row["found"], len(row["row"]["note"])) for row in few] == [(True, LARGE), (True, 5), (True, LARGE)]
+    narrow = asked(client, table, [1] * MANY + [3], columns="id").json()["rows"]
+    assert [row["row"] for row in narrow] == [{"id": 1}] * MANY + [None]
+    arrow = pa.ipc.open_stream(asked(client, table, [1] * MANY + [3, 2], ARROW, "id").content).read_all()
+    assert arrow.column("_kf_found").to_pylist() == [True] * MANY + [False, True]
+    assert arrow.column("id").to_pylist() == [1] * MANY + [3, 2]
+
+
+def test_a_key_is_looked_up_once_however_often_it_is_asked_for(parts: tuple[TestClient, Parts]) -> None:
+    client, opened = parts
+    metrics = opened.database.metrics
+
+    def looked_up() -> float:
+        return sum(sum(cells) for place, cells in metrics.totals().items() if place[0] is Counted.LOOKED_UP)
+
+    before = looked_up()
+    assert len(asked(client, "staged", [2, 2, 3, 2]).json()["rows"]) == 4
+    assert looked_up() - before == 2
