@@ -24,12 +24,18 @@ class Server:
     @property
     def family(self) -> list[psutil.Process]:
         """The process and all below it that have not ended."""
-        below = self.process.children(recursive=True)
-        return [self.process, *(one for one in below if one.status() != psutil.STATUS_ZOMBIE)]
+        return [self.process, *filter(_lives, self.process.children(recursive=True))]
 
     def cpu_seconds(self) -> float:
         """What they have taken so far, in the kernel too; the kernel counts in hundredths."""
         return sum(map(cpu_seconds, self.family))
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended meanwhile
+        return False
 
 
 def cpu_seconds(process: psutil.Process) -> float:

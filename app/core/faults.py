@@ -41,6 +41,11 @@ class FaultCode(StrEnum):
         "warning: the changelog is the posted records, not the changes of rows",
     )
     CHANGES_COME_LATE = "changes_come_late", "warning: the changelog grows with full compactions only"
+    CLAUSE_LEFT_OUT = (
+        "clause_left_out",
+        "warning: a column or clause of a CREATE TABLE is the engine's own and was left out",
+    )
+    CLAUSE_NOT_TAKEN = "clause_not_taken", "a CREATE TABLE has a clause that Keyfold does not take"
     COLUMN_IN_NO_GROUP = "column_in_no_group", "warning: late records overwrite a column that is in no sequence group"
     COLUMN_IN_TWO_GROUPS = "column_in_two_groups", "a column is in two sequence groups, or in two places of one"
     COLUMN_IN_USE = "column_in_use", "a column cannot be dropped while an option names it"
@@ -59,6 +64,7 @@ class FaultCode(StrEnum):
     EMPTY_RANGE = "empty_range", "the last snapshot asked for is before the first"
     ENUM = "enum", "a value is none of those that the parameter knows"
     EXPIRED_TOKEN = "expired_token", "the bearer token has expired"
+    FOREIGN_CONNECTOR = "foreign_connector", "a CREATE TABLE is for another connector, or format, than Paimon's"
     FOREIGN_HOST = "foreign_host", "without tokens, the request must name this machine"
     FOREIGN_ORIGIN = "foreign_origin", "a page of another origin sent the request"
     FUNCTION_OUTSIDE_GROUP = (
@@ -99,6 +105,10 @@ class FaultCode(StrEnum):
         "late_records_count",
         "warning: a function in a group counts late records and repeated deliveries too",
     )
+    LENGTH_OF_ONE = (
+        "length_of_one",
+        "warning: a type of a CREATE TABLE has no length, which makes it hold one character",
+    )
     LIST_TYPE = "list_type", "a member of the body should be a list"
     LOCATION_NOT_ALLOWED = "location_not_allowed", "Keyfold chooses the location of its databases"
     MALFORMED_OPTION = "malformed_option", "the key of a column's option names no column, or several"
@@ -130,6 +140,7 @@ class FaultCode(StrEnum):
     NOT_BOOLEAN = "not_boolean", "true or false is expected"
     NOT_JSON = "not_json", "a body, or a line of it, is not JSON"
     NOT_NULL_COLUMN = "not_null_column", "an added column cannot be NOT NULL, for rows have no value for it"
+    NOT_SQL = "not_sql", "text that is no CREATE TABLE statement"
     NOT_TEXT = "not_text", "text is expected"
     NOT_UNICODE = "not_unicode", "text with half a surrogate pair"
     NULL_IN_NOT_NULL = "null_in_not_null", "null where the type is NOT NULL"

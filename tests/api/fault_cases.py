@@ -37,6 +37,7 @@ from tests.api.faulty_requests import (
     asked,
     change,
     created,
+    declared,
     new_table,
     options,
     posted,
@@ -186,6 +187,13 @@ SCHEMAS: Mapping[FaultCode, Case] = {
     FaultCode.ILLEGAL_DEFAULT: options({"fields.a.default-value": "one"}),
     FaultCode.ILLEGAL_FUNCTION_TYPE: options(AGGREGATION | {A_FUNCTION: "bool_or"}),
     FaultCode.ILLEGAL_KEY_TYPE: created({"l": "ARRAY<INT>"}, primaryKeys=["l"]),
+    FaultCode.CLAUSE_LEFT_OUT: declared("CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED, c AS k + 1)"),
+    FaultCode.CLAUSE_NOT_TAKEN: declared("CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED) LIKE s"),
+    FaultCode.FOREIGN_CONNECTOR: declared(
+        "CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector'='kafka')"
+    ),
+    FaultCode.LENGTH_OF_ONE: declared("CREATE TABLE t (k INT, v VARCHAR, PRIMARY KEY (k) NOT ENFORCED)"),
+    FaultCode.NOT_SQL: declared("SELECT 1"),
     FaultCode.ILLEGAL_NAME: created(name="a/b"),
     FaultCode.ILLEGAL_OPTION_VALUE: options({"merge-engine": "aggregated"}),
     FaultCode.ILLEGAL_ORDER_TYPE: options({"sequence.field": "l"}, {"l": "ARRAY<INT>"}),

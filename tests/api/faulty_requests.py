@@ -51,6 +51,12 @@ def options(more: Mapping[str, str], columns: Mapping[str, Any] | None = None, *
     return created(columns, options=more, **members)
 
 
+def declared(statement: str) -> Case:
+    """Creating a table with the key ``k`` by SQL; nothing is stored."""
+    body = {"ddl": statement}
+    return lambda service: told(service.client.post(f"{TABLES}:fromDdl", json=body, params={"validateOnly": "true"}))
+
+
 def new_table(service: Service, described: Mapping[str, Any]) -> str:
     """The URL of a table that nothing else uses."""
     name = f"t{next(NUMBERS)}"

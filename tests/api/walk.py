@@ -25,6 +25,7 @@ READS = [path for path, method in OPERATIONS if method == "get"]
 BODIES: dict[str, Any] = {
     "createDatabase": {"name": "other"},
     "createTable": new_table("other"),
+    "createTablesFromDdl": {"ddl": "CREATE TABLE declared (id INT, PRIMARY KEY (id) NOT ENFORCED)"},
     "renameTable": {
         "source": {"database": "shop", "object": "wide"},
         "destination": {"database": "shop", "object": "renamed"},

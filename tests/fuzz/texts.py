@@ -10,11 +10,14 @@ import pyarrow as pa
 
 from app.core.access import TokenScope
 from app.core.alter.changes import alter_schema
-from app.core.errors import Invalid, KeyfoldError
+from app.core.ddl.reader import read_tables
+from app.core.ddl.writer import table_ddl
+from app.core.errors import FaultCode, Invalid, KeyfoldError, Violation
 from app.core.plan.row_filters import parse_filters
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, same_key, token_of
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS
+from app.core.types.dialects import Dialect
 from app.core.types.parser import TypeSyntaxError, parse_type, type_to_json
 from app.services.json_bodies import parse_json
 from app.services.pages import PageRequest, is_like, like
@@ -75,6 +78,19 @@ def _alter(body: bytes) -> None:
         else:
             list(DEFAULT_BOUNDS.table.faults(altered, schema))
             table_rules(altered)
+
+
+def _statements(body: bytes) -> None:
+    """CREATE TABLE in either dialect; what is a table is written as it is read."""
+    text = "\n".join(lines(body))
+    for dialect in Dialect:
+        with suppress(KeyfoldError):
+            for statement in read_tables(text, dialect):
+                statement.in_source([Violation(pointer, FaultCode.MISSING, "") for pointer in statement.places])
+                schema = validate_table(statement.name, statement.body)
+                [again] = read_tables(table_ddl(statement.name, schema, Dialect.FLINK), Dialect.FLINK)
+                assert TableSchema.from_json(again.body) == schema
+    read_tables(text)
 
 
 _ROW = pa.record_batch([pa.nulls(1, arrow_type(one.type)) for one in EVERY_TYPE.columns], [*EVERY_TYPE.by_name])
@@ -175,7 +191,12 @@ _ALTER_WORDS = _named(
 _FILTER_WORDS = (b".eq.", b".in.(", b".like.%", b".is.null", b".is.not_null", b".gte.", b".ne.", b'"', b"\\%")
 _COUNTED = (b"999999999999999999999", b"-0", b"1e308", b"NaN", b"-Infinity", b"0001-01-01", b"9999-12-31T24:00:00Z")
 
+_SQL_WORDS = (
+    *_named("CREATE TABLE IF EXISTS PRIMARY KEY( ENFORCED COMMENT DEFAULT METADATA WATERMARK PARTITIONED BY( ", "{} "),
+    *_named("WITH( TBLPROPERTIES( USING DISTRIBUTED STRUCT< GENERATED LIKE -- /* */ ; `` '' \\' CONSTRAINT", " {}"),
+)
 TEXTS = {
+    "statements": Target.of(_statements, words=(*_SQL_WORDS, *_TYPE_WORDS)),
     "types": Target.of(_type, KeyfoldError, TypeSyntaxError, words=_TYPE_WORDS),
     "schemas": Target.of(_schema, words=(*_SCHEMA_WORDS, *_TYPE_WORDS)),
     "options": Target.of(_options, words=_OPTION_WORDS),

@@ -13,6 +13,7 @@ from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_a
 from app.core.errors import FaultCode
 from app.core.hints import cut, nearest
 from app.core.types.datatype import ENTRIES, DataType, Field, walk_types
+from app.core.types.dialects import SPARK_WORDS, TEXT, Dialect, unquoted
 from app.core.types.entry import MAX_LENGTH, Bounds
 from app.core.types.kinds import Family, Kind
 
@@ -46,23 +47,26 @@ base: _ARRAY "<" type ">"                                                -> arra
     | _MAP "<" type "," type ">"                                         -> map
     | _ROW "<" (field ("," field)*)? ">"                                 -> row
     | _ROW "(" (field ("," field)*)? ")"                                 -> row
+    | _STRUCT "<" (struct_field ("," struct_field)*)? ">"                -> struct
     | _DOUBLE_PRECISION                                                  -> double_precision
     | _TIMESTAMP parameters? "WITH"i "LOCAL"i "TIME"i "ZONE"i            -> timestamp_ltz
-    | _TIMESTAMP parameters? ("WITHOUT"i "TIME"i "ZONE"i)?               -> timestamp
+    | _TIMESTAMP parameters?                                             -> timestamp
+    | _TIMESTAMP parameters? "WITHOUT"i "TIME"i "ZONE"i                  -> timestamp_ntz
     | _TIMESTAMP parameters? "WITH"i "TIME"i "ZONE"i                     -> timestamp_tz
     | WORD parameters?                                                   -> scalar
 parameters: "(" NUMBER ("," NUMBER)* ")"
-field: name type COMMENT?
+field: name type TEXT?
+struct_field: name ":"? type ("COMMENT"i TEXT)?                          -> field
 name: WORD -> plain_name | (BACKQUOTED | DOUBLE_QUOTED) -> quoted_name
 _ARRAY.2: /ARRAY(?=\s*<)/i
 _MULTISET.2: /MULTISET(?=\s*<)/i
 _MAP.2: /MAP(?=\s*<)/i
 _ROW.2: /ROW(?=\s*[<(])/i
+_STRUCT.2: /STRUCT(?=\s*<)/i
 _DOUBLE_PRECISION.2: /DOUBLE\s*PRECISION/i
 _TIMESTAMP.2: /TIMESTAMP(?![A-Za-z_0-9])/i
 BACKQUOTED: /`(?:[^`]|``)[^`]*(?:``[^`]*)*`/
 DOUBLE_QUOTED: /"(?:[^"]|"")[^"]*(?:""[^"]*)*"/
-COMMENT: /'[^']*(?:''[^']*)*'/
 WORD: /[A-Za-z_][A-Za-z_0-9]*/
 NUMBER: /[0-9]{1,10}/
 %ignore /\s+/
@@ -107,8 +111,10 @@ def _declared(kind: Kind, numbers: list[int]) -> DataType:
     return declared
 
 
-def _scalar(name: str, numbers: list[int]) -> DataType:
+def _scalar(name: str, numbers: list[int], dialect: Dialect) -> DataType:
     word = name.upper()
+    if dialect is Dialect.SPARK and word in SPARK_WORDS:
+        return _of_spark(word, numbers)
     if word in REFUSED:
         raise TypeSyntaxError(f"type {word} cannot be held in a Spark table", REFUSED[word], FaultCode.UNSUPPORTED_TYPE)
     kind = _NAMES.get(word)
@@ -121,9 +127,20 @@ def _scalar(name: str, numbers: list[int]) -> DataType:
     return _declared(kind, numbers)
 
 
+def _of_spark(word: str, numbers: list[int]) -> DataType:
+    """The type that Spark means by a word that Flink does not know, or understands otherwise."""
+    if numbers:
+        raise TypeSyntaxError(f"Spark's type {word} takes no parameters", f"write {word}, or the table in Flink's SQL")
+    return _declared(SPARK_WORDS[word], [])
+
+
 @v_args(inline=True)
 class _TypeBuilder(Transformer[Token, DataType]):
     """Turns the parse tree into a ``DataType``; nested ROW fields are numbered by ``renumber`` afterwards."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__()
+        self._dialect = dialect
 
     def start(self, data_type: DataType) -> DataType:
         return data_type
@@ -149,9 +166,13 @@ class _TypeBuilder(Transformer[Token, DataType]):
     def row(self, *fields: Field) -> DataType:
         return DataType(Kind.ROW, fields=tuple(replace(f, id=i) for i, f in enumerate(fields)))
 
+    def struct(self, *fields: Field) -> DataType:
+        if self._dialect is not Dialect.SPARK:
+            raise TypeSyntaxError("STRUCT is a type of Spark's SQL", "write ROW<name TYPE, …>")
+        return self.row(*fields)
+
     def field(self, name: str, data_type: DataType, comment: Token | None = None) -> Field:
-        text = None if comment is None else str(comment)[1:-1].replace("''", "'")
-        return Field(0, name, data_type, text)
+        return Field(0, name, data_type, None if comment is None else unquoted(comment, self._dialect))
 
     def plain_name(self, token: Token) -> str:
         return str(token)
@@ -164,6 +185,9 @@ class _TypeBuilder(Transformer[Token, DataType]):
         return DataType(Kind.DOUBLE)
 
     def timestamp(self, parameters: list[int] | None = None) -> DataType:
+        return _scalar(Kind.TIMESTAMP, parameters or [], self._dialect)
+
+    def timestamp_ntz(self, parameters: list[int] | None = None) -> DataType:
         return _declared(Kind.TIMESTAMP, parameters or [])
 
     def timestamp_ltz(self, parameters: list[int] | None = None) -> DataType:
@@ -174,16 +198,17 @@ class _TypeBuilder(Transformer[Token, DataType]):
         raise TypeSyntaxError(message, "use TIMESTAMP(6) WITH LOCAL TIME ZONE", FaultCode.UNSUPPORTED_TYPE)
 
     def scalar(self, word: Token, parameters: list[int] | None = None) -> DataType:
-        return _scalar(str(word), parameters or [])
+        return _scalar(str(word), parameters or [], self._dialect)
 
     def parameters(self, *numbers: Token) -> list[int]:
         return [int(n) for n in numbers]
 
 
-@lru_cache(maxsize=1)
-def _parser() -> Lark:
+@lru_cache(maxsize=len(Dialect))
+def _parser(dialect: Dialect) -> Lark:
     # With the builder given here a type is made as it is read: no tree, no recursion.
-    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False, transformer=_TypeBuilder())
+    grammar = f"{_GRAMMAR}TEXT: /{TEXT[dialect]}/s\n"
+    return Lark(grammar, parser="lalr", maybe_placeholders=False, transformer=_TypeBuilder(dialect))
 
 
 MAX_DEPTH = 50
@@ -206,22 +231,22 @@ def _check_text(text: str) -> None:
             raise _too_deep()
 
 
-def _parse_text(text: str) -> DataType:
-    return _parse_short(text) if len(text) <= _SHORT else _parse_new(text)
+def _parse_text(text: str, dialect: Dialect) -> DataType:
+    return _parse_short(text, dialect) if len(text) <= _SHORT else _parse_new(text, dialect)
 
 
 _SHORT = 64  # characters: few types are longer, and most tables have the same ones again and again
 
 
 @lru_cache(maxsize=4096)
-def _parse_short(text: str) -> DataType:
-    return _parse_new(text)
+def _parse_short(text: str, dialect: Dialect) -> DataType:
+    return _parse_new(text, dialect)
 
 
-def _parse_new(text: str) -> DataType:
+def _parse_new(text: str, dialect: Dialect) -> DataType:
     _check_text(text)
     try:
-        return cast("DataType", _parser().parse(text))
+        return cast("DataType", _parser(dialect).parse(text))
     except UnexpectedInput as error:
         message = f"cannot read the type {cut(text)!r}{_place(text, error)}"
         raise TypeSyntaxError(message, "write it as in Paimon's SQL, e.g. DECIMAL(10, 2)") from error
@@ -244,11 +269,18 @@ def parse_type(raw: object, depth: int = 0) -> DataType:
     if depth > MAX_DEPTH:
         raise _too_deep()
     if isinstance(raw, str):
-        data_type = _parse_text(raw)
+        data_type = _parse_text(raw, Dialect.FLINK)
     elif isinstance(raw, Mapping):
         data_type = _parse_object(raw, depth + 1)
     else:
         raise TypeSyntaxError("a column needs a type", 'add "type": "STRING", for instance', FaultCode.MISSING)
+    _check_nested(data_type)
+    return data_type
+
+
+def parse_sql_type(text: str, dialect: Dialect) -> DataType:
+    """The type that ``text`` declares in a dialect of SQL. Raises ``TypeSyntaxError``."""
+    data_type = _parse_text(text, dialect)
     _check_nested(data_type)
     return data_type
 

@@ -1,0 +1,1 @@
+"""CREATE TABLE read and written in Flink's and Spark's SQL."""
