@@ -119,9 +119,9 @@ def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 
 
 @contextmanager
-def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.ParquetFile]:
+def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """The file, to be read in part: a block is checked when the process first reads it since the file last changed, a
-    page whenever it is read.
+    page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
 
     Raises ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
     not answer.
@@ -130,11 +130,11 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.Parquet
         _check_size(file, source.size())
         blocks = _checked_blocks(file, warehouse.root, _identity(warehouse, file))
         if 0 not in blocks:  # all are checked, or there is nothing to check them by
-            yield pq.ParquetFile(source, page_checksum_verification=True)
+            yield pq.ParquetFile(source, read_dictionary=list(dictionaries), page_checksum_verification=True)
             return
         checked = _CheckedSource(source, file, blocks)
         try:
-            yield pq.ParquetFile(checked, page_checksum_verification=True)
+            yield pq.ParquetFile(checked, read_dictionary=list(dictionaries), page_checksum_verification=True)
         except Exception as error:
             # Whatever Arrow makes of an error that its source raises.
             if checked.damage is not None and error is not checked.damage:
