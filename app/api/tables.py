@@ -91,7 +91,8 @@ def list_table_details(
 ) -> TableDetailsPage:
     """The tables that the token is for, in name order, a page at a time."""
     shown = grant.scope.shown_tables(database)
-    page = service.list_tables(repository, database, wanted, pattern, table_type, shown)
+    names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
+    page = service.detailed(repository, database, names)
     return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
 
 

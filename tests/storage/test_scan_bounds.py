@@ -18,7 +18,7 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.storage.layout import Warehouse, run_folder
 from app.storage.runs import read_run
-from app.storage.scans.reading import TokenRange, batches_of, rows_at_once
+from app.storage.scans.reading import TokenRange, batches_of, fitting_rows
 from app.storage.scans.staged import StagedKeys
 from app.storage.scans.writers import PIECE_BYTES, WRITERS, text_bytes
 from app.storage.staged_index import StagedBatch
@@ -49,7 +49,7 @@ def test_short_values_are_read_many_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "short.parquet"
     pq.write_table(pa.table({"a": ["yes", "no"] * 50_000}), path)
     group = pq.ParquetFile(path).metadata.row_group(0)
-    assert rows_at_once(group, None, 2**20, lambda columns: 3 * len(columns)) > 50_000
+    assert fitting_rows(group, None, 2**20, lambda columns: 3 * len(columns)) > 50_000
 
 
 def test_a_long_value_of_a_dictionary_is_told_by_what_the_dictionary_holds(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_long_value_of_a_dictionary_is_told_by_what_the_dictionary_holds(tmp_p
     repeated = pa.DictionaryArray.from_arrays(np.zeros(50_000, dtype=np.int32), [LONG])  # 12 GiB, were it spelt out
     pq.write_table(pa.table({"a": repeated}), path)
     group = pq.ParquetFile(path).metadata.row_group(0)
-    assert rows_at_once(group, ["a"], 2**20, lambda _: len(LONG)) == 4 * 2**20 // len(LONG)
+    assert fitting_rows(group, ["a"], 2**20, lambda _: len(LONG)) == 4 * 2**20 // len(LONG)
 
 
 @pytest.mark.parametrize("media_type", WRITERS)

@@ -122,15 +122,28 @@ def batches_of(
     for file in run.files:
         if not tokens.meets(file.min_token, file.max_token):
             continue
-        with opened_parquet(warehouse, file_of_run(table_id, run.id, file)) as parquet:
+        named = file_of_run(table_id, run.id, file)
+        with opened_parquet(warehouse, named) as parquet:
             for group in _groups(parquet, tokens, wanted):
-                longest = partial(_longest, warehouse, file_of_run(table_id, run.id, file), group)
-                rows = rows_at_once(parquet.metadata.row_group(group), names, most_bytes, longest)
+                rows = rows_at_once(warehouse, named, parquet.metadata, group, names, most_bytes)
                 read = parquet.iter_batches(rows, row_groups=[group], columns=names)
                 yield from _joined((_within(batch, tokens) for batch in read), most_bytes)
 
 
 def rows_at_once(
+    warehouse: Warehouse,
+    file: NamedFile,
+    metadata: pq.FileMetaData,
+    group: int,
+    names: Sequence[str] | None,
+    most_bytes: int,
+) -> int:
+    """As ``fitting_rows``, of a row group of a file."""
+    longest = partial(_longest, warehouse, file, group)
+    return fitting_rows(metadata.row_group(group), names, most_bytes, longest)
+
+
+def fitting_rows(
     group: pq.RowGroupMetaData,
     names: Sequence[str] | None,
     most_bytes: int,

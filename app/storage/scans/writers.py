@@ -48,16 +48,16 @@ def _text_bytes(values: pa.Array) -> int:
     return _CELL * len(values) + int(values.nbytes)
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, as many at a time as take about ``PIECE_BYTES`` as text."""
+def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows, as many at a time as take about ``most_bytes`` as text."""
     for batch in batches:
-        count = max(1, len(batch) * PIECE_BYTES // max(1, text_bytes(batch)))
+        count = max(1, len(batch) * most_bytes // max(1, text_bytes(batch)))
         for start in range(0, len(batch), count):
             yield batch.slice(start, count)
 
 
 def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    for batch in _pieces(batches):
+    for batch in pieces(batches):
         yield _content(_objects(columns, batch))
 
 
@@ -82,7 +82,7 @@ def _content(lines: pa.Array) -> bytes:
 def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     header = ",".join(_quoted_name(column.name) for column in columns)
     yield f"{header}\r\n".encode()
-    for batch in _pieces(batches):
+    for batch in pieces(batches):
         cells = [_cells(values, column) for column, values in zip(columns, batch.columns, strict=True)]
         parts: list[pa.Array | str] = []
         for cell in cells:
@@ -113,7 +113,7 @@ def _cells(values: pa.Array, column: Column) -> pa.Array:
 def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, shown_schema(columns)) as writer:
-        for batch in _pieces(batches):
+        for batch in pieces(batches):
             writer.write_batch(batch)
             yield sink.getvalue()
             sink.seek(0)
