@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Annotated
@@ -29,8 +30,10 @@ from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, wri
 from app.services.views import View
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+Clock = Callable[[], float]
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
 _WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
+_WHOLE_SECONDS = 5.0  # unless it takes longer
 
 Filters = Annotated[
     list[str],
@@ -87,7 +90,7 @@ def scan_rows(
         kind = media_type(accept)
         headers = seen_headers(view, asked)
         if limit is None and page_token is None:
-            return _answer(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers, held)
+            return whole_or_streamed(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers, held)
         if page_token is not None:
             check_filters(page_token, filters)
         page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
@@ -107,14 +110,17 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def _answer(stream: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> Response:
-    """The body, streamed if it is long; then it goes on with what is ``held``. What is wrong before ``_WHOLE_BYTES``
-    are made is an error with a status.
+def whole_or_streamed(
+    stream: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
+) -> Response:
+    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and ends when the client
+    goes. What is wrong before ``_WHOLE_BYTES`` are made is an error with a status.
     """
     begun: list[bytes] = []
+    until = clock() + _WHOLE_SECONDS
     while (piece := next(stream, None)) is not None:
         begun.append(piece)
-        if sum(map(len, begun)) > _WHOLE_BYTES:
+        if sum(map(len, begun)) > _WHOLE_BYTES or clock() > until:
             return _Stream(chain(begun, stream), media_type, headers, held.pop_all())
     return Response(b"".join(begun), media_type=media_type, headers=headers)
 

@@ -24,6 +24,7 @@ MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends befor
 _LONGEST_TOKEN = 500
 _LEAST_CELL = 4  # bytes of a value in memory, a null included
 _LARGEST = 2**63 - 1
+_MOST_BATCHES = 100_000  # that a token can be about: all of them are looked up
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, 
 def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Batch, ...]:
     if not token.staged:
         return ()
-    if not token.staged <= token.last - token.first + 1 <= _LARGEST:
+    if not token.staged <= token.last - token.first + 1 <= _MOST_BATCHES:
         raise _no_token(token.text)
     found = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
     kept = tuple(batch for batch in found if batch.state is not BatchState.DELETED)

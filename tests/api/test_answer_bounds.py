@@ -7,16 +7,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pyarrow as pa
 import pytest
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from app.api.deps import Parts
+from app.api.scans import whole_or_streamed
 from app.core.errors import StagingFull
 from app.main import create_app
 from app.services.answer_bytes import MOST_ANSWER_BYTES
-from app.services.scan_pages import MOST_BYTES, loaded
+from app.services.scan_pages import MOST_BYTES, PageToken, loaded
 from app.services.scan_room import MOST_SCANS, MOST_STAGED_BYTES
+from app.services.scans import BEGINNING, NDJSON, read_scan, written
 from app.services.views import view_of
 from app.settings import Settings
 from app.telemetry.entries import Counted
@@ -137,3 +142,41 @@ def test_a_page_of_a_scan_ends_before_it_is_too_large(parts: tuple[TestClient, P
         query |= {"pageToken": page.headers.get("keyfold-next-page", "")}
     assert found == 1500
     assert query["pageToken"] == ""
+
+
+def test_a_scan_that_finds_nothing_tells_all_along_that_it_goes_on(parts: tuple[TestClient, Parts]) -> None:
+    """Who sends what it says to a client that has gone finds that out."""
+    opened = parts[1]
+    view = opened.views.current(("shop", "merged"), None)
+    for kind, header in ((NDJSON, b""), ("text/csv", b"id,note\r\n")):
+        pieces = [*written(opened.warehouse, read_scan(view, None, ["note.eq.none"]), kind)]
+        assert (b"".join(pieces), pieces[-1]) == (header, b"")
+
+
+def test_an_answer_that_takes_long_is_streamed_and_gives_its_place_back_at_the_end() -> None:
+    ticks = iter(range(0, 100, 2))
+    closed: list[bool] = []
+    with ExitStack() as held:
+        held.callback(closed.append, True)
+        answer = whole_or_streamed(iter([b"a", b"", b"b", b"c"]), NDJSON, {}, held, lambda: float(next(ticks)))
+    assert isinstance(answer, StreamingResponse)
+    assert not closed
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    anyio.run(answer, {"type": "http"}, receive, send)
+    assert b"".join(message.get("body", b"") for message in sent) == b"abc"
+    assert closed
+
+
+def test_a_page_token_that_no_page_gave_reads_no_batches(parts: tuple[TestClient, Parts]) -> None:
+    client, opened = parts
+    table = opened.views.current(("shop", "staged"), None).table
+    token = PageToken(table.id, 0, 0, 1, 2**40, 1, "", BEGINNING)
+    assert client.get(SCAN, params={"pageToken": token.text}).json()["errors"][0]["code"] == "not_a_position"

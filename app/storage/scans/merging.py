@@ -92,7 +92,8 @@ def rows_of_partition(
     source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
 ) -> Iterator[Part]:
     """The rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last`` without the
-    first ``skip`` of the token ``first``. No part is empty. Raises ``DamagedFile``.
+    first ``skip`` of the token ``first``. A part may be empty: then as many rows were looked at as one has, and none is
+    wanted. Raises ``DamagedFile``.
     """
     walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
     for tokens, batch in _behind(_met(source, walked), first, skip):
@@ -110,8 +111,7 @@ def _met(source: Source, walked: _Walked) -> _Walked:
             yield tokens, batch
             continue
         met = pc.fill_null(matching(batch, source.conditions), False)
-        if met.true_count:
-            yield tokens[np.asarray(met)], batch.select(names).filter(met)
+        yield tokens[np.asarray(met)], batch.select(names).filter(met)
 
 
 def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
@@ -119,8 +119,7 @@ def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
     for tokens, batch in walked:
         passed = min(skip, int(np.searchsorted(tokens, np.int64(first), side="right"))) if skip else 0
         skip -= passed
-        if passed < len(tokens):
-            yield tokens[passed:], batch.slice(passed)
+        yield tokens[passed:], batch.slice(passed)
         if len(tokens) and tokens[-1] > first:
             skip = 0
 
