@@ -115,7 +115,8 @@ def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> St
     if validate_only:
         notes.nothing()
         return _validated(service.validate_table(name, body.table_schema, bounds.table))
-    notes.tell(table=name, options=sorted(body.table_schema.get("options") or {}))
+    options = body.table_schema.get("options")
+    notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
     created = service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
     return _stored(created, parts.warehouse)
 
