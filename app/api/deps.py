@@ -24,6 +24,7 @@ from app.services.lookups import Images
 from app.services.rates import Rates
 from app.services.readiness import Condition
 from app.services.refreshed import Refreshed
+from app.services.scan_room import ScanRoom
 from app.services.token_gate import TokenGate
 from app.services.views import Views
 from app.settings import Settings
@@ -61,6 +62,7 @@ class Parts:
     build: Told
     writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LOOKUPS_THREADS))
+    scans: ScanRoom = field(default_factory=ScanRoom)
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.

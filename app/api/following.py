@@ -68,8 +68,10 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
         found = changes_from(following.database, following.warehouse, following.table, place, until)
         while (changes := await run_in_threadpool(_next, found)) is not None:
             following.heads.check()
-            yield await run_in_threadpool(_encoded, changes, lines)
             place = changes.after(len(changes.rows))
+            encoded = await run_in_threadpool(_encoded, changes, lines)
+            changes = None  # who reads slowly holds nothing but the text
+            yield encoded
 
 
 def _next(found: Iterator[Changes]) -> Changes | None:

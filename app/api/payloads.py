@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, FailFast, Field, GetJsonSche
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.problems import Fault
 from app.core.errors import FaultCode
 
@@ -103,7 +103,7 @@ class DatabaseDetails(Audit):
 class DatabaseNames(Answer):
     """A page of database names; ``nextPageToken`` is null on the last page."""
 
-    databases: Annotated[list[str], Told(names_of)]
+    databases: Annotated[list[str], Told("items")]
     next_page_token: NextPageToken
 
 
@@ -206,7 +206,7 @@ class StoredTable(TableDetails):
 class TableNames(Answer):
     """A page of table names; ``nextPageToken`` is null on the last page."""
 
-    tables: Annotated[list[str], Told(names_of)]
+    tables: Annotated[list[str], Told("items")]
     next_page_token: NextPageToken
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Depends, Request
 from fastapi.dependencies.utils import get_flat_params
@@ -13,6 +13,8 @@ from fastapi.routing import APIRoute
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import nearest
 
+MOST_PARAMETERS: Final = 300  # of one request: 100 filters, 100 values of a key, and whatever else a route takes
+
 
 class DeclaredQuery:
     """Refuses query parameters that the request's route does not declare; what it declares is its own signature."""
@@ -21,9 +23,12 @@ class DeclaredQuery:
         self._declared: dict[Callable[..., Any], frozenset[str]] = {}
 
     async def __call__(self, request: Request) -> None:
-        """Raises ``Invalid`` with every unknown parameter and the name that is nearest to it."""
-        if not request.scope["query_string"]:
+        """Raises ``Invalid`` for too many parameters, or with every unknown one and the name that is nearest to it."""
+        query: bytes = request.scope["query_string"]
+        if not query:
             return
+        if query.count(b"&") >= MOST_PARAMETERS:
+            raise _too_many()
         declared = self._names(request.scope["route"])
         faults = [_unknown(name, declared) for name in dict.fromkeys(request.query_params) if name not in declared]
         if faults:
@@ -37,6 +42,12 @@ class DeclaredQuery:
             named = (field.alias for field in fields if getattr(field.field_info, "in_", None) is ParamTypes.query)
             known = self._declared[route.endpoint] = frozenset(named)
         return known
+
+
+def _too_many() -> Invalid:
+    message = f"the request has more than {MOST_PARAMETERS} query parameters"
+    fix = "send fewer: filter=column.in.(a,b) asks for many values, rows:batchGet for many keys"
+    return Invalid(f"{message}; {fix}", violations=[Violation("", FaultCode.TOO_MANY, message, fix)])
 
 
 def _unknown(name: str, declared: frozenset[str]) -> Violation:

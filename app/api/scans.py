@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from typing import Annotated
 from urllib.parse import urlencode
@@ -10,6 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
+from starlette.types import Receive, Scope, Send
 
 from app.api.answers import Answer, Told
 from app.api.deps import Parts, PartsDep
@@ -22,12 +25,15 @@ from app.core.table.damage import DamagedFile
 from app.services.damage import read_again, told
 from app.services.scan_counts import count_rows
 from app.services.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
+from app.services.scan_room import ScanPlace
 from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
 from app.services.views import View
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+Clock = Callable[[], float]
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
 _WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
+_WHOLE_SECONDS = 5.0  # unless it takes longer
 
 Filters = Annotated[
     list[str],
@@ -76,25 +82,46 @@ def scan_rows(
     """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
     asked = Asked(name, (), names_in(columns), consistency, snapshot)
-    view, start = scanned(parts_open, asked, page_token)
-    scan = read_scan(view, asked.columns, filters)
-    kind = media_type(accept)
-    headers = seen_headers(view, asked)
-    if limit is None and page_token is None:
-        return _answer(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers)
-    if page_token is not None:
-        check_filters(page_token, filters)
-    page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
-    return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
+    with ExitStack() as held:
+        place = held.enter_context(parts_open.scans.place())
+        view, start = scanned(parts_open, asked, place, page_token)
+        scan = read_scan(view, asked.columns, filters)
+        place.take_columns(scan.columns_read)
+        kind = media_type(accept)
+        headers = seen_headers(view, asked)
+        if limit is None and page_token is None:
+            return whole_or_streamed(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers, held)
+        if page_token is not None:
+            check_filters(page_token, filters)
+        page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
+        return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
 
 
-def _answer(stream: Iterator[bytes], media_type: str, headers: dict[str, str]) -> Response:
-    """The body, streamed if it is long. What is wrong before ``_WHOLE_BYTES`` are made is an error with a status."""
+class _Stream(StreamingResponse):
+    """An answer that holds its place until it has gone out, or nobody reads on."""
+
+    def __init__(self, pieces: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> None:
+        super().__init__(pieces, media_type=media_type, headers=headers)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        with self._held:
+            await super().__call__(scope, receive, send)
+
+
+def whole_or_streamed(
+    stream: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
+) -> Response:
+    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and ends when the client
+    goes. What is wrong before ``_WHOLE_BYTES`` are made is an error with a status.
+    """
     begun: list[bytes] = []
+    until = clock() + _WHOLE_SECONDS
     while (piece := next(stream, None)) is not None:
         begun.append(piece)
-        if sum(map(len, begun)) > _WHOLE_BYTES:
-            return StreamingResponse(chain(begun, stream), media_type=media_type, headers=headers)
+        if sum(map(len, begun)) > _WHOLE_BYTES or clock() > until:
+            return _Stream(chain(begun, stream), media_type, headers, held.pop_all())
     return Response(b"".join(begun), media_type=media_type, headers=headers)
 
 
@@ -121,12 +148,12 @@ def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
         raise Invalid(faults[0].message, violations=faults)
 
 
-def scanned(parts_open: Parts, asked: Asked, page_token: str | None = None) -> tuple[View, Place]:
+def scanned(parts_open: Parts, asked: Asked, room: ScanPlace, page_token: str | None = None) -> tuple[View, Place]:
     """What the scan sees, its staged records in memory, and where it begins."""
 
     def read() -> tuple[View, Place]:
         view, start = _seen(parts_open, asked, page_token)
-        return loaded(parts_open.warehouse, view), start
+        return loaded(parts_open.warehouse, view, room), start
 
     return read_again(read)
 
@@ -171,6 +198,8 @@ def count(
     snapshot: Version = None,
 ) -> CountAnswer:
     """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
-    view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot))
-    scan = read_scan(view, view.table.schema.primary_key, filters)
-    return CountAnswer.of(count_rows(parts_open.warehouse, scan, exact=exact))
+    with parts_open.scans.place() as place:
+        view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot), place)
+        scan = read_scan(view, view.table.schema.primary_key, filters)
+        place.take_columns(scan.columns_read)
+        return CountAnswer.of(count_rows(parts_open.warehouse, scan, exact=exact))

@@ -91,7 +91,8 @@ def list_table_details(
 ) -> TableDetailsPage:
     """The tables that the token is for, in name order, a page at a time."""
     shown = grant.scope.shown_tables(database)
-    page = service.list_tables(repository, database, wanted, pattern, table_type, shown)
+    names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
+    page = service.detailed(repository, database, names)
     return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
 
 
@@ -114,7 +115,8 @@ def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> St
     if validate_only:
         notes.nothing()
         return _validated(service.validate_table(name, body.table_schema, bounds.table))
-    notes.tell(table=name, options=sorted(body.table_schema.get("options") or {}))
+    options = body.table_schema.get("options")
+    notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
     created = service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
     return _stored(created, parts.warehouse)
 

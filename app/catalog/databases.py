@@ -91,6 +91,18 @@ class Databases:
         query = query.where(*named(databases.c.name, after, like, among))
         return [_database(row) for row in self.transaction.execute(query)]
 
+    def names(
+        self,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[str]:
+        """The names of the same databases."""
+        query = sa.select(databases.c.name).order_by(databases.c.name).limit(limit)
+        return [*self.transaction.execute(query.where(*named(databases.c.name, after, like, among))).scalars()]
+
     def update_options(
         self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
     ) -> Database:

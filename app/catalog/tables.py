@@ -149,6 +149,27 @@ class Tables:
         query = query.where(*named(tables.c.name, after, like, among))
         return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name).limit(limit))]
 
+    def names(
+        self,
+        database: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[str]:
+        """The names of the same tables. Raises as ``page``."""
+        query = sa.select(tables.c.name).where(tables.c.database_id == self.databases.row(database).id)
+        query = query.where(*named(tables.c.name, after, like, among))
+        return [*self.transaction.execute(query.order_by(tables.c.name).limit(limit)).scalars()]
+
+    def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
+        """About how many bytes the schemas of the tables ``names`` take, in name order. Raises as ``page``."""
+        size = sa.func.length(table_schemas.c.body)
+        query = TABLES.with_only_columns(size).where(tables.c.database_id == self.databases.row(database).id)
+        query = query.where(tables.c.name.in_(names)).order_by(tables.c.name)
+        return [*self.transaction.execute(query).scalars()]
+
     def rename(self, database: str, name: str, new_database: str, new_name: str, by: str = "") -> Table:
         """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
         table_id = self._lock_named(database, name)

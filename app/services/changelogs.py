@@ -19,8 +19,10 @@ from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
 from app.storage.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
 from app.storage.layout import Warehouse
+from app.storage.scans.writers import text_bytes
 
 MOST_TOGETHER = 1000  # changes that are decoded at a time
+MOST_BYTES = 32 * 2**20  # of a page, about; one that would be larger ends before
 
 
 @dataclass(frozen=True, order=True)
@@ -49,7 +51,7 @@ class Changes:
     """Some neighbouring changes of one snapshot, by token, then key, -U before +U; the first is at ``start``.
 
     ``schema`` is the table's at the snapshot. Rows have all of its columns, records (``input``) those that they name.
-    ``last``: the snapshot has no more; then ``rows`` may be empty.
+    ``last``: the snapshot has no more; then ``rows`` may be empty. They take about ``text_bytes`` in an answer.
     """
 
     start: Position
@@ -57,6 +59,7 @@ class Changes:
     schema: TableSchema
     rows: Sequence[tuple[RowKind, dict[str, Any]]]
     last: bool
+    text_bytes: int = 0
 
     def after(self, count: int) -> Position:
         """The place behind the first ``count`` of them; behind the last one of a snapshot the next one begins."""
@@ -68,7 +71,7 @@ class Changes:
         """Not more than ``count`` of them."""
         if count >= len(self.rows):
             return self
-        return Changes(self.start, self.kind, self.schema, self.rows[:count], last=False)
+        return Changes(self.start, self.kind, self.schema, self.rows[:count], False, self.text_bytes)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def read_page(
     one_schema: bool,
 ) -> Page:
     """Up to ``limit`` changes of the table ``name`` (database, table) from ``start`` (the earliest kept snapshot) up to
-    all of snapshot ``last`` (the current).
+    all of snapshot ``last`` (the current); fewer where they take more than ``MOST_BYTES``.
 
     ``one_schema``: the page ends where the table was altered. Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
     that are not kept, ``Conflict`` where the table keeps no changelog.
@@ -121,7 +124,7 @@ def read_page(
         rest = part.after(len(part.rows))
         if rest.snapshot > final:
             break
-        if sum(len(one.rows) for one in found) >= limit:
+        if sum(len(one.rows) for one in found) >= limit or sum(one.text_bytes for one in found) >= MOST_BYTES:
             return Page(table, found, final, rest)
     return Page(table, found, final, None)
 
@@ -256,7 +259,7 @@ def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Ite
         rows = [(RowKind(row.pop(KIND_COLUMN)), row) for row in batch.to_pylist()]
         shown = [(kind, shown_row(plan, row) if written.folded else _named(schema, row)) for kind, row in rows]
         last = place.change + len(rows) >= written.count
-        yield Changes(place, brought_by, schema, shown, last)
+        yield Changes(place, brought_by, schema, shown, last, text_bytes(batch))
         place = Position(place.snapshot, place.change + len(rows))
     if place.change >= written.count and place == start:
         yield Changes(place, brought_by, schema, (), last=True)

@@ -43,12 +43,12 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
 
 def list_databases(
     repository: Repository, request: PageRequest, pattern: str | None = None, among: Collection[str] | None = None
-) -> Page[Database]:
-    """A page of the databases with a name LIKE ``pattern`` and ``among`` those names, in name order. Raises ``Invalid``
-    for the pattern.
+) -> Page[str]:
+    """A page of the names of the databases with a name LIKE ``pattern`` and ``among`` those names, in order. Raises
+    ``Invalid`` for the pattern.
     """
-    found = repository.databases.page(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
-    return page_of(found, request, lambda database: database.name)
+    found = repository.databases.names(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
+    return page_of(found, request, lambda name: name)
 
 
 def create_database(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 from app.core.errors import FaultCode, Invalid, Violation
 
 Item = TypeVar("Item")
+MOST_PAGE_BYTES = 8 * 2**20  # of what is read for a page; what is made of it takes several times as much
 LONGEST_PATTERN = 1000  # a name has 255 characters, each of which may be escaped
 
 
@@ -53,6 +55,12 @@ def page_of(found: Sequence[Item], request: PageRequest, named: Callable[[Item],
     """
     items = found[: request.limit]
     return Page(items, str(named(items[-1])) if len(found) > request.limit else None)
+
+
+def fitting(sizes: Iterable[int], most: int = MOST_PAGE_BYTES) -> int:
+    """How many of the first items, which take ``sizes``, make a page: as many as take ``most``, one at least."""
+    count = sum(1 for taken in accumulate(sizes) if taken <= most)
+    return max(1, count)
 
 
 def like(pattern: str | None) -> str | None:

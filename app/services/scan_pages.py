@@ -13,15 +13,18 @@ from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
+from app.services.scan_room import ScanPlace
 from app.services.scans import BEGINNING, WRITERS, Part, Place, Scan, parts
 from app.services.views import View, schemas_of
 from app.storage.layout import Warehouse
 from app.storage.staged_index import StagedIndex, load_batch
 
 MOST_ROWS = 100_000  # of a page
-MOST_BYTES = 64 * 2**20  # of a page in memory; one that would be larger ends before
+MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends before
 _LONGEST_TOKEN = 500
+_LEAST_CELL = 4  # bytes of a value in memory, a null included
 _LARGEST = 2**63 - 1
+_MOST_BATCHES = 100_000  # that a token can be about: all of them are looked up
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,19 @@ def _no_token(text: str) -> Invalid:
     return Invalid(message, violations=[Violation("/pageToken", FaultCode.NOT_A_POSITION, message, fix)])
 
 
-def loaded(warehouse: Warehouse, view: View) -> View:
-    """The view with all its staged records in memory. Raises ``DamagedFile``; ``missing`` also where a batch has left
-    meanwhile.
+def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
+    """The view with all its staged records in memory, for which ``place`` must have room.
+
+    Raises ``StagingFull``, and ``DamagedFile``; ``missing`` also where a batch has left meanwhile.
     """
     index = view.index
     for batch in view.unread:
-        index = index.extended(load_batch(warehouse, batch, view.schemas[batch.schema_id]))
+        schema = view.schemas[batch.schema_id]
+        before = max(batch.size_bytes, _LEAST_CELL * len(schema.columns) * batch.records)
+        place.take_staged(before)
+        read = load_batch(warehouse, batch, schema)
+        place.take_staged(max(0, read.size_bytes - before))
+        index = index.extended(read)
     return replace(view, index=index, unread=())
 
 
@@ -107,7 +116,7 @@ def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, 
 def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Batch, ...]:
     if not token.staged:
         return ()
-    if not token.staged <= token.last - token.first + 1 <= _LARGEST:
+    if not token.staged <= token.last - token.first + 1 <= _MOST_BATCHES:
         raise _no_token(token.text)
     found = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
     kept = tuple(batch for batch in found if batch.state is not BatchState.DELETED)
@@ -138,14 +147,15 @@ class ScanPage:
 def read_page(
     warehouse: Warehouse, scan: Scan, filters: Sequence[str], limit: int, start: Place = BEGINNING
 ) -> ScanPage:
-    """At most ``limit`` rows from ``start`` on; fewer where they would take more than ``MOST_BYTES``."""
+    """At most ``limit`` rows from ``start`` on; fewer, but one, where they would take more than ``MOST_BYTES``."""
     taken: list[tuple[int, Part]] = []
     rows = size = 0
     for number, part in parts(warehouse, scan, start):
-        kept = part.first(min(limit - rows, len(part)) if size <= MOST_BYTES else 0)
+        fit = (MOST_BYTES - size) * len(part) // max(1, part.text_bytes)
+        kept = part.first(max(0 if taken else 1, min(limit - rows, fit, len(part))))
         if len(kept):
             taken.append((number, kept))
-            rows, size = rows + len(kept), size + kept.size_bytes
+            rows, size = rows + len(kept), size + kept.text_bytes
         if len(kept) < len(part):
             return ScanPage(scan, taken, _token(scan, filters, _behind(taken, start)).text)
     return ScanPage(scan, taken, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +60,12 @@ class Scan:
     def runs_of(self, partition: str | None) -> Sequence[Run]:
         """The partition's runs, oldest first."""
         return [run for run in self._runs if run.partition == partition]
+
+    @property
+    def columns_read(self) -> int:
+        """The most columns of files that are read at a time."""
+        runs = Counter(run.partition for run in self._runs)
+        return len(self.view.table.schema.columns) * max(runs.values(), default=0)
 
     def source(self, warehouse: Warehouse) -> Source:
         """What the storage reads."""

@@ -34,7 +34,7 @@ from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBo
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.services.databases import name_violations
-from app.services.pages import Page, PageRequest, like, page_of
+from app.services.pages import Page, PageRequest, fitting, like, page_of
 from app.storage.layout import Warehouse, table_folder
 
 log = logging.getLogger(__name__)
@@ -52,16 +52,24 @@ def list_tables(
     pattern: str | None = None,
     table_type: str | None = None,
     among: Collection[str] | None = None,
-) -> Page[Table]:
-    """A page of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in name order.
+) -> Page[str]:
+    """A page of the names of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in order.
 
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raises ``NotFound`` for
     the database, ``Invalid`` for the pattern.
     """
-    found = repository.tables.page(
+    found = repository.tables.names(
         database, after=request.after, limit=request.and_one_more, like=like(pattern), among=among
     )
-    return page_of(found if table_type in (None, "", "table") else [], request, lambda table: table.name)
+    return page_of(found if table_type in (None, "", "table") else [], request, lambda name: name)
+
+
+def detailed(repository: Repository, database: str, page: Page[str]) -> Page[Table]:
+    """The tables whose names a page of them has; fewer where their schemas would take more than ``MOST_PAGE_BYTES``."""
+    sizes = repository.tables.schema_sizes(database, page.items)
+    names = page.items[: fitting(sizes)]
+    found = repository.tables.page(database, limit=len(names), among=names)
+    return Page(found, names[-1] if len(names) < len(sizes) else page.next_token)
 
 
 def create_table(

@@ -22,6 +22,10 @@ from app.storage.arrow import arrow_field, arrow_type, field_id
 from app.storage.layout import Warehouse, changelog_folder
 from app.storage.named_files import file_of_changelog, file_of_run, opened_parquet
 from app.storage.runs import read_data_files
+from app.storage.scans.reading import rows_at_once
+from app.storage.scans.writers import pieces
+
+MOST_BYTES = 2**20  # of the text of changes that are decoded at a time
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,14 @@ def changes_in(
     start: int,
     most: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` at a time: the row kind, then the
-    columns of ``schema``, found by their ids, and the words in which records tell what they name, where the table's do.
-    The files were written under the schema ``written``. Raises ``DamagedFile``.
+    """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` and ``MOST_BYTES`` at a time: the row
+    kind, then the columns of ``schema``, found by their ids, and the words in which records tell what they name, where
+    the table's do. The files were written under the schema ``written``. Raises ``DamagedFile``.
     """
     for file in files:
         if start < file.rows:
-            for batch in _changes_in(warehouse, file, start, most):
-                yield _as_of(batch, written, schema)
+            found = (_as_of(batch, written, schema) for batch in _changes_in(warehouse, file, start, most))
+            yield from pieces(found, MOST_BYTES)
         start = max(0, start - file.rows)
 
 
@@ -96,10 +100,12 @@ def _changes_in(warehouse: Warehouse, file: ChangeFile, start: int, most: int) -
                 start -= rows  # never decoded
             else:
                 groups.append(group)
-        for batch in parquet.iter_batches(most, row_groups=groups):
-            if start < batch.num_rows:
-                yield batch.slice(start)
-            start = max(0, start - batch.num_rows)
+        for group in groups:
+            rows = rows_at_once(warehouse, file.named, parquet.metadata, group, None, MOST_BYTES)
+            for batch in parquet.iter_batches(min(most, rows), row_groups=[group]):
+                if start < batch.num_rows:
+                    yield batch.slice(start)
+                start = max(0, start - batch.num_rows)
 
 
 def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> pa.RecordBatch:

@@ -121,9 +121,9 @@ def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 
 
 @contextmanager
-def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.ParquetFile]:
+def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """The file, to be read in part: a block is checked when the process first reads it since the file last changed, a
-    page whenever it is read.
+    page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
 
     Raises ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
     not answer.
@@ -132,10 +132,10 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.Parquet
         _check_size(file, source.size())
         checked = _checked_source(warehouse, source, file)
         if checked is None:
-            yield pq.ParquetFile(source, page_checksum_verification=True)
+            yield pq.ParquetFile(source, read_dictionary=list(dictionaries), page_checksum_verification=True)
             return
         try:
-            yield pq.ParquetFile(checked, page_checksum_verification=True)
+            yield pq.ParquetFile(checked, read_dictionary=list(dictionaries), page_checksum_verification=True)
         except Exception as error:
             # Whatever Arrow makes of an error that its source raises.
             if checked.damage is not None and error is not checked.damage:

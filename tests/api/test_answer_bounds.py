@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pyarrow as pa
 import pytest
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from app.api.deps import Parts
+from app.api.scans import whole_or_streamed
+from app.core.errors import StagingFull
 from app.main import create_app
 from app.services.answer_bytes import MOST_ANSWER_BYTES
+from app.services.scan_pages import MOST_BYTES, PageToken, loaded
+from app.services.scan_room import MOST_SCANS, MOST_STAGED_BYTES
+from app.services.scans import BEGINNING, NDJSON, read_scan, written
+from app.services.views import view_of
 from app.settings import Settings
 from app.telemetry.entries import Counted
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
@@ -82,3 +92,91 @@ def test_a_key_is_looked_up_once_however_often_it_is_asked_for(parts: tuple[Test
     before = looked_up()
     assert len(asked(client, "staged", [2, 2, 3, 2]).json()["rows"]) == 4
     assert looked_up() - before == 2
+
+
+SCAN = f"{TABLES}/staged/rows:scan"
+
+
+@pytest.mark.parametrize("url", [SCAN, f"{SCAN}?limit=1", f"{TABLES}/staged/rows:count"])
+def test_scans_beyond_those_that_have_a_place_are_told_to_come_again(parts: tuple[TestClient, Parts], url: str) -> None:
+    client, opened = parts
+    with ExitStack() as others:
+        for _ in range(MOST_SCANS):
+            others.enter_context(opened.scans.place())
+        refused = client.get(url)
+        assert (refused.status_code, refused.json()["errorCode"]) == (503, "unavailable")
+        assert refused.headers["retry-after"]
+        assert [fault["code"] for fault in refused.json()["errors"]] == ["too_many"]
+    for _ in range(MOST_SCANS + 1):  # each gives its place back, the long answer at its end
+        assert client.get(url).status_code == 200
+
+
+def test_a_scan_of_more_staged_rows_than_there_is_memory_for_says_what_to_do(parts: tuple[TestClient, Parts]) -> None:
+    client, opened = parts
+    unread = f"{TABLES}/unread"
+    client.post(TABLES, json=new_table("unread", options=QUIET))
+    client.post(f"{unread}/batches", json={"records": [{"id": 1, "note": "x" * LARGE}]})
+    with opened.scans.place() as other:
+        other.take_staged(MOST_STAGED_BYTES - LARGE // 2)
+        table = opened.views.current(("shop", "unread"), None)
+        with opened.database.reading() as repository:
+            unfed = view_of(repository, table.table)
+        with pytest.raises(StagingFull, match="consistency=merged"), opened.scans.place() as place:
+            loaded(opened.warehouse, unfed, place)
+    with opened.scans.place() as place:
+        assert loaded(opened.warehouse, unfed, place).index.batches
+
+
+def test_a_page_of_a_scan_ends_before_it_is_too_large(parts: tuple[TestClient, Parts]) -> None:
+    """Rows of nulls, small in memory: as JSON each has 50 KB of names."""
+    client, _ = parts
+    names = [f"{number}".ljust(250, "n") for number in range(200)]
+    fields = [{"name": "id", "type": "BIGINT"}, *({"name": name, "type": "INT"} for name in names)]
+    client.post(TABLES, json=new_table("named", fields=fields, primaryKeys=["id"], options=QUIET))
+    client.post(f"{TABLES}/named/batches", json={"records": [{"id": number} for number in range(1500)]})
+    found, query = 0, {"limit": "100000"}
+    for _ in range(2):
+        page = client.get(f"{TABLES}/named/rows:scan", params=query)
+        assert len(page.content) <= MOST_BYTES
+        found += len(page.content.splitlines())
+        query |= {"pageToken": page.headers.get("keyfold-next-page", "")}
+    assert found == 1500
+    assert query["pageToken"] == ""
+
+
+def test_a_scan_that_finds_nothing_tells_all_along_that_it_goes_on(parts: tuple[TestClient, Parts]) -> None:
+    """Who sends what it says to a client that has gone finds that out."""
+    opened = parts[1]
+    view = opened.views.current(("shop", "merged"), None)
+    for kind, header in ((NDJSON, b""), ("text/csv", b"id,note\r\n")):
+        pieces = [*written(opened.warehouse, read_scan(view, None, ["note.eq.none"]), kind)]
+        assert (b"".join(pieces), pieces[-1]) == (header, b"")
+
+
+def test_an_answer_that_takes_long_is_streamed_and_gives_its_place_back_at_the_end() -> None:
+    ticks = iter(range(0, 100, 2))
+    closed: list[bool] = []
+    with ExitStack() as held:
+        held.callback(closed.append, True)
+        answer = whole_or_streamed(iter([b"a", b"", b"b", b"c"]), NDJSON, {}, held, lambda: float(next(ticks)))
+    assert isinstance(answer, StreamingResponse)
+    assert not closed
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    anyio.run(answer, {"type": "http"}, receive, send)
+    assert b"".join(message.get("body", b"") for message in sent) == b"abc"
+    assert closed
+
+
+def test_a_page_token_that_no_page_gave_reads_no_batches(parts: tuple[TestClient, Parts]) -> None:
+    client, opened = parts
+    table = opened.views.current(("shop", "staged"), None).table
+    token = PageToken(table.id, 0, 0, 1, 2**40, 1, "", BEGINNING)
+    assert client.get(SCAN, params={"pageToken": token.text}).json()["errors"][0]["code"] == "not_a_position"

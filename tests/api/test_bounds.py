@@ -59,6 +59,13 @@ def test_a_table_cannot_be_altered_beyond_its_bounds(small: TestClient) -> None:
     assert small.post(f"{TABLES}/four?validateOnly=true", json={"changes": [drop, change]}).status_code == 200
 
 
+def test_a_request_of_too_many_parameters_is_refused_before_they_are_looked_at(small: TestClient) -> None:
+    told = refused(small.get(f"{TABLES}/four/files?" + "&".join(["maxResults=1"] * 301)), 400, "too_many")
+    assert "300 query parameters" in told["message"]
+    assert small.get(f"{TABLES}/four/files?" + "&".join(["maxResults=1"] * 300)).status_code == 200
+    refused(small.get(f"{TABLES}/four?" + "&".join(f"x{number}" for number in range(5000))), 400, "too_many")
+
+
 def test_a_full_catalog_takes_no_more_databases_and_tables(small: TestClient) -> None:
     assert small.post(TABLES, json=new_table("second", **wide(2))).status_code == 200
     for url, body in ((TABLES, new_table("third", **wide(2))), (DATABASES, {"name": "other"})):

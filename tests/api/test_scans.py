@@ -102,6 +102,7 @@ def test_what_a_scan_cannot_have_is_refused(filled: TestClient) -> None:
         ({"filter": "nte.eq.1"}, "unknown_column"),
         ({"filter": "id.eq.x"}, "wrong_type"),
         ({"filter": "note.near.x"}, "enum"),
+        ({"filter": "note.like." + "x" * 1001}, "too_long"),
         ({"pageToken": "x"}, "not_a_position"),
         ({"pageToken": token, "filter": "id.eq.1"}, "not_a_position"),
         ({"pageToken": token, "snapshot": "1"}, "contradicting_parameters"),

@@ -21,6 +21,7 @@ from app.services.executor import MergeSite
 from app.services.lookups import Consistency, get_rows
 from app.services.scan_counts import RowCount, count_rows
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
+from app.services.scan_room import ScanRoom
 from app.services.scans import BEGINNING, parts, read_scan
 from app.services.tables import alter_table
 from app.services.views import View, view_of
@@ -37,7 +38,12 @@ Rows = list[dict[str, Any]]
 def seen(database: CatalogDatabase, warehouse: Warehouse, table: Table, *, latest: bool = True) -> View:
     with database.reading() as repository:
         view = view_of(repository, repository.tables.find(table.id) or table)
-    return loaded(warehouse, view if latest else view.merged)
+    return load(warehouse, view if latest else view.merged)
+
+
+def load(warehouse: Warehouse, view: View) -> View:
+    with ScanRoom().place() as place:
+        return loaded(warehouse, view, place)
 
 
 def scanned(warehouse: Warehouse, view: View, columns: Sequence[str] | None = None, *filters: str) -> Rows:
@@ -73,7 +79,7 @@ def paged(database: CatalogDatabase, warehouse: Warehouse, table: Table, view: V
         with database.reading() as repository:
             now = repository.tables.find(table.id) or table
             view, start = pinned_view(repository, now, page.next_token)
-        view = loaded(warehouse, view)
+        view = load(warehouse, view)
 
 
 @pytest.mark.slow(reason="plays a history of every engine")
@@ -175,7 +181,7 @@ def test_pages_go_on_as_they_began(database: CatalogDatabase, site: MergeSite) -
         now = repository.tables.find(table.id) or table
         assert page.next_token is not None
         pinned, start = pinned_view(repository, now, page.next_token)
-    pinned = loaded(site.warehouse, pinned)
+    pinned = load(site.warehouse, pinned)
     scan = read_scan(pinned, None, ())
     rest = [row for _, part in parts(site.warehouse, scan, start) for row in part.batch.to_pylist()]
     assert rest == whole[5:]

@@ -20,6 +20,7 @@ from app.core.types.values import ValueFault
 
 MOST_VALUES = 1000  # of one ``in``
 MOST_CONDITIONS = 100
+LONGEST_PATTERN = 1000  # characters; what it takes to match one grows with it
 
 
 class Operator(StrEnum):
@@ -127,6 +128,9 @@ def _pattern(data_type: DataType, text: str) -> str:
     if data_type.family is not Family.TEXT:
         message = f"like is for text, and the column is {data_type.base_sql}"
         raise ValueFault(FaultCode.ILLEGAL_COLUMN_TYPE, message, "use eq, ne, lt, lte, gt, gte, in or is")
+    if len(text) > LONGEST_PATTERN:
+        message = f"the pattern has {len(text)} characters, at most {LONGEST_PATTERN} are read"
+        raise ValueFault(FaultCode.TOO_LONG, message, "send a shorter pattern, or several filters")
     if (len(text) - len(text.rstrip("\\"))) % 2:
         message = "the pattern ends in a single backslash"
         raise ValueFault(FaultCode.WRONG_TYPE, message, "write two for a literal one")

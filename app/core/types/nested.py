@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from app.core.errors import FaultCode
 from app.core.hints import cut, some_of
@@ -33,13 +33,68 @@ def _map_spark(data_type: DataType) -> str:
     return f"MAP<{key.spark}, {value.spark}>"
 
 
+MOST_INSIDE: Final = 2**26  # bytes that the rows inside one value take
+_LEAST_FIELD: Final = 64  # bytes that a field takes at least in memory; in answers its name stands beside it
+
+
+def _field_bytes(data_type: DataType) -> int:
+    return sum(max(_LEAST_FIELD, len(field.name.encode()) + 8) for field in data_type.fields)
+
+
+def _has_rows(data_type: DataType) -> bool:
+    return data_type.kind is Kind.ROW or any(_has_rows(inner) for inner in _inner_types(data_type))
+
+
+def _inner_types(data_type: DataType) -> Sequence[DataType]:
+    if data_type.kind is Kind.ROW:
+        return [field.type for field in data_type.fields]
+    if data_type.kind is Kind.ARRAY:
+        return [data_type.element_type]
+    return data_type.map_types if data_type.nested else ()
+
+
+def _row_bytes(data_type: DataType, value: Any) -> int:
+    """About how many bytes the ROWs inside ``value`` take once it is read, where every field is, sent or not."""
+    if not _has_rows(data_type) or not isinstance(value, (list, dict)):
+        return 0
+    if data_type.kind is Kind.ROW:
+        values = [value.get(field.name) for field in data_type.fields] if isinstance(value, dict) else value
+        return _field_bytes(data_type) + sum(map(_row_bytes, _inner_types(data_type), values))
+    if data_type.kind is Kind.ARRAY:
+        return sum(_row_bytes(data_type.element_type, one) for one in value)
+    pairs = value.items() if isinstance(value, dict) else map(_pair, value)
+    return sum(sum(map(_row_bytes, data_type.map_types, pair)) for pair in pairs)
+
+
+def _pair(entry: Any) -> Sequence[Any]:
+    return (
+        (entry.get("key"), entry.get("value")) if isinstance(entry, dict) else entry if isinstance(entry, list) else ()
+    )
+
+
+def _check_inside(data_type: DataType) -> Callable[[Any], None]:
+    """Refuses a value whose rows would take far more than what was sent: ``{}`` is a row of all its fields."""
+    if not _has_rows(data_type):
+        return lambda _: None
+
+    def check(value: Any) -> None:
+        if _row_bytes(data_type, value) > MOST_INSIDE:
+            message = (
+                f"the rows inside one value would take more than {MOST_INSIDE} bytes, with fields that are left out"
+            )
+            raise ValueFault(FaultCode.TOO_LONG, message, "send fewer elements, or declare fewer fields in the row")
+
+    return check
+
+
 def _array(data_type: DataType) -> Decode:
-    element = data_type.element_type.decoder
+    element, check = data_type.element_type.decoder, _check_inside(data_type)
     expected = cut(f"an {data_type.base_sql}")  # once: a body may have as many faults as records
 
     def decode(value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise wrong(expected, value, "send a JSON array")
+        check(value)
         return [_at(index, element, item) for index, item in enumerate(value)]
 
     return decode
@@ -119,8 +174,10 @@ def _map(data_type: DataType) -> Decode:
     counted = data_type.kind is Kind.MULTISET
     expected = cut(f"a {data_type.base_sql}")
     decode_value = _counting(value_type.decoder) if counted else value_type.decoder
+    check = _check_inside(data_type)
 
     def decode(value: Any) -> list[tuple[Any, Any]]:
+        check(value)
         from_object = isinstance(value, dict)
         entries, seen = [], set()
         read_key = read_text if from_object else decode_key

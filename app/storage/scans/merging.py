@@ -25,9 +25,10 @@ from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
 from app.storage.layout import Warehouse
 from app.storage.scans.conditions import group_filter, matching
-from app.storage.scans.reading import Rows, RunRows, TokenRange, batches_of, windows
+from app.storage.scans.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, windows
 from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
 from app.storage.scans.staged import StagedKeys
+from app.storage.scans.writers import text_bytes
 from app.storage.tokens import Tokens
 
 _NAN = float("nan")
@@ -69,9 +70,9 @@ class Part:
         return len(self.tokens)
 
     @property
-    def size_bytes(self) -> int:
-        """Memory that the rows take."""
-        return int(self.batch.nbytes)
+    def text_bytes(self) -> int:
+        """About how many bytes the rows take in an answer."""
+        return text_bytes(self.batch)
 
     @property
     def last_token(self) -> int:
@@ -91,7 +92,8 @@ def rows_of_partition(
     source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
 ) -> Iterator[Part]:
     """The rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last`` without the
-    first ``skip`` of the token ``first``. No part is empty. Raises ``DamagedFile``.
+    first ``skip`` of the token ``first``. A part may be empty: then as many rows were looked at as one has, and none is
+    wanted. Raises ``DamagedFile``.
     """
     walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
     for tokens, batch in _behind(_met(source, walked), first, skip):
@@ -109,8 +111,7 @@ def _met(source: Source, walked: _Walked) -> _Walked:
             yield tokens, batch
             continue
         met = pc.fill_null(matching(batch, source.conditions), False)
-        if met.true_count:
-            yield tokens[np.asarray(met)], batch.select(names).filter(met)
+        yield tokens[np.asarray(met)], batch.select(names).filter(met)
 
 
 def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
@@ -118,19 +119,32 @@ def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
     for tokens, batch in walked:
         passed = min(skip, int(np.searchsorted(tokens, np.int64(first), side="right"))) if skip else 0
         skip -= passed
-        if passed < len(tokens):
-            yield tokens[passed:], batch.slice(passed)
+        yield tokens[passed:], batch.slice(passed)
         if len(tokens) and tokens[-1] > first:
             skip = 0
 
 
 def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: TokenRange) -> _Walked:
     alone = _alone(source, runs, staged)
-    read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone)) for run in runs]
+    share = WINDOW_BYTES // max(1, len(runs))
+    read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone, share)) for run in runs]
     for bound, rows in windows(read):
         now, staged = staged.split(bound)
         found = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]
-        yield from _window(source, found, now)
+        for some, their in _pieces(found, now):
+            yield from _window(source, some, their)
+
+
+_FoundRows = Sequence[tuple[int, Rows]]
+
+
+def _pieces(found: _FoundRows, staged: StagedKeys) -> Iterator[tuple[_FoundRows, StagedKeys]]:
+    """A window cut into several where more is staged than one may take."""
+    for bound in [*staged.pieces(WINDOW_BYTES), None]:
+        now, staged = staged.split(bound)
+        halves = [(number, rows.split(bound)) for number, rows in found]
+        yield [(number, before) for number, (before, _) in halves if before is not None], now
+        found = [(number, after) for number, (_, after) in halves if after is not None]
 
 
 def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any, Any]:
@@ -142,7 +156,7 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
     return columns, group_filter(source.conditions, written, shown)
 
 
-def _window(source: Source, found: Sequence[tuple[int, Rows]], staged: StagedKeys) -> _Walked:
+def _window(source: Source, found: _FoundRows, staged: StagedKeys) -> _Walked:
     """All rows of a window, by token; those of one token in the order of their runs, the combined ones last."""
     shared = _shared([rows.tokens for _, rows in found], staged.tokens)
     pieces: list[tuple[Tokens, pa.RecordBatch]] = []

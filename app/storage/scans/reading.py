@@ -1,16 +1,19 @@
-"""State rows of runs by token, a window of tokens over all runs at a time: what is in memory is a batch or two of each
-run, whatever the table's size.
+"""State rows of runs by token, a window of tokens over all runs at a time: what is in memory is about ``WINDOW_BYTES``,
+whatever the size of table and rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.core.table.damage import NamedFile
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.layout import Warehouse
@@ -18,6 +21,9 @@ from app.storage.named_files import file_of_run, opened_parquet
 from app.storage.tokens import Tokens
 
 BATCH_ROWS = 65_536
+WINDOW_BYTES = 16 * 2**20  # of all runs together
+_CELL = 5  # bytes of a value in memory, a null included
+_WORST = 4  # times as much as expected
 LEAST_TOKEN, MOST_TOKEN = -(2**63), 2**63 - 1
 # Whether a row group may hold what is looked for, by its metadata.
 Wanted = Callable[[pq.RowGroupMetaData], bool]
@@ -41,6 +47,12 @@ class Rows:
 
     tokens: Tokens
     batch: pa.RecordBatch
+
+    def split(self, bound: int | None) -> tuple[Rows | None, Rows | None]:
+        """Those before the token ``bound``, all for None, and the others; None for no rows."""
+        count = len(self.tokens) if bound is None else int(np.searchsorted(self.tokens, np.int64(bound)))
+        before = Rows(self.tokens[:count], self.batch.slice(0, count)) if count else None
+        return before, Rows(self.tokens[count:], self.batch.slice(count)) if count < len(self.tokens) else None
 
 
 class RunRows:
@@ -68,13 +80,10 @@ class RunRows:
 
     def take(self, bound: int | None) -> Rows | None:
         """The rows before the token ``bound``, all for None; None if there are none."""
-        rows = self._rows
-        if rows is None:
+        if self._rows is None:
             return None
-        count = len(rows.tokens) if bound is None else int(np.searchsorted(rows.tokens, np.int64(bound)))
-        rest = Rows(rows.tokens[count:], rows.batch.slice(count))
-        self._rows = rest if len(rest.tokens) else None
-        return Rows(rows.tokens[:count], rows.batch.slice(0, count)) if count else None
+        taken, self._rows = self._rows.split(bound)
+        return taken
 
 
 Window = tuple[int | None, Sequence[Rows | None]]
@@ -102,8 +111,10 @@ def batches_of(
     tokens: TokenRange,
     columns: Sequence[str] | None = None,
     wanted: Wanted | None = None,
+    most_bytes: int = WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a run whose token is in ``tokens``, by token; of the row groups that are ``wanted``.
+    """The rows of a run whose token is in ``tokens``, by token, about ``most_bytes`` at a time; of the row groups that
+    are ``wanted``.
 
     ``columns`` are the least that is read beside the token. Raises ``DamagedFile``.
     """
@@ -111,10 +122,84 @@ def batches_of(
     for file in run.files:
         if not tokens.meets(file.min_token, file.max_token):
             continue
-        with opened_parquet(warehouse, file_of_run(table_id, run.id, file)) as parquet:
-            groups = list(_groups(parquet, tokens, wanted))
-            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=names):
-                yield _within(batch, tokens)
+        named = file_of_run(table_id, run.id, file)
+        with opened_parquet(warehouse, named) as parquet:
+            for group in _groups(parquet, tokens, wanted):
+                rows = rows_at_once(warehouse, named, parquet.metadata, group, names, most_bytes)
+                read = parquet.iter_batches(rows, row_groups=[group], columns=names)
+                yield from _joined((_within(batch, tokens) for batch in read), most_bytes)
+
+
+def rows_at_once(
+    warehouse: Warehouse,
+    file: NamedFile,
+    metadata: pq.FileMetaData,
+    group: int,
+    names: Sequence[str] | None,
+    most_bytes: int,
+) -> int:
+    """As ``fitting_rows``, of a row group of a file."""
+    longest = partial(_longest, warehouse, file, group)
+    return fitting_rows(metadata.row_group(group), names, most_bytes, longest)
+
+
+def fitting_rows(
+    group: pq.RowGroupMetaData,
+    names: Sequence[str] | None,
+    most_bytes: int,
+    longest: Callable[[Sequence[str]], int],
+) -> int:
+    """How many rows of the columns ``names`` (of all for None) to read, so that they take about ``most_bytes``, never
+    much more: every row may repeat the one long value of a dictionary. ``longest`` gives the length of a row that has
+    the longest value of each of some columns.
+    """
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    if names is not None:
+        wanted = set(names)
+        chunks = [one for one in chunks if {one.path_in_schema, one.path_in_schema.split(".")[0]} & wanted]
+    stored = sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, group.num_rows)
+    expected: int = min(BATCH_ROWS, group.num_rows, most_bytes // (stored + _CELL * len(chunks)))
+    repeating = {one.path_in_schema: one.total_uncompressed_size for one in chunks if _may_repeat(one)}
+    worst = _WORST * most_bytes
+    if expected * sum(repeating.values()) <= worst:
+        return max(1, expected)
+    inside = sum(size for path, size in repeating.items() if "." in path)
+    texts = longest([path for path in repeating if "." not in path])
+    most: int = min(expected, worst // max(1, inside + texts))
+    return max(1, most)
+
+
+def _may_repeat(chunk: pq.ColumnChunkMetaData) -> bool:
+    return chunk.physical_type == "BYTE_ARRAY" and bool(chunk.has_dictionary_page)
+
+
+def _longest(warehouse: Warehouse, file: NamedFile, group: int, columns: Sequence[str]) -> int:
+    """The sum of the lengths of the longest value of each column, in the dictionaries of a row group."""
+    if not columns:
+        return 0
+    with opened_parquet(warehouse, file, dictionaries=columns) as parquet:
+        first = next(parquet.iter_batches(1, row_groups=[group], columns=list(columns)))
+    return sum(_longest_in(column) for column in first.columns)
+
+
+def _longest_in(column: pa.Array) -> int:
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+
+
+def _joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches of about ``most_bytes``."""
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        pending.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if size >= most_bytes or rows >= BATCH_ROWS:
+            yield pa.concat_batches(pending)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def _groups(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) -> Iterator[int]:

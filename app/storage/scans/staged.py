@@ -40,6 +40,16 @@ class StagedKeys:
         count = len(self.tokens) if bound is None else int(np.searchsorted(self.tokens, np.int64(bound)))
         return self._slice(0, count), self._slice(count, len(self.tokens))
 
+    def pieces(self, most_bytes: int) -> Iterator[int]:
+        """Tokens before which to cut, so that the records between two of them take about ``most_bytes``."""
+        if not len(self.tokens):
+            return
+        means = {number: batch.size_bytes / max(1, batch.rows.num_rows) for number, batch in self.batches.items()}
+        numbers, places = np.unique(self.numbers, return_inverse=True)
+        sizes = np.cumsum(np.array([means[number] for number in numbers.tolist()])[places])
+        cuts = np.searchsorted(sizes, np.arange(most_bytes, sizes[-1], most_bytes))
+        yield from np.unique(self.tokens[cuts]).tolist()
+
     def _slice(self, start: int, end: int) -> StagedKeys:
         return StagedKeys(self.tokens[start:end], self.numbers[start:end], self.rows[start:end], self.batches)
 

@@ -17,6 +17,8 @@ from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts
 from app.storage.scans.shown import shown_schema
 
 NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
+PIECE_BYTES = 4 * 2**20  # of text that is made at a time
+_CELL = 12  # bytes of the text of a value beyond what it takes in memory
 Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch]], Iterator[bytes]]
 
 
@@ -28,8 +30,36 @@ class Writer:
     schema: Mapping[str, Any]
 
 
-def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def text_bytes(batch: pa.RecordBatch) -> int:
+    """About how many bytes the rows take as JSON: names stand in every row, and in every ROW inside."""
+    names = sum(len(to_json(name)) + 2 for name in batch.schema.names)
+    return len(batch) * names + sum(map(_text_bytes, batch.columns))
+
+
+def _text_bytes(values: pa.Array) -> int:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        names = sum(len(to_json(kind.field(number).name)) + 2 for number in range(kind.num_fields))
+        return len(values) * names + sum(map(_text_bytes, values.flatten()))
+    if pa.types.is_map(kind):
+        return _text_bytes(values.keys) + _text_bytes(values.items)
+    if pa.types.is_list(kind):
+        return _CELL * len(values) + _text_bytes(values.flatten())
+    return _CELL * len(values) + int(values.nbytes)
+
+
+def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows, as many at a time as take about ``most_bytes`` as text; of no rows none, so that who waits sees
+    that it goes on.
+    """
     for batch in batches:
+        count = max(1, len(batch) * most_bytes // max(1, text_bytes(batch)))
+        for start in range(0, max(1, len(batch)), count):
+            yield batch.slice(start, count)
+
+
+def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    for batch in pieces(batches):
         yield _content(_objects(columns, batch))
 
 
@@ -54,7 +84,7 @@ def _content(lines: pa.Array) -> bytes:
 def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     header = ",".join(_quoted_name(column.name) for column in columns)
     yield f"{header}\r\n".encode()
-    for batch in batches:
+    for batch in pieces(batches):
         cells = [_cells(values, column) for column, values in zip(columns, batch.columns, strict=True)]
         parts: list[pa.Array | str] = []
         for cell in cells:
@@ -85,7 +115,7 @@ def _cells(values: pa.Array, column: Column) -> pa.Array:
 def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, shown_schema(columns)) as writer:
-        for batch in batches:
+        for batch in pieces(batches):
             writer.write_batch(batch)
             yield sink.getvalue()
             sink.seek(0)
