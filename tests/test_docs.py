@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -184,6 +185,25 @@ def setting_variables() -> set[str]:
 def test_the_readme_lists_every_setting_and_no_other() -> None:
     listed = set(re.findall(r"^\| `(KEYFOLD_\w+)` \|", README, re.MULTILINE))
     assert listed == setting_variables() | NOT_A_SETTING
+
+
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "million": 10**6}
+
+
+def says(told: str, default: Any) -> bool:
+    """Whether the README's words mean the default of a setting."""
+    if isinstance(default, bool) or not isinstance(default, (int, float)):
+        return told.strip("`") in (str(default).lower(), str(default) or "none")
+    number, _, unit = told.strip("`").replace("a day", "86400").partition(" ")
+    return float(number) == round(default / _UNITS[unit], 1 if unit == "" else None)
+
+
+def test_the_readme_says_the_defaults_of_the_settings() -> None:
+    listed = dict(re.findall(r"^\| `(KEYFOLD_\w+)` \| ([^|]+) \|", README, re.MULTILINE))
+    defaults = {one.alias or f"KEYFOLD_{name.upper()}": one.default for name, one in Settings.model_fields.items()}
+    assert listed["KEYFOLD_UMASK"] == f"`{defaults.pop('KEYFOLD_UMASK'):03o}`"
+    wrong = {name: (listed[name], one) for name, one in defaults.items() if one is not None}
+    assert {name: told for name, told in wrong.items() if not says(*told)} == {}
 
 
 def test_settings_that_the_documents_name_exist() -> None:

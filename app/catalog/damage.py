@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, changelog_files, damages, runs
+from app.catalog.models import batches, changelog_files, damages, data_files, runs
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
 from app.core.errors import NotFound
@@ -31,6 +31,18 @@ def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
             changes.table_id == of["table_id"], changes.snapshot_id == of["snapshot_id"]
         ),
     }
+
+
+def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
+    """Where the catalog names files of the kind, and which of them belong to what ``file`` does."""
+    if file.kind is FileKind.STAGING:
+        return batches, batches.c.id == file.batch_id
+    of, column, owner = (
+        (data_files, data_files.c.run_id, file.run_id)
+        if file.kind is FileKind.RUN
+        else (changelog_files, changelog_files.c.snapshot_id, file.snapshot_id)
+    )
+    return of, (of.c.table_id == file.table_id) & (column == owner)
 
 
 def _is_needed() -> sa.ColumnElement[bool]:
@@ -69,6 +81,16 @@ class Damages:
         """Forget the damage of files that were found well."""
         well = damages.delete().where(damages.c.table_id == table_id, damages.c.path.in_(paths))
         self.transaction.execute(well)
+
+    def sum_up(self, file: NamedFile, digest: str, block_digests: bytes) -> None:
+        """Keep what the bytes of a file come to that has no digest; one that has keeps it."""
+        of, mine = _rows(file)
+        sums = {"digest": digest, "block_digests": block_digests}
+        values = {name: value for name, value in sums.items() if name in of.c}
+        name = of.c.file if of is batches else of.c.name
+        for row in self.transaction.execute(sa.select(name.label("name")).where(mine, of.c.digest.is_(None))).all():
+            if file.path.endswith(f"/{row.name}"):
+                self.transaction.execute(of.update().where(mine, name == row.name).values(values))
 
     def forget_unneeded(self) -> int:
         """Forget the damage of files that nobody needs any more; of how many."""

@@ -13,6 +13,7 @@ from app.core.errors import Cancelled
 from app.core.table.damage import DamagedFile, NamedFile
 from app.services.damage import named_files, noted
 from app.services.sweeps import every_table
+from app.storage.checksums import Checksums
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file
 
@@ -33,7 +34,8 @@ class Finding:
 
 def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = None) -> Iterator[Finding]:
     """Read every file that the catalog names, the tables and the files of each in an order of chance, so that those who
-    are stopped half-way again and again come to all. What is damaged is noted, what is well again is forgotten.
+    are stopped half-way again and again come to all. What is damaged is noted, what is well again is forgotten; what is
+    well and had no digest has one afterwards (docs/decisions/0024).
 
     A file that nothing names any more by the time that it is read is left out.
     """
@@ -67,20 +69,23 @@ def _read(
         files = [file for file in files if file.path in only]
     random.shuffle(files)
     for file in files:
-        damage = _damage_of(warehouse, file, read)
-        if damage is None and file.path in known:
-            with database.transaction(wakes=False) as repository:
-                repository.damage.clear(table_id, [file.path])
-        if damage is None or noted(database, damage):
-            yield Finding(file, damage)
+        try:
+            found = check_file(warehouse, file, read)
+        except DamagedFile as damage:
+            if noted(database, damage):
+                yield Finding(file, damage)
+            continue
+        if file.path in known or file.digest is None:
+            _keep(database, file, found)
+        yield Finding(file, None)
 
 
-def _damage_of(warehouse: Warehouse, file: NamedFile, read: Read | None) -> DamagedFile | None:
-    try:
-        check_file(warehouse, file, read)
-    except DamagedFile as error:
-        return error
-    return None
+def _keep(database: CatalogDatabase, file: NamedFile, found: Checksums) -> None:
+    """Forget that a file was damaged, and keep what its bytes come to if nobody has computed it before."""
+    with database.transaction(wakes=False) as repository:
+        repository.damage.clear(file.table_id, [file.path])
+        if file.digest is None:
+            repository.damage.sum_up(file, found.digest, found.block_digests)
 
 
 def scrub(

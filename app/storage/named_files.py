@@ -20,7 +20,7 @@ import xxhash
 from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, ChangelogFile, DataFile, Run
-from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, block_digest, checksums_of
+from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, Checksums, block_digest, checksums_of
 from app.storage.layout import Warehouse, changelog_file, data_file, staging_file
 from app.storage.writable import is_claimed, reason_of
 
@@ -69,9 +69,10 @@ def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> N
     )
 
 
-def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None] | None = None) -> None:
-    """Read all of a file, whatever was checked before, and compare. One that nobody has a digest of is compared by its
-    size and the checksums of its pages. ``read`` is told of the bytes as they are read, and may raise.
+def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None] | None = None) -> Checksums:
+    """Read all of a file, whatever was checked before, and compare; what its bytes come to. One that nobody has a
+    digest of is compared by its size and the checksums of its pages. ``read`` is told of the bytes as they are read,
+    and may raise.
 
     Raises ``DamagedFile``.
     """
@@ -84,6 +85,7 @@ def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None
         with opened_parquet(warehouse, file) as parquet:
             for _ in parquet.iter_batches():
                 continue
+    return found
 
 
 def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[DamagedFile]:

@@ -7,6 +7,7 @@ Needs atheris (``make fuzz`` installs it). Each target has a process of its own.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -79,6 +80,7 @@ def _each(names: list[str], wanted: argparse.Namespace) -> int:
     """How many targets had faults."""
     faulty = 0
     for name in names:
+        _forget(name, Path(wanted.findings))
         began = time.monotonic()
         while (left := int(wanted.seconds - (time.monotonic() - began))) > 0:
             command = [sys.executable, "-m", "tests.fuzz", name, "--one", "--seconds", str(left)]
@@ -94,6 +96,13 @@ def _each(names: list[str], wanted: argparse.Namespace) -> int:
         sys.stdout.flush()
         faulty += bool(found)
     return faulty
+
+
+def _forget(name: str, findings: Path) -> None:
+    """What an earlier run found may be mended by now."""
+    shutil.rmtree(findings / name, ignore_errors=True)
+    for path in (*findings.glob(f"{name}-*"), findings / f"{name}.log"):
+        path.unlink(missing_ok=True)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import batches, changelog_files, data_files
 from app.core.errors import Cancelled
 from app.core.table.damage import FileKind
 from app.core.table.history import Table
@@ -41,6 +42,22 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
     assert kinds == [*[FileKind.CHANGELOG] * 2, *[FileKind.RUN] * 2, FileKind.STAGING]
     assert set(kinds) == set(FileKind)
     assert [one.file.kind for one in found if one.file.table_id == other.id] == [FileKind.STAGING]
+
+
+def test_files_without_a_digest_have_the_one_of_their_bytes_once_they_were_read(site: MergeSite, table: Table) -> None:
+    before = {one.file.path: one.file for one in found_by(site)}
+    with site.database.transaction(wakes=False) as repository:
+        for of in (batches, data_files, changelog_files):
+            sums = [name for name in ("digest", "block_digests") if name in of.c]
+            repository.transaction.execute(of.update().values(dict.fromkeys(sums)))
+    unknown = found_by(site)
+    assert [one.file.digest for one in unknown] == [None] * len(before)
+    assert all(one.damage is None for one in unknown)
+    assert {one.file.path: one.file for one in found_by(site)} == before
+    file = files_in(site.warehouse, table.id, "runs")[0]
+    with flipped(file, 6):
+        [damaged] = [one for one in found_by(site) if one.damage is not None]
+        assert damaged.file.path.endswith(file.name)
 
 
 @pytest.mark.parametrize("folder", ["staging", "runs", "changelog"])
