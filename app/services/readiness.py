@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.refreshed import Refreshed
 from app.storage.layout import Warehouse
 from app.storage.writable import claim, holds_table, is_claimed, reason_of, try_writing
 
@@ -21,17 +23,37 @@ class Condition:
     warehouse: str | None
 
 
-UNKNOWN = Condition("it does not answer in time", "it does not answer in time")
+@dataclass(frozen=True)
+class _Found:
+    fault: str | None
 
 
-def condition_of(database: CatalogDatabase, warehouse: Warehouse) -> Condition:
+_SILENT = _Found("it does not answer in time")
+
+
+class Readiness:
     """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
-    a small file is.
+    a small file is. Each is looked at by itself, for what hangs tells nothing about the other.
     """
-    catalog = _catalog_fault(database)
-    if catalog is None and warehouse.is_store:
+
+    def __init__(
+        self, database: CatalogDatabase, warehouse: Warehouse, seconds: float, patience_seconds: float
+    ) -> None:
+        """See ``Refreshed`` for ``seconds`` and ``patience_seconds``."""
+        self._catalog = Refreshed(lambda: _Found(_catalog_fault(database)), seconds, patience_seconds)
+        self._warehouse = Refreshed(lambda: _Found(warehouse_fault(database, warehouse)), seconds, patience_seconds)
+
+    async def now(self) -> Condition:
+        """What was found not long ago; what does not answer in time is not ready."""
+        catalog, warehouse = await asyncio.gather(self._catalog.now(), self._warehouse.now())
+        return Condition((catalog or _SILENT).fault, (warehouse or _SILENT).fault)
+
+
+def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | None:
+    """Why the warehouse cannot be written; None if a file could be written there just now."""
+    if warehouse.is_store:
         take_warehouse(database, warehouse)  # it may not have answered when the service started
-    return Condition(catalog, try_writing(warehouse))
+    return try_writing(warehouse)
 
 
 def _catalog_fault(database: CatalogDatabase) -> str | None:
@@ -59,3 +81,5 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
         claim(warehouse)
     except OSError as error:
         logger.error("the warehouse cannot be written: %s", reason_of(error))  # noqa: TRY400  # the reason is all
+    except Unavailable as error:
+        logger.warning("the warehouse cannot be taken: %s", error.message)

@@ -20,7 +20,7 @@ from app.services.formats import JSON
 from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
-from app.services.readiness import condition_of, take_warehouse
+from app.services.readiness import take_warehouse, warehouse_fault
 from app.services.scrubs import verify
 from app.services.sweeps import sweep
 from app.services.tables import drop_table
@@ -263,10 +263,18 @@ def test_readiness_says_what_the_store_does_and_nothing_else(
     site: MergeSite, table: Table, line: FaultyLine, fault: Fault, told: str
 ) -> None:
     line.fail(fault)
-    condition = condition_of(site.database, site.warehouse)
-    assert (condition.catalog, condition.warehouse) == (None, told)
+    assert warehouse_fault(site.database, site.warehouse) == told
     line.heal()
-    assert condition_of(site.database, site.warehouse).warehouse is None
+    assert warehouse_fault(site.database, site.warehouse) is None
+
+
+def test_a_store_that_is_gone_is_told_by_readiness_and_to_who_posts(
+    site: MergeSite, table: Table, line: FaultyLine
+) -> None:
+    line.close()
+    assert warehouse_fault(site.database, site.warehouse) == "the object store does not answer"
+    with pytest.raises(Unavailable, match="the object store does not answer; nothing was stored"):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
 def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
@@ -275,7 +283,7 @@ def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
     line.fail(Fault.SLOW_DOWN)
     take_warehouse(database, warehouse)
     line.heal()
-    assert condition_of(database, warehouse).warehouse is None
+    assert warehouse_fault(database, warehouse) is None
     assert "_keyfold" in objects_in(warehouse)
 
 
@@ -284,7 +292,7 @@ def test_a_bucket_without_the_tables_files_is_not_taken(
 ) -> None:
     merge(site, table, 1)
     another = Warehouse(uri_of(new_bucket(store), store))
-    assert condition_of(database, another).warehouse == "it is not there"
+    assert warehouse_fault(database, another) == "it is not there"
     assert not objects_in(another)
 
 
