@@ -31,7 +31,7 @@ class _Found:
 _SILENT = _Found("it does not answer in time")
 
 
-class Readiness:
+class Conditions:
     """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
     a small file is. Each is looked at by itself, for what hangs tells nothing about the other.
     """
@@ -51,8 +51,13 @@ class Readiness:
 
 def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | None:
     """Why the warehouse cannot be written; None if a file could be written there just now."""
-    if warehouse.is_store:
-        take_warehouse(database, warehouse)  # it may not have answered when the service started
+    if warehouse.is_store:  # it may not have answered when the service started
+        try:
+            _taken(database, warehouse)
+        except OSError as error:
+            return reason_of(error)
+        except Unavailable as error:
+            return f"nobody knows whether it is this catalog's: {error.message}"
     return try_writing(warehouse)
 
 
@@ -71,15 +76,19 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
     kept out of it, and so they are of one that cannot be marked.
     """
     try:
-        if is_claimed(warehouse):
-            return
-        with database.reading() as repository:
-            tables = repository.stats.tables_with_files()
-        if tables and not any(holds_table(warehouse, table) for table in tables):
+        if not _taken(database, warehouse):
             logger.error("the warehouse holds no file of the catalog's tables: is its disk mounted, its setting right?")
-            return
-        claim(warehouse)
     except OSError as error:
         logger.error("the warehouse cannot be written: %s", reason_of(error))  # noqa: TRY400  # the reason is all
-    except Unavailable as error:
-        logger.warning("the warehouse cannot be taken: %s", error.message)
+
+
+def _taken(database: CatalogDatabase, warehouse: Warehouse) -> bool:
+    """Whether the mark is there by now. Raises ``OSError``, ``Unavailable``."""
+    if is_claimed(warehouse):
+        return True
+    with database.reading() as repository:
+        tables = repository.stats.tables_with_files()
+    if tables and not any(holds_table(warehouse, table) for table in tables):
+        return False
+    claim(warehouse)
+    return True

@@ -68,8 +68,8 @@ class House:
 
 
 @contextmanager
-def housed(data: Path, root: str) -> Iterator[House]:
-    with serving(data, warehouse=root, workers="0") as (service, client):
+def housed(data: Path, root: str, **environment: str) -> Iterator[House]:
+    with serving(data, warehouse=root, workers="0", **environment) as (service, client):
         yield House(data, root, service, client, TableClient(client, "shop", "sums"))
 
 
@@ -217,7 +217,7 @@ def test_what_was_acknowledged_is_there_once_after_kills_and_faults(
     producers = Producers(lambda: address)
     with ThreadPoolExecutor(PRODUCERS) as pool:
         for round_, fault in enumerate((Fault.LOST_ANSWER, Fault.SLOW_DOWN)):
-            with housed(tmp_path / "data", root) as house:
+            with housed(tmp_path / "data", root, processes="2") as house:
                 address = house.service.url
                 if not round_:
                     house.client.create_database("shop")
@@ -229,7 +229,7 @@ def test_what_was_acknowledged_is_there_once_after_kills_and_faults(
                 sooner_or_later(lambda: line.healed)
                 house.merge()
                 house.service.kill()
-        with housed(tmp_path / "data", root) as house:
+        with housed(tmp_path / "data", root, processes="2") as house:
             address = house.service.url
             producers.stop()
             for one in posting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
+from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
 from app.services.backups import back_up, restore
@@ -248,6 +250,39 @@ def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
     request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
     assert totals(site.database, images, table, [1]) == [1]
+
+
+class FailingExecutor(StoreExecutor):
+    """Its store fails once the first job has written its files."""
+
+    def __init__(self, warehouse: Warehouse, folder: Path, line: FaultyLine) -> None:
+        super().__init__(warehouse, folder)
+        self._line: FaultyLine | None = line
+
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        found = super().run(tag, job, report)
+        if self._line is not None:
+            self._line.fail(Fault.SLOW_DOWN)
+        self._line = None
+        return found
+
+
+def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_again(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images, tmp_path: Path
+) -> None:
+    failing = replace(site, executor=FailingExecutor(site.warehouse, tmp_path / "spark", line))
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    wanted = request_merge(site.database, table.id)
+    assert run_next_merge(failing, "worker")
+    with site.database.reading() as repository:
+        error = repository.tasks.get(table.id, wanted.id).error
+    assert error is not None
+    assert error.startswith("the object store has too much to do (nothing was changed")
+    line.heal()
+    request_merge(site.database, table.id)
+    assert run_next_merge(failing, "worker")
+    assert totals(site.database, images, table, [1]) == [1]
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 2  # the staged file, and what the failed merge has written
 
 
 @pytest.mark.parametrize(
