@@ -56,7 +56,7 @@ from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
 from app.services.rates import Rate, Rates
-from app.services.readiness import condition_of, take_warehouse
+from app.services.readiness import Conditions, take_warehouse
 from app.services.refreshed import Refreshed
 from app.services.scrapes import build_info, look_around
 from app.services.token_gate import TokenGate
@@ -214,7 +214,7 @@ class _Service:
         commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
         self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
         look = partial(look_around, database, warehouse, self.images, settings.metrics_tables)
-        condition = Refreshed(partial(condition_of, database, warehouse), CONDITION_SECONDS, PATIENCE_SECONDS)
+        condition = Conditions(database, warehouse, CONDITION_SECONDS, PATIENCE_SECONDS)
         self.parts = Parts(
             settings=settings,
             database=database,

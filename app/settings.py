@@ -41,7 +41,9 @@ class Settings(BaseSettings):
         " default: none do",
     )
     database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
-    warehouse: str | None = Field(None, description="folder or URI of the tables' files; default: in the data folder")
+    warehouse: str | None = Field(
+        None, description="folder or URI (s3://…) of the tables' files; default: in the data folder"
+    )
     spark_remote: SecretStr | None = Field(None, description="Spark Connect URL; default: an embedded server")
     spark_master: str = Field("local[*]", description="master of the embedded Spark server")
     spark_heap_mib: int | None = Field(

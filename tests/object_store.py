@@ -129,6 +129,10 @@ class FaultyLine:
     def heal(self) -> None:
         self._fault = None
 
+    @property
+    def healed(self) -> bool:
+        return self._fault is None
+
     def close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -22,7 +22,7 @@ from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.lookups import Images
 from app.services.rates import Rates
-from app.services.readiness import Condition
+from app.services.readiness import Conditions
 from app.services.refreshed import Refreshed
 from app.services.scan_room import ScanRoom
 from app.services.token_gate import TokenGate
@@ -57,7 +57,7 @@ class Parts:
     awaited: AwaitedBatches
     audit: AuditLog | None
     admission: Admission
-    condition: Refreshed[Condition]
+    condition: Conditions
     scrapes: Refreshed[list[Told]]
     build: Told
     writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))

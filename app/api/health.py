@@ -6,7 +6,6 @@ from fastapi import APIRouter, Response
 
 from app.api.deps import PartsDep
 from app.api.payloads import Health, Readiness
-from app.services.readiness import UNKNOWN
 
 router = APIRouter(tags=["health"])
 
@@ -22,7 +21,7 @@ async def get_readiness(parts: PartsDep, response: Response) -> Readiness:
     """200 once the catalog answers and is migrated, a file can be written to the warehouse, and Spark answers if this
     service merges; 503 until then. It is tried every few seconds at most.
     """
-    condition = await parts.condition.now() or UNKNOWN
+    condition = await parts.condition.now()
     spark = None if parts.spark_ready() else "it does not answer"
     told = {"catalog": condition.catalog, "warehouse": condition.warehouse, "spark": spark}
     reasons = {part: reason for part, reason in told.items() if reason is not None}

@@ -21,7 +21,6 @@ _NOT_IN_TIME: Final = (Told(Asked.CATALOG_UP, (), 0.0),)
 async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
     """All metrics of this service's processes, whichever of them is asked. No request waits for another's thread."""
     told, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
-    writable = condition is not None and condition.warehouse is None
-    own = (parts.build, Told(Asked.WAREHOUSE_WRITABLE, (), float(writable)))
+    own = (parts.build, Told(Asked.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
     text, media_type = exposed(parts.database.metrics, [*own, *(_NOT_IN_TIME if told is None else told)], accept)
     return Response(text, headers={"Content-Type": media_type})

@@ -15,6 +15,7 @@ from app.core.errors import Cancelled, Conflict, KeyfoldError, Unfoldable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind
 from app.services.executor import MergeSite
+from app.storage.object_stores import reason_of_store
 from app.telemetry.entries import Counted, TaskOutcome
 from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span
@@ -104,7 +105,8 @@ _NEXT: Mapping[TaskKind, str] = {
 
 def failure_text(error: Exception, kind: TaskKind) -> str:
     """What a failed task tells its table's users: the first line, and what happens next."""
-    message = error.message if isinstance(error, KeyfoldError) else str(error)
+    of_store = reason_of_store(error) if isinstance(error, OSError) else None
+    message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
     first = (message.strip().splitlines() or [type(error).__name__])[0]
     return f"{first[:500]} ({_NEXT[kind]})"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
+from app.services.refreshed import Refreshed
 from app.storage.layout import Warehouse
 from app.storage.writable import claim, holds_table, is_claimed, reason_of, try_writing
 
@@ -21,17 +23,42 @@ class Condition:
     warehouse: str | None
 
 
-UNKNOWN = Condition("it does not answer in time", "it does not answer in time")
+@dataclass(frozen=True)
+class _Found:
+    fault: str | None
 
 
-def condition_of(database: CatalogDatabase, warehouse: Warehouse) -> Condition:
+_SILENT = _Found("it does not answer in time")
+
+
+class Conditions:
     """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
-    a small file is.
+    a small file is. Each is looked at by itself, for what hangs tells nothing about the other.
     """
-    catalog = _catalog_fault(database)
-    if catalog is None and warehouse.is_store:
-        take_warehouse(database, warehouse)  # it may not have answered when the service started
-    return Condition(catalog, try_writing(warehouse))
+
+    def __init__(
+        self, database: CatalogDatabase, warehouse: Warehouse, seconds: float, patience_seconds: float
+    ) -> None:
+        """See ``Refreshed`` for ``seconds`` and ``patience_seconds``."""
+        self._catalog = Refreshed(lambda: _Found(_catalog_fault(database)), seconds, patience_seconds)
+        self._warehouse = Refreshed(lambda: _Found(warehouse_fault(database, warehouse)), seconds, patience_seconds)
+
+    async def now(self) -> Condition:
+        """What was found not long ago; what does not answer in time is not ready."""
+        catalog, warehouse = await asyncio.gather(self._catalog.now(), self._warehouse.now())
+        return Condition((catalog or _SILENT).fault, (warehouse or _SILENT).fault)
+
+
+def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | None:
+    """Why the warehouse cannot be written; None if a file could be written there just now."""
+    if warehouse.is_store:  # it may not have answered when the service started
+        try:
+            _taken(database, warehouse)
+        except OSError as error:
+            return reason_of(error)
+        except Unavailable as error:
+            return f"nobody knows whether it is this catalog's: {error.message}"
+    return try_writing(warehouse)
 
 
 def _catalog_fault(database: CatalogDatabase) -> str | None:
@@ -49,13 +76,19 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
     kept out of it, and so they are of one that cannot be marked.
     """
     try:
-        if is_claimed(warehouse):
-            return
-        with database.reading() as repository:
-            tables = repository.stats.tables_with_files()
-        if tables and not any(holds_table(warehouse, table) for table in tables):
+        if not _taken(database, warehouse):
             logger.error("the warehouse holds no file of the catalog's tables: is its disk mounted, its setting right?")
-            return
-        claim(warehouse)
     except OSError as error:
         logger.error("the warehouse cannot be written: %s", reason_of(error))  # noqa: TRY400  # the reason is all
+
+
+def _taken(database: CatalogDatabase, warehouse: Warehouse) -> bool:
+    """Whether the mark is there by now. Raises ``OSError``, ``Unavailable``."""
+    if is_claimed(warehouse):
+        return True
+    with database.reading() as repository:
+        tables = repository.stats.tables_with_files()
+    if tables and not any(holds_table(warehouse, table) for table in tables):
+        return False
+    claim(warehouse)
+    return True

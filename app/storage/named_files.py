@@ -269,6 +269,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
         raise missing(warehouse, file) from error
     except OSError as error:
         if not warehouse.local:  # nobody knows whether it is the file
+            logger.warning("%s cannot be read: %s", file.path, reason_of(error))
             raise not_now(file, reason_of(error)) from error
         told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
         raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
@@ -290,5 +291,4 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
     """What whoever cannot read ``file`` is told, where that says nothing about the file."""
-    logger.warning("%s cannot be read: %s", file.path, reason)
     return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

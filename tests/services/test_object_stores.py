@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
+from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
 from app.services.backups import back_up, restore
@@ -20,7 +22,7 @@ from app.services.formats import JSON
 from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
-from app.services.readiness import condition_of, take_warehouse
+from app.services.readiness import take_warehouse, warehouse_fault
 from app.services.scrubs import verify
 from app.services.sweeps import sweep
 from app.services.tables import drop_table
@@ -250,6 +252,39 @@ def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
     assert totals(site.database, images, table, [1]) == [1]
 
 
+class FailingExecutor(StoreExecutor):
+    """Its store fails once the first job has written its files."""
+
+    def __init__(self, warehouse: Warehouse, folder: Path, line: FaultyLine) -> None:
+        super().__init__(warehouse, folder)
+        self._line: FaultyLine | None = line
+
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        found = super().run(tag, job, report)
+        if self._line is not None:
+            self._line.fail(Fault.SLOW_DOWN)
+        self._line = None
+        return found
+
+
+def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_again(
+    site: MergeSite, table: Table, line: FaultyLine, images: Images, tmp_path: Path
+) -> None:
+    failing = replace(site, executor=FailingExecutor(site.warehouse, tmp_path / "spark", line))
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    wanted = request_merge(site.database, table.id)
+    assert run_next_merge(failing, "worker")
+    with site.database.reading() as repository:
+        error = repository.tasks.get(table.id, wanted.id).error
+    assert error is not None
+    assert error.startswith("the object store has too much to do (nothing was changed")
+    line.heal()
+    request_merge(site.database, table.id)
+    assert run_next_merge(failing, "worker")
+    assert totals(site.database, images, table, [1]) == [1]
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 2  # the staged file, and what the failed merge has written
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
@@ -263,10 +298,18 @@ def test_readiness_says_what_the_store_does_and_nothing_else(
     site: MergeSite, table: Table, line: FaultyLine, fault: Fault, told: str
 ) -> None:
     line.fail(fault)
-    condition = condition_of(site.database, site.warehouse)
-    assert (condition.catalog, condition.warehouse) == (None, told)
+    assert warehouse_fault(site.database, site.warehouse) == told
     line.heal()
-    assert condition_of(site.database, site.warehouse).warehouse is None
+    assert warehouse_fault(site.database, site.warehouse) is None
+
+
+def test_a_store_that_is_gone_is_told_by_readiness_and_to_who_posts(
+    site: MergeSite, table: Table, line: FaultyLine
+) -> None:
+    line.close()
+    assert warehouse_fault(site.database, site.warehouse) == "the object store does not answer"
+    with pytest.raises(Unavailable, match="the object store does not answer; nothing was stored"):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
 def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
@@ -275,7 +318,7 @@ def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
     line.fail(Fault.SLOW_DOWN)
     take_warehouse(database, warehouse)
     line.heal()
-    assert condition_of(database, warehouse).warehouse is None
+    assert warehouse_fault(database, warehouse) is None
     assert "_keyfold" in objects_in(warehouse)
 
 
@@ -284,7 +327,7 @@ def test_a_bucket_without_the_tables_files_is_not_taken(
 ) -> None:
     merge(site, table, 1)
     another = Warehouse(uri_of(new_bucket(store), store))
-    assert condition_of(database, another).warehouse == "it is not there"
+    assert warehouse_fault(database, another) == "it is not there"
     assert not objects_in(another)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +39,13 @@ def test_every_parameter_is_read() -> None:
     assert VALUES.keys() == PARAMETERS.keys()
     for name, (text, value) in VALUES.items():
         assert read_uri(f"s3://bucket/house?{name}={text}").parameters == {name: value}
+
+
+def test_the_operations_page_says_every_parameter() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
+    section = page.partition("## Object stores")[2].partition("\n## ")[0]
+    rows = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", rows)) >= PARAMETERS.keys()
 
 
 def test_clients_are_told_s3_and_spark_s3a_and_nobody_the_parameters() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.errors import KeyfoldError
+from app.core.errors import KeyfoldError, Unavailable
 from app.storage.images.container import Damaged
 from app.storage.images.lock import builders_lock
 from app.storage.images.making import write_answers, write_states
@@ -53,6 +53,8 @@ class Builder:
             try:
                 os.utime(path)  # should this one end the process, the next begins with another
                 self._make(read_request(path))
+            except Unavailable as error:
+                logger.warning("no image for %s now: %s", path.name, error.message)
             except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException):
                 # Lookups go on from the Parquet file; a table that was just dropped takes its files along.
                 logger.warning("no image for %s", path.name, exc_info=True)
