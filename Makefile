@@ -7,8 +7,10 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
 SEED ?= 1
+SECONDS ?= 3600
+CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
+.PHONY: serve test quick check check-mutants flips soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +46,11 @@ check-mutants: $(VENV)/.installed
 # Files damaged by seed, every answer compared: none is wrong, each damage is named. Minutes.
 flips: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m tests.faults.flips --n 3000 --seed $(SEED)
+
+# Real processes killed, frozen, robbed of their disk, files and time by seed, every row compared after each fault: an
+# hour (SECONDS=), on SQLite or PostgreSQL (CATALOG=postgres). As root it also takes disks away, with cc it sets clocks.
+soak: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m tests.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup
