@@ -17,7 +17,7 @@ from app.core.table.history import Batch, NewBatch
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.storage.staging import has_batch, sync_staging
-from app.storage.writable import writing
+from app.storage.writable import check_there, writing
 
 MOST_AT_ONCE = 256
 
@@ -128,6 +128,8 @@ class GroupCommit:
                 table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
+            if self._warehouse.marked:  # else the file may be in the folder in its place
+                check_there(self._warehouse)
             there = [new for new in news if has_batch(self._warehouse, table_id, new.file)]
             outcomes = dict(zip((new.id for new in there), repository.batches.add_locked(table, there), strict=True))
         return [outcomes.get(new.id) or swept() for new in news]

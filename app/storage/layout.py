@@ -14,9 +14,14 @@ from app.core.table.records import PARTITION_COLUMN
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``)."""
+    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``).
+
+    ``marked``: services have left a mark in it; a local folder without the mark is another one, such as the empty mount
+    point of a disk that is away (``app.storage.writable``).
+    """
 
     root: str
+    marked: bool = False
 
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:

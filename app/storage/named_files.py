@@ -22,6 +22,7 @@ from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, block_digest, checksums_of
 from app.storage.layout import Warehouse, changelog_file, data_file, staging_file
+from app.storage.writable import check_not_gone
 
 logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
@@ -224,6 +225,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        check_not_gone(warehouse)
         raise DamagedFile(file, DamageReason.MISSING, "no file") from error
     except OSError as error:
         told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)

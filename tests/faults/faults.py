@@ -143,6 +143,12 @@ def _read_only_warehouse(system: System, random: Random) -> Iterator[str]:
         yield told
 
 
+@contextmanager
+def _warehouse_gone(system: System, random: Random) -> Iterator[str]:
+    with system.warehouse.gone() as told:
+        yield told
+
+
 def _damaged(pattern: str, how: Callable[[bytes, Random], bytes | None], newest: int = 20) -> Strike:
     """One of the newest files of a pattern is changed, or gone, and put back as it was."""
 
@@ -231,6 +237,7 @@ FAULTS: Mapping[str, Fault] = {
     "full warehouse": Fault(_full_warehouse, 4),
     "full data folder": Fault(_full_folder, 4),
     "read-only warehouse": Fault(_read_only_warehouse, 4),
+    "warehouse not mounted": Fault(_warehouse_gone, 6),
     "staging file gone": Fault(_damaged("*/staging/*.parquet", _gone, 2), 4, damages=True),
     "staging file flipped": Fault(_damaged("*/staging/*.parquet", flip, 2), 4, damages=True),
     "data file gone": Fault(_damaged("*/runs/**/*.parquet", _gone), 4),

@@ -22,7 +22,9 @@ class Impossible(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A folder, on a small disk of its own where that may be mounted (``why_not``: why it could not)."""
+    """A folder, on a small disk of its own where that may be mounted (``why_not``: why it could not). The disk is there
+    under another name as well, from where it comes back.
+    """
 
     path: Path
     size_bytes: int
@@ -31,12 +33,21 @@ class Disk:
     @classmethod
     def opened(cls, path: Path, size_bytes: int, exits: ExitStack) -> Disk:
         """An empty folder; the disk goes with ``exits``."""
-        path.mkdir()
-        done = _mount("-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(path))
+        disk = cls(path, size_bytes)
+        for folder in (path, disk.itself):
+            folder.mkdir()
+        done = _mount("-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(disk.itself))
         if done:
             return cls(path, size_bytes, f"a small disk cannot be mounted: {done}")
-        exits.callback(subprocess.run, ["umount", "--lazy", str(path)], check=False)
-        return cls(path, size_bytes)
+        exits.callback(_unmount, disk.itself)
+        assert not _mount("--bind", str(disk.itself), str(path))
+        exits.callback(_unmount, path)
+        return disk
+
+    @property
+    def itself(self) -> Path:
+        """The disk under its other name."""
+        return self.path.with_name(f"{self.path.name}-disk")
 
     @contextmanager
     def full(self) -> Iterator[str]:
@@ -55,7 +66,7 @@ class Disk:
         """Nobody may write; the system grants that in a moment in which nobody does."""
         self._check()
         deadline = time.monotonic() + BUSY_SECONDS
-        while refused := _mount("-o", "remount,ro", str(self.path)):
+        while refused := _mount("-o", "remount,ro", str(self.itself)):
             if time.monotonic() > deadline:
                 raise Impossible(f"somebody writes all the time: {refused}")
             time.sleep(0.002)
@@ -64,13 +75,28 @@ class Disk:
         finally:
             self._remount("rw")
 
+    @contextmanager
+    def gone(self) -> Iterator[str]:
+        """An empty folder is in its place, or what was written to that the last time."""
+        self._check()
+        _unmount(self.path)
+        try:
+            yield f"{self.path.name} is not mounted"
+        finally:
+            failed = _mount("--bind", str(self.itself), str(self.path))
+            assert not failed, failed
+
     def _check(self) -> None:
         if self.why_not:
             raise Impossible(self.why_not)
 
     def _remount(self, how: str) -> None:
-        failed = _mount("-o", f"remount,{how}", str(self.path))
+        failed = _mount("-o", f"remount,{how}", str(self.itself))
         assert not failed, failed
+
+
+def _unmount(path: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(path)], check=False)
 
 
 def _mount(*arguments: str) -> str:

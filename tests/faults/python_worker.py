@@ -38,7 +38,9 @@ def main() -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
-    site = MergeSite(database, Warehouse(settings.warehouse_root), PythonExecutor(), settings.lease_seconds)
+    site = MergeSite(
+        database, Warehouse(settings.warehouse_root, marked=True), PythonExecutor(), settings.lease_seconds
+    )
     upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
     worker = Worker(site, settings.poll_seconds, settings.merge_slots, upkeep)
     worker.start()

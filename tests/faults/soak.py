@@ -97,10 +97,11 @@ class Campaign:
         for thread in (*self.posters, *self.readers):
             thread.start()
         try:
-            while time.monotonic() < deadline or self._number < len(self.names):
+            while time.monotonic() < deadline or (not seconds and self._number < len(self.names)):
                 self._strike(self._next())
                 if self._number % FAULTS_A_GENERATION == 0:
                     self._begin_generation()
+            self.tally.faults += self.system.verify()  # everything was put back
         except NotBack as error:
             self.tally.faults.append(f"NOT BACK: {error}")
         finally:

@@ -173,6 +173,12 @@ class System:
                     assert time.monotonic() < deadline, f"not ready: {self.urls[place]}"
                     time.sleep(0.1)
 
+    def verify(self) -> list[str]:
+        """What ``keyfold verify`` says is damaged or missing."""
+        environment = {**self._shared, "KEYFOLD_DATA": str(self.data.path)}
+        done = subprocess.run(_cli("verify"), env=environment, capture_output=True, text=True, check=False)
+        return [] if done.returncode == 0 else [f"keyfold verify: {done.stdout[-2000:]}{done.stderr[-2000:]}"]
+
     def said(self) -> Iterator[tuple[str, str]]:
         """(process, line) of all logs."""
         for name, kept in self.kept.items():
@@ -248,6 +254,7 @@ class System:
         if self._database_url:
             services, shared["KEYFOLD_DATABASE_URL"] = 2, self._database_url
             _migrate(shared)
+        self._shared = shared
         ports = [free_port() for _ in range(services)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         for number, port in enumerate(ports, 1):
