@@ -8,8 +8,10 @@ PORT ?= 8080
 DATA ?= keyfold-data
 SEED ?= 1
 FUZZ_SECONDS ?= 60
+SECONDS ?= 3600
+CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
+.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +55,11 @@ fuzz: $(VENV)/.fuzz
 $(VENV)/.fuzz: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	touch $@
+
+# Real processes killed, frozen, robbed of their disk, files and time by seed, every row compared after each fault: an
+# hour (SECONDS=), on SQLite or PostgreSQL (CATALOG=postgres). As root it also takes disks away, with cc it sets clocks.
+soak: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m tests.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup

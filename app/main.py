@@ -160,7 +160,7 @@ class Running:
         """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
         self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
-        self.warehouse = Warehouse(settings.warehouse_root)
+        self.warehouse = Warehouse(settings.warehouse_root, marked=True)
         take_warehouse(self.database, self.warehouse)
         self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []

@@ -16,6 +16,10 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     # The JVM spends more on compiling whole stages of a query than the query takes (docs/decisions/0011).
     "spark.sql.codegen.wholeStage": "false",
+    # Spark lists more than 32 staged batches in a job with a task for each, for what is one look at a file. This many
+    # it looks at itself; of more, a few tasks take shares.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # Rows of one range stay in one task, whatever size Spark expects of a join: it multiplies the sizes of both sides,
     # and from 128 MB on it would shuffle, so that a range would be several files that overlap.
     "spark.sql.maxSinglePartitionBytes": str(2**62),

@@ -25,8 +25,16 @@ SPARK = Path(pyspark.__file__).parent
 NO_PYTHON = "/no/python/here"  # whatever needs Python on the cluster fails
 
 # The shell ends its whole process group, so also a worker's executors, when the pipe from this process closes: at the
-# latest when this process ends, however it ends.
-_KEEPER = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!; read -r _; kill -KILL 0'
+# latest when this process ends, however it ends. It waits for what it has started: a dead process is gone.
+_KEEPER = """
+exec 3<&0
+log=$1; shift
+"$@" >"$log" 2>&1 </dev/null 3<&- &
+echo $!
+{ read -r _; kill -KILL 0; } <&3 &
+exec 3<&-
+wait
+"""
 
 SERVER_PROPERTIES: Mapping[str, str] = {
     "spark.app.name": "keyfold-test",

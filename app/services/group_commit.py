@@ -17,7 +17,7 @@ from app.core.table.history import Batch, NewBatch
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.storage.staging import staged_files, sync_staging
-from app.storage.writable import writing
+from app.storage.writable import check_there, writing
 
 MOST_AT_ONCE = 256
 
@@ -128,6 +128,8 @@ class GroupCommit:
                 table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
+            if self._warehouse.marked:  # else the files may be in the folder in its place
+                check_there(self._warehouse)
             with writing():
                 found = staged_files(self._warehouse, table_id, [new.file for new in news])
             there = [new for new in news if new.file in found]

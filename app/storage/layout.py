@@ -19,10 +19,13 @@ _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
 class Warehouse:
     """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``).
 
-    Raises ``ValueError`` where it is first used, for a URI that says nothing.
+    ``marked``: services have left a mark in it; a local folder without the mark is another one, such as the empty mount
+    point of a disk that is away (``app.storage.writable``). Raises ``ValueError`` where it is first used, for a URI
+    that says nothing.
     """
 
     root: str
+    marked: bool = False
 
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:

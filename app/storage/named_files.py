@@ -283,7 +283,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
     """What whoever does not find ``file`` is told: that it is damage, or that there is no warehouse at all."""
     try:
-        there = not warehouse.is_store or is_claimed(warehouse)
+        there = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
         return not_now(file, reason_of(error))
     return DamagedFile(file, DamageReason.MISSING, "no file") if there else not_now(file, "the warehouse is not there")

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyarrow import fs
 
-from app.core.errors import FaultCode, NotStored, Violation
+from app.core.errors import FaultCode, NotStored, Unavailable, Violation
 from app.storage.folders import remove
 from app.storage.layout import Warehouse
 from app.storage.object_stores import reason_of_store
@@ -77,6 +77,16 @@ def check_there(warehouse: Warehouse) -> None:
     """Raises ``NotStored`` where the warehouse is a folder of this machine, and is not there."""
     if warehouse.local and not is_claimed(warehouse):
         raise unwritable(_REASONS[errno.ENOENT])
+
+
+def check_not_gone(warehouse: Warehouse) -> None:
+    """Raises ``Unavailable`` where the warehouse is a marked folder of this machine, and its mark is not there: what is
+    found or missing in its place says nothing.
+    """
+    if warehouse.marked and warehouse.local and not is_claimed(warehouse):
+        raise Unavailable(
+            "the warehouse is not there: see that its disk is mounted; nothing was changed, try again later"
+        )
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:

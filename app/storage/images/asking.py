@@ -51,9 +51,9 @@ class Asking:
                 return
             try:
                 request().post(self._folder)
-            except OSError:
-                # A full disk, a folder that is not ours: lookups do without images.
-                logger.warning("no image can be asked for in %s", self._folder, exc_info=True)
+            except OSError as error:
+                # A full disk, a folder that is not ours: lookups do without images. One line each: many ask.
+                logger.warning("no image can be asked for in %s: %s", self._folder, error)
                 self._refused[name] = time.monotonic() + _REFUSED_SECONDS
                 return
             self._open.add(name)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.errors import KeyfoldError, Unavailable
+from app.core.table.damage import DamagedFile
 from app.storage.images.container import Damaged
 from app.storage.images.lock import builders_lock
 from app.storage.images.making import write_answers, write_states
@@ -53,10 +54,15 @@ class Builder:
             try:
                 os.utime(path)  # should this one end the process, the next begins with another
                 self._make(read_request(path))
+            except DamagedFile as error:
+                if error.missing:  # most often its table was dropped; who looks it up tells whether anybody needs it
+                    logger.info("no image for %s: its data file is not there", path.name)
+                else:
+                    logger.warning("no image for %s: %s", path.name, error)
             except Unavailable as error:
                 logger.warning("no image for %s now: %s", path.name, error.message)
             except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException):
-                # Lookups go on from the Parquet file; a table that was just dropped takes its files along.
+                # Lookups go on from the Parquet file.
                 logger.warning("no image for %s", path.name, exc_info=True)
             path.unlink(missing_ok=True)
         return bool(paths)
