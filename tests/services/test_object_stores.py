@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.catalog.database import CatalogDatabase
@@ -18,7 +21,7 @@ from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
 from app.services.backups import back_up, restore
 from app.services.executor import MergeSite
-from app.services.formats import JSON
+from app.services.formats import ARROW, JSON
 from app.services.ingest import Upload, accept_batch
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
@@ -28,12 +31,14 @@ from app.services.sweeps import sweep
 from app.services.tables import drop_table
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
+from app.storage.named_files import check_file, file_of_batch
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.store_executor import StoreExecutor
 
 NO_GRACE = timedelta(seconds=-10)
 KEYS = [1, 2, 3]
+LARGE = 1_600_000
 
 
 @pytest.fixture
@@ -202,6 +207,32 @@ def test_a_store_that_fails_stores_nothing_and_what_is_sent_again_counts_once(
         line.heal()
         post(site.database, site.warehouse, {"id": 1, "n": 1}, key=f"sent again {fault}")
     assert totals(site.database, images, table, [1], latest=True) == [len(Fault) - 1]
+
+
+def large_upload() -> Upload:
+    """What becomes a file of more than the 10 MB that one PUT takes: numbers that nothing compresses."""
+    numbers = np.random.default_rng(1).integers(0, 2**62, LARGE)
+    sink = io.BytesIO()
+    rows = pa.table({"id": np.arange(LARGE), "n": numbers})
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return Upload(sink.getvalue(), ARROW, "large")
+
+
+def test_a_large_batch_comes_in_parts_and_is_there_as_a_whole_or_not_at_all(
+    site: MergeSite, table: Table, line: FaultyLine
+) -> None:
+    upload, bounds = large_upload(), Bounds(2 * LARGE)
+    for fault, method in ((Fault.SLOW_DOWN, "PUT"), (Fault.LOST_ANSWER, "PUT"), (Fault.SLOW_DOWN, "POST")):
+        line.fail(fault, method)
+        with pytest.raises(Unavailable, match="the warehouse cannot be written"):
+            accept_batch(site.database, site.warehouse, "shop", "wide", upload, bounds)
+        line.heal()
+        assert objects_in(site.warehouse) == {"_keyfold"}
+    line.requests.clear()
+    batch = accept_batch(site.database, site.warehouse, "shop", "wide", upload, bounds).batch
+    assert len([one for one in line.requests if "partNumber" in one]) >= 2
+    check_file(site.warehouse, file_of_batch(batch))
 
 
 def test_a_put_whose_answer_is_lost_is_repeated_and_counts_once(

@@ -15,10 +15,11 @@ from app.core.errors import Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.settings import Settings
 from app.storage.checksums import BLOCK_BYTES, checksums_of
+from app.storage.folders import entries
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, opened_parquet, read_whole
 from app.storage.object_stores import PARAMETERS, check_root, read_uri, reason_of_store
-from app.storage.writable import claim, reason_of
+from app.storage.writable import MARK, claim, now_of, reason_of
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, flip, new_bucket, uri_of
 
 ROWS = 400_000
@@ -175,6 +176,16 @@ def test_an_answer_that_ends_in_its_middle_is_asked_for_again(
     line.fail(Fault.CUT, "GET")
     with pytest.raises(Unavailable, match="the object store does not answer"):
         check_file(warehouse, file)
+
+
+def test_the_time_is_that_of_who_dates_the_objects(warehouse: Warehouse, line: FaultyLine) -> None:
+    line.requests.clear()
+    now = now_of(warehouse)
+    assert [one.split()[0] for one in line.requests] == ["PUT", "HEAD"]
+    claim(warehouse)
+    [mark] = [one for one in entries(warehouse, warehouse.path()) if one.name == MARK]
+    assert mark.changed_at is not None
+    assert now <= mark.changed_at
 
 
 def test_a_store_that_does_not_know_us_is_told_without_our_credentials(
