@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.deps import GRANT
 from app.api.lookups import Asked, answer_row, names_in
-from app.api.observed import ANSWER, OPERATION, Outgoing
+from app.api.observed import ANSWER, OPERATION
+from app.api.outgoing import Outgoing
 from app.api.paths import DATABASES_PATH
 from app.api.problems import refusal
 from app.core.access import Grant, Role

@@ -14,8 +14,9 @@ from typing import Final
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.outgoing import REQUEST_ID, Outgoing, Unread
 from app.api.problems import internal_error, refusal
 from app.core.errors import Unavailable
 from app.telemetry.entries import GONE, NO_OPERATION, STATUSES
@@ -25,7 +26,6 @@ from app.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 OPERATION: Final = "keyfold.operation"  # the member of the scope that names the operation where no route does
 ANSWER: Final = "keyfold.answer"  # the member that has the ``Outgoing``
-REQUEST_ID: Final = b"x-request-id"
 _LEGAL_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _GONE: Final = len(STATUSES)  # in the place of the first digit of a status
 
@@ -41,6 +41,7 @@ class Observed:
         self._log_requests = log_requests
         self._process = secrets.token_hex(6)  # made with the first request, hence behind the fork
         self._numbers = count(1)
+        self._unread = Unread()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -48,7 +49,7 @@ class Observed:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        scope[ANSWER] = answer = Outgoing(send, _sent_id(scope["headers"]) or self._next_id())
+        scope[ANSWER] = answer = Outgoing(scope, send, _sent_id(scope["headers"]) or self._next_id(), self._unread)
         begin_request(answer.id)
         try:
             await self.app(scope, receive, answer.send)
@@ -86,36 +87,6 @@ class Observed:
             told = {"method": method, "path": path, "status": outcome or None, "operation": operation_of(scope)}
             line = f"{method} {path} {outcome or GONE} {seconds * 1000:.1f} ms"
             logger.info("%s", line, extra={**told, "seconds": round(seconds, 6)})
-
-
-class Outgoing:
-    """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is what the request counts
-    as: the status once all of the answer went, 0 where the client went before.
-    """
-
-    __slots__ = ("_send", "id", "outcome", "status")
-
-    def __init__(self, send: Send, request_id: bytes) -> None:
-        self.id = request_id
-        self.status = self.outcome = 0
-        self._send = send
-
-    async def send(self, message: Message) -> None:
-        """``message``, the first with the request's id."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
-        elif not message.get("more_body", False):
-            self.outcome = self.status
-        await self._send(message)
-
-    async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """The whole answer, for lookups: two calls less than by ``send``."""
-        self.status = status
-        headers.append((REQUEST_ID, self.id))
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        self.outcome = status
-        await self._send({"type": "http.response.body", "body": body})
 
 
 def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
