@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
 from app.storage.folders import Entry, entries, remove
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
+from app.storage.writable import check_not_gone, file_time
 
 logger = logging.getLogger(__name__)
 _PAGE = 500
@@ -47,7 +48,8 @@ def sweep(
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
     forget_history(database, keys_known)
-    before = datetime.now(UTC) - grace  # files are dated by this machine
+    check_not_gone(warehouse)
+    before = file_time(warehouse) - grace
     removed = 0
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from pyarrow import fs
@@ -84,6 +85,18 @@ def check_not_gone(warehouse: Warehouse) -> None:
         raise Unavailable(
             "the warehouse is not there: see that its disk is mounted; nothing was changed, try again later"
         )
+
+
+def file_time(warehouse: Warehouse) -> datetime:
+    """The time by which files of the warehouse are dated: that of its file system, which may be another machine's.
+
+    Where it cannot be told, because nobody has marked the warehouse or it is not local, that of this machine.
+    """
+    if warehouse.marked and warehouse.local:
+        with suppress(OSError):
+            os.utime(warehouse.path(MARK))  # no file is written, for the disk may be full
+            return datetime.fromtimestamp(os.stat(warehouse.path(MARK)).st_mtime, UTC)
+    return datetime.now(UTC)
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:
