@@ -19,7 +19,7 @@ from app.core.table.records import PARTITION_COLUMN
 from app.services.partitions import expire_partitions
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
-from app.storage.writable import now_of, reason_of
+from app.storage.writable import check_not_gone, now_of, reason_of
 
 logger = logging.getLogger(__name__)
 _PAGE = 500
@@ -49,6 +49,7 @@ def sweep(
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
     forget_history(database, keys_known)
+    check_not_gone(warehouse)
     try:
         before = now_of(warehouse) - grace
     except OSError as error:

@@ -118,14 +118,19 @@ def try_writing(warehouse: Warehouse) -> str | None:
 
 
 def now_of(warehouse: Warehouse) -> datetime:
-    """What time it is for whoever dates the files: this machine, or the object store. Raises ``OSError``."""
-    if not warehouse.is_store:
-        return datetime.now(UTC)
-    path = warehouse.path(_TRIAL)
-    with warehouse.filesystem.open_output_stream(path) as stream:
-        stream.write(b"\0")
-    written: datetime = warehouse.filesystem.get_file_info(path).mtime
-    return written
+    """The time by which files of the warehouse are dated: the object store's, or that of its file system, which may be
+    another machine's. Where nobody has marked the warehouse it is that of this machine. Raises ``OSError``.
+    """
+    if warehouse.is_store:
+        path = warehouse.path(_TRIAL)
+        with warehouse.filesystem.open_output_stream(path) as stream:
+            stream.write(b"\0")
+        written: datetime = warehouse.filesystem.get_file_info(path).mtime
+        return written
+    if warehouse.marked and warehouse.local:
+        os.utime(warehouse.path(MARK))  # no file is written, for the disk may be full
+        return datetime.fromtimestamp(os.stat(warehouse.path(MARK)).st_mtime, UTC)
+    return datetime.now(UTC)
 
 
 def free_bytes(warehouse: Warehouse) -> int | None:

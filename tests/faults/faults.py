@@ -144,6 +144,22 @@ def _read_only_warehouse(system: System, random: Random) -> Iterator[str]:
 
 
 @contextmanager
+def _full_catalog(system: System, random: Random) -> Iterator[str]:
+    with system.catalog_disk.full() as told:
+        yield told
+
+
+@contextmanager
+def _read_only_catalog(system: System, random: Random) -> Iterator[str]:
+    """As some hosts make it when its disk is nearly full."""
+    system.tell_postgres("ALTER SYSTEM SET default_transaction_read_only = on")
+    try:
+        yield "PostgreSQL is read-only"
+    finally:
+        system.tell_postgres("ALTER SYSTEM RESET default_transaction_read_only")
+
+
+@contextmanager
 def _warehouse_gone(system: System, random: Random) -> Iterator[str]:
     with system.warehouse.gone() as told:
         yield told
@@ -236,6 +252,8 @@ FAULTS: Mapping[str, Fault] = {
     "end PostgreSQL": Fault(_asked_to_end(lambda system: [system.kept["postgres"]]), catalogs=(POSTGRES,)),
     "full warehouse": Fault(_full_warehouse, 4),
     "full data folder": Fault(_full_folder, 4),
+    "full disk of PostgreSQL": Fault(_full_catalog, 4, catalogs=(POSTGRES,)),
+    "read-only PostgreSQL": Fault(_read_only_catalog, 4, catalogs=(POSTGRES,)),
     "read-only warehouse": Fault(_read_only_warehouse, 4),
     "warehouse not mounted": Fault(_warehouse_gone, 6),
     "staging file gone": Fault(_damaged("*/staging/*.parquet", _gone, 2), 4, damages=True),

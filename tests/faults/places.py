@@ -31,12 +31,12 @@ class Disk:
     why_not: str = ""
 
     @classmethod
-    def opened(cls, path: Path, size_bytes: int, exits: ExitStack) -> Disk:
+    def opened(cls, path: Path, size_bytes: int, exits: ExitStack, mode: int = 0o700) -> Disk:
         """An empty folder; the disk goes with ``exits``."""
         disk = cls(path, size_bytes)
         for folder in (path, disk.itself):
-            folder.mkdir()
-        done = _mount("-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(disk.itself))
+            folder.mkdir(mode=mode)
+        done = _mount("-t", "tmpfs", "-o", f"size={size_bytes},mode={mode:o}", "tmpfs", str(disk.itself))
         if done:
             return cls(path, size_bytes, f"a small disk cannot be mounted: {done}")
         exits.callback(_unmount, disk.itself)

@@ -82,6 +82,7 @@ class Campaign:
         self.names = names or [name for name, fault in FAULTS.items() if system.catalog in fault.catalogs]
         self.posters = [Poster(system, place, seed, self.seen) for place in range(CLIENTS)]
         self.readers = [Reader(system, place, seed, self.seen) for place in range(READERS)]
+        self.ended = threading.Event()  # set, it ends after the fault under way
         self._deck: list[str] = []
         self._number = 0
         self.generation = Generation(0)
@@ -97,7 +98,9 @@ class Campaign:
         for thread in (*self.posters, *self.readers):
             thread.start()
         try:
-            while time.monotonic() < deadline or (not seconds and self._number < len(self.names)):
+            while not self.ended.is_set() and (
+                time.monotonic() < deadline or (not seconds and self._number < len(self.names))
+            ):
                 self._strike(self._next())
                 if self._number % FAULTS_A_GENERATION == 0:
                     self._begin_generation()
@@ -225,6 +228,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="keyfold-soak-") as folder,
         campaign(Path(folder), asked.catalog, asked.seed, asked.fault, spark=not asked.no_spark) as one,
     ):
+        signal.signal(signal.SIGTERM, lambda *_: one.ended.set())
         tally = one.run(asked.seconds)
         lines = list(tally.lines(one.seen))
         if asked.keep:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psycopg
 
 from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, find_java, spark_jars
 from tests.cluster import Node
@@ -140,9 +141,12 @@ class System:
         self.data = Disk.opened(folder / "data", FOLDER_BYTES, exits)
         self.warehouse = Disk.opened(folder / "warehouse", FOLDER_BYTES, exits)
         self.kept: dict[str, Kept] = {}
-        exits.callback(self._end)
+        # Where the user whom PostgreSQL runs as may go: not below a folder of this process alone.
+        self._open_to_all = exits.enter_context(_folder_for_all())
+        self.catalog_disk = Disk.opened(self._open_to_all / "catalog", FOLDER_BYTES, exits, 0o755)
+        exits.callback(self._end)  # before the folders go
         self._spark_remote = self._start_spark() if spark else None
-        self._database_url = self._start_postgres(exits) if catalog == POSTGRES else None
+        self._database_url = self._start_postgres() if catalog == POSTGRES else None
         self._start_services()
 
     @property
@@ -225,10 +229,9 @@ class System:
         self.kept["spark"] = Kept("spark", command, self.folder, environment)
         return f"sc://localhost:{port}/;token={token}"
 
-    def _start_postgres(self, exits: ExitStack) -> str:
-        # Where the user whom PostgreSQL runs as may go: not below a folder of this process alone.
-        folder, port = exits.enter_context(_folder_for_all()), free_port()
-        server = initialized(folder / "server")
+    def _start_postgres(self) -> str:
+        folder, port = self._open_to_all, free_port()
+        server = initialized(self.catalog_disk.path / "server")
         command = [str(server.bin_path / "postgres"), "-D", str(server.pgdata), "-h", "127.0.0.1", "-p", str(port)]
         command += ["-k", "", "-c", "fsync=off", "-c", "max_connections=200"]
         if server.system_user:
@@ -238,6 +241,15 @@ class System:
         environment = {**_inherited("PG", "KEYFOLD_"), **self.clock.environment(folder)}
         self.kept["postgres"] = Kept("postgres", command, self.folder, environment, signal.SIGINT)
         return f"postgresql+psycopg://{server.postgres_user}@127.0.0.1:{port}/postgres"
+
+    def tell_postgres(self, statement: str) -> None:
+        """Has PostgreSQL do something, and read its settings again."""
+        assert self._database_url is not None
+        with psycopg.connect(
+            self._database_url.replace("+psycopg", ""), autocommit=True, options="-c default_transaction_read_only=off"
+        ) as connection:
+            connection.execute(statement)
+            connection.execute("SELECT pg_reload_conf()")
 
     def _start_services(self) -> None:
         shared = {

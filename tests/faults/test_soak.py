@@ -11,9 +11,9 @@ from tests.faults.soak import campaign
 from tests.faults.system import POSTGRES, SQLITE
 
 SEED = 20261122
-ON_SPARK = ["kill an API process", "kill the JVM", "kill a worker"]
-ON_SQLITE = ["kill everything", "staging file gone", "clocks an hour ahead", "full warehouse"]
-ON_POSTGRES = ["kill PostgreSQL", "freeze a worker", "end a service", "data file flipped"]
+ON_SPARK = ["kill the JVM", "kill a worker"]
+ON_SQLITE = ["kill everything", "staging file gone", "clocks an hour ahead"]
+ON_POSTGRES = ["kill PostgreSQL", "freeze a worker", "read-only PostgreSQL"]
 
 
 def check(folder: Path, catalog: str, names: list[str], *, spark: bool) -> None:
