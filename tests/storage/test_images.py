@@ -343,6 +343,23 @@ def test_an_image_that_left_the_disk_is_let_go(images: Images, warehouse: Wareho
     assert answered(images, run, 1) is None
 
 
+def test_an_image_that_nobody_has_used_for_a_while_is_closed_and_opened_again(
+    images: Images, warehouse: Warehouse
+) -> None:
+    run = made(warehouse, 3)
+    paths = {str(path) for path in built(images, run)}
+    for opened_after in ([True], [True, False]):
+        assert answered(images, run, 1) == body(1)
+        for opened in opened_after:
+            images.note_use()
+            assert bool(paths & opened_files()) is opened
+
+
+def opened_files() -> set[str]:
+    """What this process has open."""
+    return {os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()}
+
+
 def test_images_are_kept_by_run_also_where_runs_of_partitions_share_a_folder(
     images: Images, warehouse: Warehouse
 ) -> None:

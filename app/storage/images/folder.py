@@ -101,12 +101,14 @@ class Images:
         threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
 
     def note_use(self) -> None:
-        """Renew the time of the images that were used since; let go of those that have left the disk."""
+        """Renew the time of the images that were used since this was last called. The others are closed, and opened
+        again when somebody asks: each holds a descriptor, of which a process has few. So are those that have left the
+        disk.
+        """
         for place, image in list(self._open.items()):
-            there = touch(image.path) if image.used else image.path.exists()
-            image.used = False
-            if not there:
+            if not image.used or not touch(image.path):
                 self._open.pop(place, None)
+            image.used = False
 
     def keep_only(self, live_runs: set[tuple[str, str]]) -> None:
         """Remove the images of all other runs; lookups that hold one go on with it."""
