@@ -18,6 +18,7 @@ from app.services.answer_bytes import MOST_ANSWER_BYTES
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
 
+pytestmark = pytest.mark.slow(reason="asks every route many times")
 HUGE = "9" * 400
 TEXTS = [
     *(

@@ -14,6 +14,8 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.target import CORPUS, Target
 from tests.fuzz.targets import TARGETS
 
+pytestmark = pytest.mark.slow(reason="tries thousands of mutations")
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_ends_in_another_error_than_ours(name: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,6 +36,7 @@ from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, 
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.store_executor import StoreExecutor
 
+pytestmark = pytest.mark.slow(reason="starts an object store, and waits for what does not answer")
 NO_GRACE = timedelta(seconds=-10)
 KEYS = [1, 2, 3]
 LARGE = 1_600_000

@@ -22,6 +22,7 @@ from app.storage.object_stores import PARAMETERS, check_root, read_uri, reason_o
 from app.storage.writable import MARK, claim, now_of, reason_of
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, flip, new_bucket, uri_of
 
+pytestmark = pytest.mark.slow(reason="starts an object store, and waits for what does not answer")
 ROWS = 400_000
 VALUES: dict[str, tuple[str, Any]] = {
     "region": ("eu-west-1", "eu-west-1"),

@@ -11,6 +11,7 @@ from app.core.types.nested import MOST_INSIDE
 from app.core.types.parser import parse_type
 from app.core.types.values import ValueFault
 
+pytestmark = pytest.mark.slow(reason="reads values as large as they may be")
 WIDE = "ROW<" + ", ".join(f"f{number} INT" for number in range(100)) + ">"
 LONG = "ROW<`" + "n" * 255 + "` INT>"
 MANY = MOST_INSIDE // 6400 + 1
