@@ -11,12 +11,14 @@ from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from app.core.ddl.elements import Elements, Node
 from app.core.ddl.grammar import create_table_parser
-from app.core.ddl.source import Source, dialect_of
+from app.core.ddl.source import POINTER, Source, dialect_of
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
 from app.core.types.dialects import Dialect
 from app.core.types.kinds import Kind
 
 DEEPEST = 60  # brackets inside each other
+MOST_CHARACTERS = 2**18  # of all statements; read in about two seconds
+MOST_STATEMENTS = 100
 _BEGINS = re.compile(r"CREATE\s+(?:(?:OR\s+REPLACE|TEMPORARY|EXTERNAL)\s+)*TABLE\b", re.IGNORECASE)
 _NOT_TAKEN: Mapping[str, tuple[str, str]] = {
     "LIKE": ("LIKE is not taken", "write the columns: GET …/tables/{table}/ddl of the other table shows them"),
@@ -61,9 +63,12 @@ def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatemen
     Raises ``Invalid`` with every fault of every statement that does not read as CREATE TABLE; a schema's own faults are
     told by whoever validates it.
     """
+    _check_size(len(text), MOST_CHARACTERS, FaultCode.TOO_LONG, "characters")
     source = Source(text, dialect or dialect_of(text))
+    found = [*source.statements()]
+    _check_size(len(found), MOST_STATEMENTS, FaultCode.TOO_MANY, "statements")
     statements, faults = [], []
-    for base, statement in source.statements():
+    for base, statement in found:
         read = _read(source, base, statement)
         if isinstance(read, Violation):
             faults.append(read)
@@ -76,6 +81,13 @@ def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatemen
     if faults:
         raise Invalid(faults[0].message, code=ErrorCode.INVALID_SCHEMA, violations=faults)
     return statements
+
+
+def _check_size(size: int, most: int, code: FaultCode, what: str) -> None:
+    if size > most:
+        message = f"the text has {size} {what}, {most} are possible"
+        fault = Violation(POINTER, code, message, "send fewer statements at a time")
+        raise Invalid(message, code=ErrorCode.INVALID_SCHEMA, violations=[fault])
 
 
 def _read(source: Source, base: int, statement: str) -> Elements | Violation:

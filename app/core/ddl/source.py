@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from app.core.errors import FaultCode, Violation
 from app.core.types.dialects import DOUBLE_QUOTED, TEXT, Dialect
@@ -54,14 +56,17 @@ class Source:
 
     def fault(self, place: int, code: FaultCode, message: str, fix: str = "") -> Violation:
         """A fault, or a warning, about what stands at ``place``; its message shows the line, with a caret below."""
-        before = self.text[:place]
-        line, start = before.count("\n") + 1, before.rfind("\n") + 1
-        end = self.text.find("\n", place)
-        column = place - start
-        first = max(0, column - _EXCERPT)
-        shown = self.text[start : len(self.text) if end < 0 else end][first : column + _EXCERPT]
-        caret = " " * (column - first) + "^"
-        return Violation(POINTER, code, f"line {line}, column {column + 1}: {message}\n{shown}\n{caret}", fix)
+        line = bisect_right(self._lines, place)
+        start = self._lines[line - 1]
+        first = max(start, place - _EXCERPT)
+        shown = self.text[first : place + _EXCERPT].partition("\n")[0]
+        told = f"line {line}, column {place - start + 1}: {message}\n{shown}\n{' ' * (place - first)}^"
+        return Violation(POINTER, code, told, fix)
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where each line begins, looked up once: a text may have thousands of faults."""
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
 
 def _if_any(start: int, statement: str) -> Iterator[tuple[int, str]]:

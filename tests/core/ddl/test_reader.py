@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.core.ddl.reader import DEEPEST, TableStatement, read_tables
+from app.core.ddl.reader import DEEPEST, MOST_CHARACTERS, MOST_STATEMENTS, TableStatement, read_tables
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.schema import TableSchema
 from app.core.types.dialects import Dialect
@@ -267,6 +267,18 @@ def test_faults_of_the_schema_are_told_where_the_statement_has_them() -> None:
     assert places == [
         "line 3, column 5", "line 4, column 20", "line 5, column 9", "line 1, column 1", "line 1, column 14",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("x" * (MOST_CHARACTERS + 1), FaultCode.TOO_LONG),
+        ("x;" * (MOST_STATEMENTS + 1), FaultCode.TOO_MANY),
+    ],
+)
+def test_more_than_is_read_at_a_time_is_refused_unread(text: str, code: FaultCode) -> None:
+    assert [(fault.pointer, fault.code) for fault in faults(text)] == [("/ddl", code)]
+    assert len(faults("x;" * MOST_STATEMENTS)) == MOST_STATEMENTS
 
 
 def test_a_long_line_is_shown_around_the_place() -> None:
