@@ -21,6 +21,15 @@ _SIZED = (Kind.VARCHAR, Kind.CHAR, Kind.VARBINARY, Kind.BINARY)
 _WITHOUT_LENGTH = re.compile(rf"\b({'|'.join(_SIZED)})\b(?!\s*\()", re.IGNORECASE)
 _TEMPORAL = frozenset(kind for kind in Kind if ENTRIES[kind].family in (Family.DATE, Family.TIME, Family.TIMESTAMP))
 _LEFT_OUT = "compute it where rows are written or read"
+_SAID_ONCE = {
+    "not_null": "whether it may be null",
+    "nullable": "whether it may be null",
+    "comment": "COMMENT",
+    "default": "DEFAULT",
+    "table_comment": "COMMENT",
+    "partitioned": "PARTITIONED BY",
+    "using": "USING",
+}
 REFUSED_MODIFIERS = {
     "temporary": ("TEMPORARY", "create a table: what is not kept has no use here"),
     "external": ("EXTERNAL", "leave the word out: Keyfold keeps the files of its tables"),
@@ -30,8 +39,8 @@ REFUSED_MODIFIERS = {
 
 class Elements:
     """What the ``statement`` declares that begins at character ``base`` of the source, filled by reading its tree;
-    comments are blanks in it. ``places`` says by JSON pointer (into
-    ``{identifier, schema}``) at which character of the source a part stands.
+    comments are blanks in it. ``places`` says by JSON pointer (into ``{identifier, schema}``) at which character of
+    the source a part stands.
     """
 
     def __init__(self, source: Source, base: int, statement: str, tree: Node) -> None:
@@ -48,8 +57,20 @@ class Elements:
         self._source = source
         self._base = base
         self._statement = statement
+        self._check_once(trees(tree))
         for node in trees(tree):
             self._read(node)
+
+    def _check_once(self, parts: list[Node]) -> None:
+        """Of two that say the same thing one would be left out in silence."""
+        said: set[str] = set()
+        for part in parts:
+            what = _SAID_ONCE.get(str(part.data))
+            if what in said:
+                message = f"{what} is said twice"
+                self._fault(part, FaultCode.NOT_SQL, message, "remove one of them")
+            elif what is not None:
+                said.add(what)
 
     def _read(self, node: Node) -> None:
         getattr(self, f"_read_{node.data}")(node)
@@ -107,6 +128,7 @@ class Elements:
                 return
         column: dict[str, Any] = {"name": name}
         nullable = True
+        self._check_once(parts)
         for part in parts:
             if part.data == "comment":
                 column["description"] = self._text_of(trees(part)[0])
