@@ -126,30 +126,6 @@ def _everything(system: System, random: Random) -> tuple[str, list[int]]:
 
 
 @contextmanager
-def _full_warehouse(system: System, random: Random) -> Iterator[str]:
-    with system.warehouse.full() as told:
-        yield told
-
-
-@contextmanager
-def _full_folder(system: System, random: Random) -> Iterator[str]:
-    with system.data.full() as told:
-        yield told
-
-
-@contextmanager
-def _read_only_warehouse(system: System, random: Random) -> Iterator[str]:
-    with system.warehouse.read_only() as told:
-        yield told
-
-
-@contextmanager
-def _full_catalog(system: System, random: Random) -> Iterator[str]:
-    with system.catalog_disk.full() as told:
-        yield told
-
-
-@contextmanager
 def _read_only_catalog(system: System, random: Random) -> Iterator[str]:
     """As some hosts make it when its disk is nearly full."""
     system.tell_postgres("ALTER SYSTEM SET default_transaction_read_only = on")
@@ -250,11 +226,11 @@ FAULTS: Mapping[str, Fault] = {
     "end a service": Fault(_asked_to_end(lambda system: system.apis)),
     "end a worker": Fault(_asked_to_end(lambda system: system.workers)),
     "end PostgreSQL": Fault(_asked_to_end(lambda system: [system.kept["postgres"]]), catalogs=(POSTGRES,)),
-    "full warehouse": Fault(_full_warehouse, 4),
-    "full data folder": Fault(_full_folder, 4),
-    "full disk of PostgreSQL": Fault(_full_catalog, 4, catalogs=(POSTGRES,)),
+    "full warehouse": Fault(lambda system, _: system.warehouse.full(), 4),
+    "full data folder": Fault(lambda system, _: system.data.full(), 4),
+    "full disk of PostgreSQL": Fault(lambda system, _: system.catalog_disk.full(), 4, catalogs=(POSTGRES,)),
     "read-only PostgreSQL": Fault(_read_only_catalog, 4, catalogs=(POSTGRES,)),
-    "read-only warehouse": Fault(_read_only_warehouse, 4),
+    "read-only warehouse": Fault(lambda system, _: system.warehouse.read_only(), 4),
     "warehouse not mounted": Fault(_warehouse_gone, 6),
     "staging file gone": Fault(_damaged("*/staging/*.parquet", _gone, 2), 4, damages=True),
     "staging file flipped": Fault(_damaged("*/staging/*.parquet", flip, 2), 4, damages=True),
