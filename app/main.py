@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
 from app.api import (
@@ -36,10 +37,14 @@ from app.api import (
 )
 from app.api.audit import Audited
 from app.api.auth import Gate
+from app.api.browsers import CROSS_ORIGIN
+from app.api.compressed import Compressed
+from app.api.conditions import OnlyTakenConditions, Revalidated
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
+from app.api.negotiation import OnlyAcceptable
 from app.api.observed import Observed, operations_of
 from app.api.operations import Operations
 from app.api.permits import OnlyPermitted, Permits
@@ -131,13 +136,14 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
-        dependencies=[OnlyPermitted, OnlyDeclaredQuery],
+        dependencies=[OnlyPermitted, OnlyDeclaredQuery, OnlyAcceptable, OnlyTakenConditions],
     )
     install_problems(app)
     for module in (*ROUTERS, health, metrics):
         app.include_router(module.router)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
+    app.add_middleware(Revalidated)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)
     app.add_middleware(Permits)
@@ -145,8 +151,11 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.add_middleware(Gate, settings=chosen)
     if chosen.audit_log:
         app.add_middleware(Audited)
+    if chosen.cors_origins:
+        app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=chosen.cors_origins)
     # What is added last comes first.
     app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
+    app.add_middleware(Compressed)
     app.state.operations = Operations(app.routes)
     return app
 

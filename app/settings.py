@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
@@ -19,6 +20,10 @@ from app.telemetry.logs import LogFormat
 
 def _octal(mode: object) -> object:
     return int(mode, 8) if isinstance(mode, str) else mode
+
+
+# As browsers write it: no path, a name in lower case, a port only where it is not the scheme's own.
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
 class Settings(BaseSettings):
@@ -39,6 +44,11 @@ class Settings(BaseSettings):
         "",
         description="addresses and networks, with commas, of proxies whose X-Forwarded-For and X-Forwarded-Proto count;"
         " default: none do",
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="origins (https://app.example), with commas, whose pages may call the service from a browser;"
+        " default: none may",
     )
     database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
     warehouse: str | None = Field(
@@ -180,6 +190,18 @@ class Settings(BaseSettings):
         if root is not None:
             check_root(root)
         return root
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _origins(cls, text: object) -> object:
+        """Raises ``ValueError`` for what no browser sends as an origin: no page would be let in, in silence."""
+        if not isinstance(text, str):
+            return text
+        origins = [part.strip() for part in text.split(",") if part.strip()]
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin: write each as https://app.example, without a path or *")
+        return tuple(origins)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -193,7 +193,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "million": 10**6}
 def says(told: str, default: Any) -> bool:
     """Whether the README's words mean the default of a setting."""
     if isinstance(default, bool) or not isinstance(default, (int, float)):
-        return told.strip("`") in (str(default).lower(), str(default) or "none")
+        return told.strip("`") in (str(default).lower(), str(default or "none"))
     number, _, unit = told.strip("`").replace("a day", "86400").partition(" ")
     return float(number) == round(default / _UNITS[unit], 1 if unit == "" else None)
 

@@ -36,6 +36,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.host = settings.host
+        self.origins = frozenset(settings.cors_origins)
         self.open_metrics = settings.open_metrics
         # Its own thread: requests that keep all others busy do not keep callers at the gate.
         self.turns = anyio.CapacityLimiter(1)
@@ -56,7 +57,7 @@ class Gate:
     async def _check(self, scope: Scope) -> None:
         """Raises ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
         headers = Headers(scope=scope)
-        check_page(headers)
+        check_page(headers, self.origins)
         parts: Parts = scope["app"].state.parts
         try:
             grant = await self._grant(parts.gate, scope, headers.get("authorization"))

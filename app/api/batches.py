@@ -21,7 +21,7 @@ from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, BatchState
-from app.services.batches import current_batch, list_batches, retry_batch, withdraw_batch
+from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.first_records import rows_there
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
@@ -32,6 +32,7 @@ from app.settings import Settings
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
+LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
 
@@ -53,7 +54,7 @@ class BatchBody(Answer):
 
 
 class BatchList(Answer):
-    """One page of a table's batches, in arrival order."""
+    """One page of a table's batches, newest first unless asked otherwise."""
 
     batches: Annotated[list[BatchBody], Told("items")]
     next_page_token: NextPageToken
@@ -161,6 +162,8 @@ async def accepted(
         response.headers["Preference-Applied"] = f"wait={wait:g}"
         response.status_code = 200 if batch.state is BatchState.MERGED else 202
     response.headers["Location"] = batch_location(request, batch.id)
+    if response.status_code != 200:
+        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     return BatchBody.of(batch)
 
 
@@ -169,9 +172,11 @@ def get_batches(
     table: ReadTable,
     repository: Reading,
     wanted: WantedPage,
+    state: Annotated[BatchState | None, Query(description="only batches that stand there")] = None,
+    order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
-    """The table's batches in arrival order."""
-    return BatchList.of(list_batches(repository, table, wanted))
+    """The table's batches, newest first or oldest first; a page token goes with its order."""
+    return BatchList.of(list_batches(repository, table, wanted, state, order))
 
 
 @router.get("/{batch_id}", operation_id="getBatch")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Final
 
 from starlette.datastructures import Headers
 
@@ -20,6 +21,20 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 # https://www.w3.org/TR/fetch-metadata: a page of the service itself, and a person who typed the address.
 _OF_PAGES = (b"origin", b"sec-fetch-site")
 _OWN_SITES = ("same-origin", "none")
+# Of pages that the settings allow: what they may send, and what of the answer their scripts may read.
+CROSS_ORIGIN: Final[Mapping[str, Any]] = {
+    "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": [
+        *("Authorization", "Content-Encoding", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match"),
+        *("Last-Event-ID", "Prefer", "X-Request-Id"),
+    ],
+    "expose_headers": [
+        *("ETag", "Idempotency-Replayed", "Keyfold-Batch", "Keyfold-Next-Page", "Keyfold-Set-Aside"),
+        *("Keyfold-Snapshot", "Link", "Location", "Next-Page-Token", "Preference-Applied", "Retry-After"),
+        "X-Request-Id",
+    ],
+    "max_age": 600,
+}
 
 
 @dataclass(frozen=True)
@@ -30,9 +45,11 @@ class Place:
     port: int | None
 
 
-def check_page(headers: Headers) -> None:
-    """Raises ``Forbidden`` for a request that a page of another origin made a browser send."""
+def check_page(headers: Headers, origins: Collection[str] = ()) -> None:
+    """Raises ``Forbidden`` for a request that a page of another origin than these made a browser send."""
     if any(name in _OF_PAGES for name, _ in headers.raw):  # most requests have neither: one walk, not two
+        if (sent := headers.getlist("origin")) and all(origin in origins for origin in sent):
+            return
         _refuse([*_foreign_origins(headers), *_foreign_sites(headers)])
 
 

@@ -18,6 +18,7 @@ from pydantic import WithJsonSchema
 from app.api.auth import check_again
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, events
+from app.api.negotiation import chosen
 from app.api.paging import page_size, size_words
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
@@ -26,6 +27,7 @@ from app.services.changelogs import Changes, Page, Position, as_arrow, check_ran
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
 NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
+_TYPES = (NDJSON, ARROW, EVENTS)
 _PAGE = (1000, 10_000)  # changes: without maxResults, and at most
 _SNAPSHOT = WithJsonSchema({"type": "integer", "minimum": 1})
 _TEXT = {"schema": {"type": "string"}}
@@ -128,7 +130,7 @@ async def get_changelog(
     By token and key within a snapshot, -U before +U. As NDJSON or Arrow a page at a time, as events live and without
     end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.
     """
-    kind = _media_type(accept)
+    kind = chosen(accept, _TYPES)
     if kind == EVENTS:
         table, start = await run_in_threadpool(follow_from, catalog, name, wanted.start)
         check_reader = partial(check_again, request, *name)
@@ -141,15 +143,6 @@ async def get_changelog(
     )
     body = await run_in_threadpool(render, page)
     return Response(body, media_type=kind, headers=_headers(request, page))
-
-
-def _media_type(accept: str | None) -> str:
-    """The first of ours that the header names, else NDJSON."""
-    for part in (accept or "").split(","):
-        name = part.split(";")[0].strip().lower()
-        if name in (NDJSON, ARROW, EVENTS):
-            return name
-    return NDJSON
 
 
 def _headers(request: Request, page: Page) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from app.api.answers import Payload
+from app.api.batches import LOOK_AGAIN_SECONDS
 from app.api.deps import Writing
 from app.api.merges import MergeBody
 from app.api.paths import TABLE_PATH, WrittenTable, location
@@ -27,6 +28,7 @@ def post_compaction(
     """Combine the table's runs, beside its merges; a compaction that already waits is answered again."""
     wish = body or CompactionWish()
     asked = ask_for_compaction(repository, table.id, full=wish.full)
+    response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     table_path = location(request, asked.id).rsplit("/", 2)[0]
     response.headers["Location"] = f"{table_path}/merges/{asked.id}"
     return MergeBody.of(asked)

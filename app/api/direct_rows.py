@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.deps import GRANT
 from app.api.lookups import Asked, answer_row, names_in
+from app.api.negotiation import takes_json
 from app.api.observed import ANSWER, OPERATION
 from app.api.outgoing import Outgoing
 from app.api.paths import DATABASES_PATH
@@ -63,7 +64,7 @@ class DirectRows:
 def _asked(scope: Scope) -> Asked | None:
     """What an ordinary lookup asks for, which is noted in the scope; None for any other request."""
     match = _ROWS.fullmatch(scope.get("raw_path") or b"")
-    if match is None or any(name in _BODY for name, _ in scope["headers"]):
+    if match is None or not all(_is_ordinary(name, value) for name, value in scope["headers"]):
         return None
     database, table, raw_key = match.groups()
     given = _parameters(scope["query_string"])
@@ -72,6 +73,10 @@ def _asked(scope: Scope) -> Asked | None:
     keys = given.keys if raw_key is None else [scope["path"][match.start(3) :]]
     scope[OPERATION] = "getRow" if raw_key is None else "getRowByPath"
     return Asked((database.decode(), table.decode()), keys, given.columns, given.consistency)
+
+
+def _is_ordinary(name: bytes, value: bytes) -> bool:
+    return name not in _BODY and (name != b"accept" or takes_json(value))
 
 
 @dataclass

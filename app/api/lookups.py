@@ -9,6 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import Request, Response
 from starlette.types import Scope
 
+from app.api.conditions import REVALIDATE, VARY, is_known
 from app.api.deps import Parts
 from app.api.problems import refusal
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
@@ -77,17 +78,12 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
 def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None) -> RowAnswer:
     # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
     etag = f'"{found.tag}"' if asked.version is None else f'"{found.tag}-{found.snapshot_id}"'
-    headers = [(b"etag", etag.encode()), *_seen(view, asked)]
-    if if_none_match is not None and _knows(if_none_match, etag):
+    headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, asked)]
+    if if_none_match is not None and is_known(if_none_match, etag):
         return RowAnswer(304, headers, b"")
     body = found.body or b""
     length = (b"content-length", str(len(body)).encode())
     return RowAnswer(200, [length, (b"content-type", b"application/json"), *headers], body)
-
-
-def _knows(if_none_match: str, etag: str) -> bool:
-    known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in known or known == ["*"]
 
 
 def _seen(view: View, asked: Asked) -> Headers:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.batches import LOOK_AGAIN_SECONDS
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
+from app.core.table.history import TaskKind, TaskState
 from app.services.merges import ask_for_merge, list_merges
 
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
@@ -48,6 +50,7 @@ def post_merge(table: WrittenTable, repository: Writing, request: Request, respo
     """Merge everything that is staged now; a merge that already waits is answered again."""
     merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
+    response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     return MergeBody.of(merge)
 
 
@@ -56,9 +59,11 @@ def get_merges(
     table: ReadTable,
     repository: Reading,
     wanted: WantedPage,
+    state: Annotated[TaskState | None, Query(description="only those that stand there")] = None,
+    job: Annotated[TaskKind | None, Query(description="only merges, or only compactions")] = None,
 ) -> MergeList:
-    """The table's merges, newest first."""
-    return MergeList.of(list_merges(repository, table, wanted))
+    """The table's merges and compactions, newest first."""
+    return MergeList.of(list_merges(repository, table, wanted, state, job))
 
 
 @router.get("/{merge_id}", operation_id="getMerge")

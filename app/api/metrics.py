@@ -17,7 +17,7 @@ _NOT_IN_TIME: Final = (Told(Asked.CATALOG_UP, (), 0.0),)
 
 
 # Not in the OpenAPI document: it is no route for clients, and its answer is no JSON.
-@router.get(METRICS_PATH, operation_id="getMetrics", include_in_schema=False)
+@router.get(METRICS_PATH, operation_id="getMetrics", response_class=Response, include_in_schema=False)
 async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
     """All metrics of this service's processes, whichever of them is asked. No request waits for another's thread."""
     told, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())

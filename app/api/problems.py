@@ -29,7 +29,9 @@ from app.core.errors import (
     Invalid,
     KeyfoldError,
     KeyReused,
+    NotAcceptable,
     NotFound,
+    PreconditionFailed,
     StagingFull,
     TooLarge,
     TooMany,
@@ -46,6 +48,7 @@ from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
 from app.services.json_bodies import NESTED_BOUND
+from app.telemetry.logs import request_id
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +61,11 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     Conflict: HTTPStatus.CONFLICT,
+    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
     KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     StagingFull: HTTPStatus.TOO_MANY_REQUESTS,
@@ -140,6 +145,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str
+    request_id: str = Field(description="The X-Request-Id of the answer, which every line of the log about it has.")
     message: str = Field(description="The same as detail, for Paimon's clients.")
     code: int = Field(description="The same as status, for Paimon's clients.")
     resource_type: str | None = Field(description="DATABASE, TABLE and so on; null where no resource is meant.")
@@ -185,6 +191,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         status=int(status),
         detail=error.message,
         instance=instance or _path(request),
+        request_id=request_id() or "",
         message=error.message,
         code=int(status),
         resource_type=error.resource_type,
@@ -194,7 +201,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         error_count=error.total_violations,
     )
     content = body.model_dump(by_alias=True, exclude_unset=True)
-    headers = {**_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
+    headers = {"Cache-Control": "no-store", **_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
     if error.retry_seconds is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
     return ProblemResponse(content, status, headers=headers)

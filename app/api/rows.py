@@ -12,6 +12,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 from app.api.answers import Payload
 from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, answer_row, names_in, seen_headers, view_now
+from app.api.negotiation import JSON, chosen
 from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
 from app.api.problems import PROBLEM_RESPONSES
@@ -45,7 +46,7 @@ Version = Annotated[
 
 
 MOST_KEYS = 10_000
-JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
+ARROW = "application/vnd.apache.arrow.stream"
 
 
 def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -112,6 +113,7 @@ async def get_row_by_path(
 
 
 _RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
+_TYPES = tuple(_RENDERED)
 
 
 @router.post(
@@ -134,16 +136,10 @@ async def batch_get_rows(
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
     asked = Asked(name, (), names_in(columns), consistency, snapshot)
-    return await run_sync(_answered, parts, asked, body.keys, _media_type(accept), limiter=parts.lookups)
+    return await run_sync(_answered, parts, asked, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
 
 
 def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
     view = view_now(parts, asked)
     keys = read_keys(view, sent, asked.columns)
     return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))
-
-
-def _media_type(accept: str | None) -> str:
-    """The first of ours that the header names, else JSON."""
-    named = [part.split(";")[0].strip().lower() for part in (accept or "").split(",")]
-    return next((name for name in named if name in _RENDERED), JSON)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from typing import Annotated
@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.answers import Answer, Told
 from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, names_in, seen_headers, view_now
+from app.api.negotiation import chosen
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import Columns, Version, Wanted
@@ -32,6 +33,7 @@ from app.services.views import View
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 Clock = Callable[[], float]
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
+_TYPES = (NDJSON, *(name for name in WRITERS if name != NDJSON))
 _WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
 _WHOLE_SECONDS = 5.0  # unless it takes longer
 
@@ -87,7 +89,7 @@ def scan_rows(
         view, start = scanned(parts_open, asked, place, page_token)
         scan = read_scan(view, asked.columns, filters)
         place.take_columns(scan.columns_read)
-        kind = media_type(accept)
+        kind = chosen(accept, _TYPES)
         headers = seen_headers(view, asked)
         if limit is None and page_token is None:
             return whole_or_streamed(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers, held)
@@ -163,12 +165,6 @@ def _seen(parts_open: Parts, asked: Asked, page_token: str | None) -> tuple[View
         return view_now(parts_open, asked), BEGINNING
     with parts_open.database.reading() as repository:
         return pinned_view(repository, repository.tables.get(*asked.name), page_token)
-
-
-def media_type(accept: str | None) -> str:
-    """The first of ours that the header names, else NDJSON."""
-    named: Sequence[str] = [part.split(";")[0].strip().lower() for part in (accept or "").split(",")]
-    return next((name for name in named if name in WRITERS), NDJSON)
 
 
 def _next(request: Request, token: str | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.audit import NotesDep
+from app.api.conditions import IfMatch, table_etag, unchanged
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
@@ -102,23 +103,27 @@ async def create_table(
     body: NewTable,
     parts: PartsDep,
     asking: Asking,
+    response: Response,
 ) -> StoredTable | Validated:
     """Creates a table, or tells every fault of its name, schema and options."""
     _check_same_database(database, body.identifier.database)
-    return await in_writers_thread(parts, _created, parts, database, body, asking)
+    created = await in_writers_thread(parts, _created, parts, database, body, asking)
+    if isinstance(created, TableSchema):
+        return _validated(created)
+    response.headers["ETag"] = table_etag(created)
+    return _stored(created, parts.warehouse)
 
 
-def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> StoredTable | Validated:
+def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> Table | TableSchema:
     grant, notes, bounds, validate_only = asking.grant, asking.notes, asking.bounds, asking.validate_only
     name = body.identifier.object
     grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
     if validate_only:
         notes.nothing()
-        return _validated(service.validate_table(name, body.table_schema, bounds.table))
+        return service.validate_table(name, body.table_schema, bounds.table)
     options = body.table_schema.get("options")
     notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
-    created = service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
-    return _stored(created, parts.warehouse)
+    return service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
 
 
 def _check_same_database(in_path: str, in_body: str) -> None:
@@ -129,16 +134,20 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
-def get_table(table: ReadTable, warehouse: WarehouseDep) -> TableDetails:
-    """A table and its schema."""
+def get_table(table: ReadTable, warehouse: WarehouseDep, response: Response) -> TableDetails:
+    """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
+    response.headers["ETag"] = table_etag(table)
     return _details(table, warehouse)
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
-def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep, grant: GrantDep) -> TableDetails:
+def get_table_by_id(
+    table_id: str, repository: Reading, warehouse: WarehouseDep, grant: GrantDep, response: Response
+) -> TableDetails:
     """A table by its id, whatever its name is now."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
+    response.headers["ETag"] = table_etag(table)
     return _details(table, warehouse)
 
 
@@ -148,25 +157,33 @@ async def alter_table(
     body: AlterTable,
     parts: PartsDep,
     asking: Asking,
+    response: Response,
+    if_match: IfMatch = None,
 ) -> StoredTable | Validated:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
-    409 while batches are staged that the new schema would fold differently: merge them first.
+    409 while batches are staged that the new schema would fold differently: merge them first. 412 where the table is
+    not the one any more that ``If-Match`` names.
     """
-    return await in_writers_thread(parts, _altered, parts, name, body, asking)
+    altered = await in_writers_thread(parts, _altered, parts, name, body, asking, unchanged(if_match))
+    if asking.validate_only:
+        return _validated(altered.schema)
+    response.headers["ETag"] = table_etag(altered)
+    return _stored(altered, parts.warehouse)
 
 
-def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking) -> StoredTable | Validated:
+def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking, check: service.Check) -> Table:
     grant, validate_only = asking.grant, asking.validate_only
     grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
+    bounds = asking.bounds.table
     altered = service.alter_table(
-        parts.database, name, body.changes, validate_only=validate_only, by=grant.name, bounds=asking.bounds.table
+        parts.database, name, body.changes, validate_only=validate_only, by=grant.name, bounds=bounds, check=check
     )
     if validate_only:
         asking.notes.nothing()
-        return _validated(altered.schema)
-    asking.notes.tell(changes=[_what(change) for change in body.changes])
-    return _stored(altered, parts.warehouse)
+    else:
+        asking.notes.tell(changes=[_what(change) for change in body.changes])
+    return altered
 
 
 def _what(change: Any) -> dict[str, object]:
@@ -175,9 +192,9 @@ def _what(change: Any) -> dict[str, object]:
 
 
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
-async def drop_table(name: FullName, parts: PartsDep) -> Response:
-    """Drops a table, its rows and its files."""
-    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name)
+async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
+    """Drops a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
+    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
     return Response()
 
 

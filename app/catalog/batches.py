@@ -107,14 +107,34 @@ class Batches:
         row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
         return None if row is None else _batch(row)
 
-    def page(self, table_id: str, *, after_number: int = 0, limit: int, state: BatchState | None = None) -> list[Batch]:
+    def page(
+        self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
+    ) -> list[Batch]:
         """Up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
-        if after_number >= _LARGEST_NUMBER:
+        after = max(after_number or 0, 0)
+        if after >= _LARGEST_NUMBER:
             return []
-        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.number > max(after_number, 0))
+        return self._some(table_id, batches.c.number > after, batches.c.number, limit, state)
+
+    def newest(
+        self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
+    ) -> list[Batch]:
+        """Up to ``limit`` batches, the last one first, those that came before ``after_number``, those in ``state``."""
+        before = _LARGEST_NUMBER if after_number is None else min(after_number, _LARGEST_NUMBER)
+        return self._some(table_id, batches.c.number < before, batches.c.number.desc(), limit, state)
+
+    def _some(
+        self,
+        table_id: str,
+        which: sa.ColumnElement[bool],
+        order: sa.ColumnElement[int],
+        limit: int,
+        state: BatchState | None,
+    ) -> list[Batch]:
+        query = sa.select(batches).where(batches.c.table_id == table_id, which)
         if state is not None:
             query = query.where(batches.c.state == state)
-        return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number).limit(limit))]
+        return [_batch(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
 
     def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
         """All batches of the table that no snapshot has, in number order, those after the number ``after``."""

@@ -80,12 +80,25 @@ class Tasks:
         """The table's task with this id. Raises ``NotFound``."""
         return task_of(self.row(table_id, task_id))
 
-    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Task]:
-        """Up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``.
+    def page(
+        self,
+        table_id: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        state: TaskState | None = None,
+        kind: TaskKind | None = None,
+    ) -> list[Task]:
+        """Up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``, those
+        in ``state`` and of ``kind``.
 
         Raises ``Invalid`` when ``after`` is no task of the table.
         """
         query = sa.select(merges).where(merges.c.table_id == table_id)
+        if state is not None:
+            query = query.where(merges.c.state == state)
+        if kind is not None:
+            query = query.where(merges.c.kind == kind)
         place = sa.tuple_(merges.c.requested_at, merges.c.id)
         if after is not None:
             try:

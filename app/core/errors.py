@@ -22,6 +22,7 @@ class ErrorCode(StrEnum):
     INVALID_OPTIONS = "invalid_options"
     INVALID_RECORDS = "invalid_records"
     INVALID_KEY = "invalid_key"
+    NOT_ACCEPTABLE = "not_acceptable"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNAUTHORIZED = "unauthorized"
@@ -53,6 +54,7 @@ class ErrorCode(StrEnum):
     BATCH_NOT_STAGED = "batch_not_staged"
     BATCH_NOT_SET_ASIDE = "batch_not_set_aside"
     COMMIT_CONFLICT = "commit_conflict"
+    PRECONDITION_FAILED = "precondition_failed"
     CATALOG_FULL = "catalog_full"
     MERGE_FAILED = "merge_failed"
     DAMAGED_FILE = "damaged_file"
@@ -100,6 +102,12 @@ class TooLarge(KeyfoldError):
     """The request is larger than the settings allow."""
 
     default_code = ErrorCode.PAYLOAD_TOO_LARGE
+
+
+class NotAcceptable(KeyfoldError):
+    """The caller accepts none of the formats that the route answers."""
+
+    default_code = ErrorCode.NOT_ACCEPTABLE
 
 
 class UnsupportedMediaType(KeyfoldError):
@@ -179,6 +187,12 @@ class Conflict(KeyfoldError):
     """The request is valid but the state of what it names forbids it."""
 
     default_code = ErrorCode.COMMIT_CONFLICT
+
+
+class PreconditionFailed(KeyfoldError):
+    """What the request is to change is not any more what its sender has seen."""
+
+    default_code = ErrorCode.PRECONDITION_FAILED
 
 
 class Unfoldable(Conflict):

@@ -36,6 +36,7 @@ class FaultCode(StrEnum):
     )
     BOOL_PARSING = "bool_parsing", "text that is neither true nor false"
     BOOL_TYPE = "bool_type", "a value that is neither true nor false"
+    CHANGED_SINCE = "changed_since", "If-Match names an ETag that the table has no longer"
     CHANGELOG_NOT_REPAIRED = (
         "changelog_not_repaired",
         "warning: the changelog is the posted records, not the changes of rows",
@@ -49,6 +50,7 @@ class FaultCode(StrEnum):
     COLUMN_IN_NO_GROUP = "column_in_no_group", "warning: late records overwrite a column that is in no sequence group"
     COLUMN_IN_TWO_GROUPS = "column_in_two_groups", "a column is in two sequence groups, or in two places of one"
     COLUMN_IN_USE = "column_in_use", "a column cannot be dropped while an option names it"
+    CONDITION_NOT_TAKEN = "condition_not_taken", "the operation looks at no condition of the kind that a header states"
     CONTRADICTING_DATABASE = "contradicting_database", "the body names another database than the path"
     CONTRADICTING_KEY = "contradicting_key", "the body names another key than the path"
     CONTRADICTING_OPTIONS = (
@@ -135,6 +137,7 @@ class FaultCode(StrEnum):
     NOT_A_LIST = "not_a_list", "a list of names is expected"
     NOT_A_NUMBER = "not_a_number", "text that is no number in the range that is needed"
     NOT_A_POSITION = "not_a_position", "a page token or event id that no answer of the route gave"
+    NOT_ACCEPTABLE = "not_acceptable", "the Accept header takes none of the media types that the route answers"
     NOT_AN_OBJECT = "not_an_object", "a JSON object is expected"
     NOT_BASE64 = "not_base64", "text that is not base64"
     NOT_BOOLEAN = "not_boolean", "true or false is expected"

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.table.history import Batch, Table
+from app.core.table.history import Batch, BatchState, Table
 from app.services.pages import Page, PageRequest, page_of
 from app.storage.layout import Warehouse
 from app.storage.staging import delete_batch
 
 
-def list_batches(repository: Repository, table: Table, request: PageRequest) -> Page[Batch]:
-    """A page of the table's batches, in arrival order. Raises ``Invalid``."""
-    found = repository.batches.page(table.id, after_number=request.after_number or 0, limit=request.and_one_more)
+class BatchOrder(StrEnum):
+    """Which end of a table's batches a list begins with; they are numbered as they came."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+def list_batches(
+    repository: Repository,
+    table: Table,
+    request: PageRequest,
+    state: BatchState | None = None,
+    order: BatchOrder = BatchOrder.NEWEST,
+) -> Page[Batch]:
+    """A page of the table's batches, of those that are in ``state`` if one is given. Raises ``Invalid``."""
+    look = repository.batches.newest if order is BatchOrder.NEWEST else repository.batches.page
+    found = look(table.id, after_number=request.after_number, limit=request.and_one_more, state=state)
     return page_of(found, request, lambda batch: batch.number)
 
 

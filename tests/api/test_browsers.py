@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 from starlette.datastructures import Headers
 
 from app.api.browsers import Place, check_host, check_page
 from app.core.errors import Forbidden
+from app.main import create_app
 from app.services.tokens import create_token
-from tests.api.conftest import DATABASES
+from app.settings import Settings
+from tests.api.conftest import DATABASES, LOOPBACK
 
 PLACE = Place("127.0.0.1", 8080)
 EVIL = {"Origin": "https://evil.example"}
@@ -153,3 +158,41 @@ def test_with_a_token_any_host_will_do_but_no_foreign_page(app: FastAPI, client:
     bearer = {"Authorization": "Bearer " + create_token(app.state.parts.database, "ci")}
     assert client.get(DATABASES, headers=bearer | {"Host": "keyfold.example"}).status_code == 200
     assert client.get(DATABASES, headers=bearer | EVIL).status_code == 403
+
+
+APP = "https://app.example"
+
+
+@pytest.fixture
+def open_to_a_page(tmp_path: Path) -> Iterator[TestClient]:
+    """A service that pages of ``APP`` may call."""
+    settings = Settings(KEYFOLD_DATA=tmp_path, workers=0, cors_origins=f"{APP}, http://localhost:3000")
+    with TestClient(create_app(settings), LOOPBACK) as client:
+        yield client
+
+
+def test_a_page_that_the_settings_name_may_call_and_read_the_headers(open_to_a_page: TestClient) -> None:
+    asked = {"Origin": APP, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization"}
+    preflight = open_to_a_page.options(DATABASES, headers=asked)
+    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, APP)
+    assert "PUT" in preflight.headers["access-control-allow-methods"]
+    answer = open_to_a_page.get(DATABASES, headers={"Origin": APP, "Sec-Fetch-Site": "cross-site"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, APP)
+    assert "origin" in answer.headers["vary"].lower()
+    assert "ETag" in answer.headers["access-control-expose-headers"]
+    refused = open_to_a_page.get(f"{DATABASES}/none", headers={"Origin": APP})
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (404, APP)
+
+
+def test_every_other_page_is_refused_all_the_same(open_to_a_page: TestClient) -> None:
+    for origin in ("https://evil.example", f"{APP}.evil.example", f"{APP}:8443", "http://app.example", "null"):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+        assert open_to_a_page.options(DATABASES, headers=asked).status_code == 400
+        answer = open_to_a_page.get(DATABASES, headers={"Origin": origin})
+        assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (403, None), origin
+
+
+@pytest.mark.parametrize("text", ["*", "app.example", "https://app.example/", "https://app.example/x", "HTTPS://A.b"])
+def test_what_no_browser_sends_is_no_origin(text: str) -> None:
+    with pytest.raises(ValidationError, match="is no origin"):
+        Settings(cors_origins=text)

@@ -146,7 +146,7 @@ def test_damage_in_the_middle_of_a_long_answer_ends_it_and_is_kept(
     whole = client.get(f"{TABLES}/days/rows:scan").content
     [second] = [path for path in files_in(parts.warehouse, days, "runs") if path.parent.name.endswith("1")]
     with flipped(second):
-        begun = client.get(f"{TABLES}/days/rows:scan").content
+        begun = client.get(f"{TABLES}/days/rows:scan", headers={"Accept-Encoding": "identity"}).content
     assert 2**20 < len(begun) < len(whole)
     assert whole.startswith(begun)
     [told] = client.get(f"{TABLES}/days/damage").json()["damage"]

@@ -45,7 +45,7 @@ def stage(client: TestClient) -> str:
 def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestClient) -> None:
     stage(merges)
     answer = merges.post(MERGES)
-    assert answer.status_code == 202
+    assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
     asked = answer.json()
     assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
     assert asked | {"id": "", "requestedAt": 0} == {

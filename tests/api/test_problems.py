@@ -66,6 +66,7 @@ def test_a_kind_of_error_is_told_by_its_status(
         "status": status,
         "detail": "no luck",
         "instance": "/fail",
+        "requestId": response.headers["x-request-id"],
         "message": "no luck",
         "code": status,
         "resourceType": "TABLE",

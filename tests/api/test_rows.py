@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -284,7 +285,8 @@ def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table:
     rows.merge({"id": 1, "n": 1})
     direct = rows.client.get(f"{ROWS}?{query}")
     documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
-    assert (direct.status_code, direct.content) == (documented.status_code, documented.content)
+    of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in (direct, documented)]
+    assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1])
     assert headers_of(direct) == headers_of(documented)
     assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
 

@@ -79,7 +79,7 @@ def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClien
     shop.post(f"{TABLE}/tags", json={"tagName": "v1"})
     told = stats(shop)
     current = shop.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
-    batches = shop.get(f"{TABLE}/batches").json()["batches"][-2:]
+    batches = shop.get(f"{TABLE}/batches?order=oldest").json()["batches"][-2:]
     assert told["staged"] == {
         "batches": 2,
         "records": 3,

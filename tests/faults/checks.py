@@ -201,7 +201,7 @@ def list_batches(operator: Operator, path: str) -> list[Listed]:
     found: list[Listed] = []
     token = ""
     while True:
-        told = _answered(operator, "GET", f"{path}/batches?maxResults=1000{token}").json()
+        told = _answered(operator, "GET", f"{path}/batches?maxResults=1000&order=oldest{token}").json()
         found += [
             Listed(one["id"], one["idempotencyKey"], one["number"], one["state"], one["snapshotId"])
             for one in told["batches"]

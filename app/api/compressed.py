@@ -1,0 +1,58 @@
+"""Answers compressed as the caller takes them: zstd, else gzip (RFC 9110, 8.4)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette_compress import CompressMiddleware, add_compress_type
+
+LEAST_BYTES: Final = 1024  # of an answer that is worth it
+_GZIP_LEVEL: Final = 4
+_ZSTD_LEVEL: Final = 3
+_ENCODED: Final = re.compile(rb'--(?:gzip|zstd)"')
+_TAGS: Final = (b"if-none-match", b"if-match")
+for _media_type in ("application/x-ndjson", "application/problem+json", "text/csv"):
+    add_compress_type(_media_type)
+
+
+class Compressed:
+    """Compresses text of some length; Arrow streams and Parquet go as they are.
+
+    A compressed answer is another representation, so its ETag is another one (RFC 9110, 8.8.3.3): ``"x--gzip"`` for
+    ``"x"``, which comes back in conditions and is ``"x"`` again to whoever looks at them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._compressing = CompressMiddleware(
+            app, minimum_size=LEAST_BYTES, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or not any(name == b"accept-encoding" for name, _ in scope["headers"]):
+            await self.app(scope, receive, send)
+            return
+        scope["headers"] = [
+            (name, _ENCODED.sub(b'"', value)) if name in _TAGS else (name, value) for name, value in scope["headers"]
+        ]
+
+        async def tagged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _tagged(message["headers"])
+            await send(message)
+
+        await self._compressing(scope, receive, tagged)
+
+
+def _tagged(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers, the ETag that of the encoding that they name."""
+    coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
+    if coding is None:
+        return headers
+    return [
+        (name, value[:-1] + b"--" + coding + b'"') if name.lower() == b"etag" else (name, value)
+        for name, value in headers
+    ]
