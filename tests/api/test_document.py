@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from openapi_spec_validator import validate
 
 from app.api.document import objects_in, operations_in
 from app.core.table.records import RowKind
@@ -28,6 +29,10 @@ def test_the_committed_document_is_the_one_that_is_served() -> None:
     told = changes(json.loads(COMMITTED.read_text()), DOCUMENT)
     assert not told, "\n".join(["docs/openapi.json differs; look at this, then run: make openapi", *told])
     assert json.loads(COMMITTED.read_text()) == DOCUMENT, "docs/openapi.json differs; run: make openapi"
+
+
+def test_it_is_valid() -> None:
+    validate(served())
 
 
 def test_it_says_what_it_is_where_and_for_whom() -> None:
