@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock
+.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -87,5 +87,9 @@ $(PEERS)/.installed: bench/requirements-peers.txt
 	touch $@
 
 # Needs uv; run it after a change of the dependencies in pyproject.toml.
+# The OpenAPI document as it is committed; a test says in words where it differs from the one that is served.
+openapi: $(VENV)/.installed
+	$(BIN)/python -m tests.api.openapi
+
 lock:
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.lock

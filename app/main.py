@@ -42,6 +42,7 @@ from app.api.compressed import Compressed
 from app.api.conditions import OnlyTakenConditions, Revalidated
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
+from app.api.document import ABOUT, install_document
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
 from app.api.negotiation import OnlyAcceptable
@@ -124,7 +125,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
             service.stop()
 
     app = FastAPI(
-        title="Keyfold",
+        **ABOUT,
         version=__version__,
         lifespan=lifespan,
         # It makes the spans of requests where OpenTelemetry is set up; metrics and logs are our own.
@@ -141,6 +142,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     install_problems(app)
     for module in (*ROUTERS, health, metrics):
         app.include_router(module.router)
+    install_document(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
     app.add_middleware(Revalidated)

@@ -13,14 +13,15 @@ from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
+from app.api.components import headers
 from app.api.deps import Parts, PartsDep, Reading, in_writers_thread
 from app.api.limits import ROOM, SpooledBody
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
-from app.api.problems import KEY_RESPONSES, PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
-from app.core.table.history import Batch, BatchState
+from app.core.table import history
 from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.first_records import rows_there
@@ -37,12 +38,12 @@ REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
 
 
-class BatchBody(Answer):
+class Batch(Answer):
     """One accepted batch; times are epoch milliseconds."""
 
     id: str
     number: int
-    state: str
+    state: history.BatchState
     records: int
     ignored_records: Annotated[int, Told("ignored")]
     size_bytes: int
@@ -56,7 +57,7 @@ class BatchBody(Answer):
 class BatchList(Answer):
     """One page of a table's batches, newest first unless asked otherwise."""
 
-    batches: Annotated[list[BatchBody], Told("items")]
+    batches: Annotated[list[Batch], Told("items")]
     next_page_token: NextPageToken
 
 
@@ -97,22 +98,23 @@ _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
 
-_REPLAYED = {"description": "true: an earlier request with this key was answered so", "schema": {"type": "string"}}
+_TOLD = headers("Location", "Preference-Applied", REPLAYED_HEADER)
+# Paimon's clients know no 422: it is only where an Idempotency-Key can be sent.
 ACCEPTED: dict[int | str, dict[str, Any]] = {
-    200: {"model": BatchBody, "headers": {REPLAYED_HEADER: _REPLAYED}},
-    202: {"headers": {REPLAYED_HEADER: _REPLAYED}},
-    **KEY_RESPONSES,
+    200: {"model": Batch, "headers": _TOLD, "description": "merged"},
+    202: {"headers": _TOLD, "description": "durable"},
+    **problems(409, 422),
 }
 
 
-async def _merged(parts: Parts, batch: Batch, seconds: float) -> Batch:
+async def _merged(parts: Parts, batch: history.Batch, seconds: float) -> history.Batch:
     """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
     no thread.
     """
     deadline = time.monotonic() + seconds
     try:
         await in_writers_thread(parts, request_merge, parts.database, batch.table_id)
-        while batch.state is BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
+        while batch.state is history.BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
             await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
             batch = await run_in_threadpool(current_batch, parts.database, batch)
     except Unavailable:
@@ -132,7 +134,7 @@ async def post_batch(
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
     events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
     empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
-) -> BatchBody:
+) -> Batch:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
 
@@ -147,7 +149,7 @@ async def post_batch(
 
 async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
-) -> BatchBody:
+) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     bounds = bounds_of(parts.settings)
     there = rows_there(parts.views, parts.images, name)
@@ -160,11 +162,11 @@ async def accepted(
     if wait:
         batch = await _merged(parts, batch, wait)
         response.headers["Preference-Applied"] = f"wait={wait:g}"
-        response.status_code = 200 if batch.state is BatchState.MERGED else 202
+        response.status_code = 200 if batch.state is history.BatchState.MERGED else 202
     response.headers["Location"] = batch_location(request, batch.id)
     if response.status_code != 200:
         response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    return BatchBody.of(batch)
+    return Batch.of(batch)
 
 
 @router.get("", operation_id="listBatches")
@@ -172,7 +174,7 @@ def get_batches(
     table: ReadTable,
     repository: Reading,
     wanted: WantedPage,
-    state: Annotated[BatchState | None, Query(description="only batches that stand there")] = None,
+    state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
     order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
     """The table's batches, newest first or oldest first; a page token goes with its order."""
@@ -180,21 +182,21 @@ def get_batches(
 
 
 @router.get("/{batch_id}", operation_id="getBatch")
-def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> BatchBody:
+def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> Batch:
     """One batch."""
-    return BatchBody.of(repository.batches.get(table.id, batch_id))
+    return Batch.of(repository.batches.get(table.id, batch_id))
 
 
-@router.delete("/{batch_id}", operation_id="deleteBatch")
-async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> BatchBody:
+@router.delete("/{batch_id}", operation_id="deleteBatch", responses=problems(409))
+async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Withdraw a batch while it is staged."""
     notes.tell(batch=batch_id)
     batch = await in_writers_thread(parts, withdraw_batch, parts.database, parts.warehouse, name, batch_id)
-    return BatchBody.of(batch)
+    return Batch.of(batch)
 
 
-@router.post("/{batch_id}:retry", operation_id="retryBatch")
-async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> BatchBody:
+@router.post("/{batch_id}:retry", operation_id="retryBatch", responses=problems(409))
+async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Stage a batch that was set aside again, under the next number: it counts as come now."""
     notes.tell(batch=batch_id)
-    return BatchBody.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))
+    return Batch.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

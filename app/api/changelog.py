@@ -16,12 +16,13 @@ from fastapi.sse import EventSourceResponse
 from pydantic import WithJsonSchema
 
 from app.api.auth import check_again
+from app.api.components import headers
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, events
 from app.api.negotiation import chosen
 from app.api.paging import page_size, size_words
 from app.api.paths import TABLE_PATH, FullName, sent_path
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.services.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
@@ -31,6 +32,7 @@ _TYPES = (NDJSON, ARROW, EVENTS)
 _PAGE = (1000, 10_000)  # changes: without maxResults, and at most
 _SNAPSHOT = WithJsonSchema({"type": "integer", "minimum": 1})
 _TEXT = {"schema": {"type": "string"}}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,14 @@ def _wanted(
     "/changelog",
     operation_id="getChangelog",
     response_class=Response,
-    responses={200: {"description": "changes", "content": {NDJSON: _TEXT, ARROW: _TEXT, EVENTS: _TEXT}}},
+    responses={
+        200: {
+            "description": "changes",
+            "headers": headers("Keyfold-Snapshot", "Next-Page-Token", "Link"),
+            "content": {NDJSON: _TEXT, ARROW: _BYTES, EVENTS: _TEXT},
+        },
+        **problems(409),
+    },
 )
 async def get_changelog(
     name: FullName,

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.answers import Payload
 from app.api.batches import LOOK_AGAIN_SECONDS
+from app.api.components import headers
 from app.api.deps import Writing
-from app.api.merges import MergeBody
+from app.api.merges import Merge
 from app.api.paths import TABLE_PATH, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.compactions import ask_for_compaction
@@ -21,14 +22,16 @@ class CompactionWish(Payload):
     full: bool = True
 
 
-@router.post("/compact", status_code=202, operation_id="postCompaction")
+@router.post(
+    "/compact", status_code=202, operation_id="postCompaction", responses={202: {"headers": headers("Location")}}
+)
 def post_compaction(
     table: WrittenTable, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
-) -> MergeBody:
+) -> Merge:
     """Combine the table's runs, beside its merges; a compaction that already waits is answered again."""
     wish = body or CompactionWish()
     asked = ask_for_compaction(repository, table.id, full=wish.full)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     table_path = location(request, asked.id).rsplit("/", 2)[0]
     response.headers["Location"] = f"{table_path}/merges/{asked.id}"
-    return MergeBody.of(asked)
+    return Merge.of(asked)

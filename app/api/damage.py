@@ -18,7 +18,7 @@ from app.services import damage as service
 router = APIRouter(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)
 
 
-class DamageBody(Answer):
+class Damage(Answer):
     """One file, what is wrong with it, and what it should be."""
 
     file: Annotated[str, Told("path")] = Field(description="its path below the warehouse")
@@ -33,17 +33,17 @@ class DamageBody(Answer):
     found_at: EpochMillis = Field(description="when it was first found, as epoch milliseconds")
 
 
-class DamageAnswer(Answer):
+class DamageList(Answer):
     """Damaged files, by path; ``nextPageToken`` is null on the last page."""
 
-    damage: Annotated[list[DamageBody], Told("items")]
+    damage: Annotated[list[Damage], Told("items")]
     next_page_token: NextPageToken
 
 
 @router.get("/damage", operation_id="listDamage")
-def get_damage(table: ReadTable, repository: Reading, wanted: WantedPage) -> DamageAnswer:
+def get_damage(table: ReadTable, repository: Reading, wanted: WantedPage) -> DamageList:
     """The files of the table that a merge, a read, a scrub or `keyfold verify` found damaged or missing.
 
     A file leaves the list when it is found well again, within minutes after it was restored.
     """
-    return DamageAnswer.of(service.list_damage(repository, table, wanted))
+    return DamageList.of(service.list_damage(repository, table, wanted))

@@ -11,7 +11,7 @@ from app.api.deps import BoundsDep, GrantDep, Reading, WarehouseDep, Writing
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
 from app.services import databases as service
 
@@ -30,7 +30,7 @@ def list_databases(
     return DatabaseNames.of(service.list_databases(repository, wanted, pattern, shown))
 
 
-@router.post("", operation_id="createDatabase")
+@router.post("", operation_id="createDatabase", responses=problems(409))
 def create_database(
     body: NewDatabase,
     repository: Writing,
@@ -62,7 +62,7 @@ def alter_database(
     return ChangedDatabase.of(change)
 
 
-@router.delete("/{database}", operation_id="dropDatabase", response_class=Response)
+@router.delete("/{database}", operation_id="dropDatabase", response_class=Response, responses=problems(409))
 def drop_database(database: DatabaseName, repository: Writing) -> Response:
     """Drops an empty database; 409 while it has tables."""
     service.drop_database(repository, database)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
 from app.api.answers import Answer, Payload
-from app.api.deps import Parts, PartsDep, in_writers_thread
+from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, in_writers_thread
 from app.api.paths import CATALOG_PATH, TABLE_PATH, DatabaseName, ReadTable
 from app.api.payloads import StoredTable, Validated
-from app.api.problems import PROBLEM_RESPONSES
-from app.api.tables import Asking
-from app.core.access import Role
+from app.api.problems import PROBLEM_RESPONSES, problems
+from app.api.tables import Asking, in_place_of, validated
+from app.core.access import Grant, Role
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Violation
 from app.core.plan.table_warnings import table_warnings
+from app.core.table.schema_bounds import CatalogBounds
 from app.core.types.dialects import Dialect
 from app.services.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
 from app.services.tables import location_of
@@ -56,24 +58,43 @@ class TableDdl(Answer):
 @router.post(
     f"{CATALOG_PATH}/databases/{{database}}/tables:fromDdl",
     operation_id="createTablesFromDdl",
+    response_model=TablesOfDdl,
     response_model_exclude_unset=True,
+    responses=problems(409),
 )
 async def create_tables_from_ddl(
     database: DatabaseName, body: NewTables, parts: PartsDep, asking: Asking
-) -> TablesOfDdl | Validated:
+) -> TablesOfDdl | Response:
     """Creates the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or tells every fault, each
     with its line and column.
+
+    With `?validateOnly=true` it does what `tables:validateDdl` does.
     """
+    if asking.validate_only:
+        asking.notes.nothing()
+        return in_place_of(await run_in_threadpool(_valid_ddl, database, body, asking.grant, asking.bounds))
     return await in_writers_thread(parts, _created, parts, database, body, asking)
 
 
-def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> TablesOfDdl | Validated:
+@router.post(f"{CATALOG_PATH}/databases/{{database}}/tables:validateDdl", operation_id="validateDdl")
+def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bounds: BoundsDep) -> Validated:
+    """Tells every fault of CREATE TABLE statements, each with its line and column, and what may surprise; stores
+    nothing.
+    """
+    return _valid_ddl(database, body, grant, bounds)
+
+
+def _valid_ddl(database: str, body: NewTables, grant: Grant, bounds: CatalogBounds) -> Validated:
+    declared = declared_tables(database, body.ddl, body.dialect, bounds)
+    for one in declared:
+        grant.check_table(Role.READ, database, one.name)
+    return validated([told for one in declared for told in _warnings(one)])
+
+
+def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> TablesOfDdl:
     declared = declared_tables(database, body.ddl, body.dialect, asking.bounds)
     for one in declared:
-        asking.grant.check_table(Role.READ if asking.validate_only else Role.ADMIN, database, one.name)
-    if asking.validate_only:
-        asking.notes.nothing()
-        return Validated.of(None, violations=[], warnings=[told for one in declared for told in _warnings(one)])
+        asking.grant.check_table(Role.ADMIN, database, one.name)
     found = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
     asking.notes.tell(tables=[one.table.name for one in found if one.created])
     dialect = declared[0].statement.source.dialect

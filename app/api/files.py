@@ -18,7 +18,7 @@ from app.services.files import list_files
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
 
-class FileBody(Answer):
+class DataFile(Answer):
     """One Parquet file, sorted by token; its Parquet field ids are the ids of the columns."""
 
     uri: str
@@ -34,7 +34,7 @@ class FileBody(Answer):
     max_token: Annotated[int, Told("file.max_token")]
 
 
-class FilesAnswer(Answer):
+class FileList(Answer):
     """The files of a snapshot, by run, oldest first, and what a reader of them must know."""
 
     snapshot_id: int | None
@@ -43,13 +43,13 @@ class FilesAnswer(Answer):
     token_column: str = Field(description="Spark's xxhash64 of the primary key")
     live_column: str | None = Field(description="rows where it is not true are deleted; null where no row is hidden")
     hidden_columns: Annotated[list[str], Told("hidden")] = Field(description="columns that are not the table's")
-    files: list[FileBody]
+    files: list[DataFile]
     next_page_token: NextPageToken
 
 
-@router.get("/files", operation_id="listFiles", response_model=FilesAnswer)
+@router.get("/files", operation_id="listFiles", response_model=FileList)
 def get_files(
     table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: WantedPage, snapshot: Version = None
-) -> FilesAnswer:
+) -> FileList:
     """The data files of the current snapshot, or of another one."""
-    return FilesAnswer.of(list_files(repository, warehouse, table, snapshot, request))
+    return FileList.of(list_files(repository, warehouse, table, snapshot, request))

@@ -8,24 +8,25 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.batches import LOOK_AGAIN_SECONDS
+from app.api.components import headers
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
-from app.core.table.history import TaskKind, TaskState
+from app.core.table.history import TaskKind, TaskState, TaskTrigger
 from app.services.merges import ask_for_merge, list_merges
 
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
-class MergeBody(Answer):
+class Merge(Answer):
     """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
 
     id: str
-    job: Annotated[str, Told("kind")]
+    job: Annotated[TaskKind, Told("kind")]
     full: bool
-    state: str
-    trigger: str
+    state: TaskState
+    trigger: TaskTrigger
     requested_at: EpochMillis
     started_at: EpochMillis | None
     finished_at: EpochMillis | None
@@ -41,17 +42,17 @@ class MergeBody(Answer):
 class MergeList(Answer):
     """One page of a table's merges, newest first."""
 
-    merges: Annotated[list[MergeBody], Told("items")]
+    merges: Annotated[list[Merge], Told("items")]
     next_page_token: NextPageToken
 
 
-@router.post("", status_code=202, operation_id="postMerge")
-def post_merge(table: WrittenTable, repository: Writing, request: Request, response: Response) -> MergeBody:
+@router.post("", status_code=202, operation_id="postMerge", responses={202: {"headers": headers("Location")}})
+def post_merge(table: WrittenTable, repository: Writing, request: Request, response: Response) -> Merge:
     """Merge everything that is staged now; a merge that already waits is answered again."""
     merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    return MergeBody.of(merge)
+    return Merge.of(merge)
 
 
 @router.get("", operation_id="listMerges")
@@ -67,12 +68,12 @@ def get_merges(
 
 
 @router.get("/{merge_id}", operation_id="getMerge")
-def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> MergeBody:
+def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> Merge:
     """One merge: state, progress, and its outcome or error."""
-    return MergeBody.of(repository.tasks.get(table.id, merge_id))
+    return Merge.of(repository.tasks.get(table.id, merge_id))
 
 
 @router.post("/{merge_id}:cancel", operation_id="cancelMerge")
-def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> MergeBody:
+def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> Merge:
     """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
-    return MergeBody.of(repository.tasks.request_cancel(table.id, merge_id))
+    return Merge.of(repository.tasks.request_cancel(table.id, merge_id))

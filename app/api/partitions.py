@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
+from app.api.components import Spec
 from app.api.deps import PartsDep, Reading, in_writers_thread
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.services.partitions import drop_partitions, list_partitions
 
 router = APIRouter(prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES)
@@ -28,12 +29,12 @@ PartitionPattern = Annotated[
 ]
 
 
-class PartitionBody(Answer):
+class Partition(Answer):
     """One partition: the values of its columns, and what it holds; ``recordCount`` counts state rows, deleted keys that
     must be remembered included.
     """
 
-    spec: dict[str, Any]
+    spec: Spec
     record_count: Annotated[int, Told("rows")]
     file_size_in_bytes: Annotated[int, Told("size_bytes")]
     file_count: Annotated[int, Told("files")]
@@ -44,20 +45,20 @@ class PartitionBody(Answer):
 class PartitionList(Answer):
     """One page of a table's partitions."""
 
-    partitions: Annotated[list[PartitionBody], Told("items")]
+    partitions: Annotated[list[Partition], Told("items")]
     next_page_token: NextPageToken
 
 
 class PartitionSpecs(Payload):
     """Partitions by the values of some or all partition columns, as JSON or as text."""
 
-    specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
+    specs: Annotated[list[Spec], Field(min_length=1, max_length=1000)]
 
 
 class DroppedPartitions(Payload):
     """What was dropped: the values of each partition."""
 
-    dropped: list[dict[str, Any]]
+    dropped: list[Spec]
 
 
 @router.get("", operation_id="listPartitions")
@@ -71,7 +72,7 @@ def get_partitions(
     return PartitionList.of(list_partitions(repository, table, wanted, pattern))
 
 
-@router.post("/drop", operation_id="dropPartitions")
+@router.post("/drop", operation_id="dropPartitions", responses=problems(409))
 async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes: NotesDep) -> DroppedPartitions:
     """Drop all partitions that a spec matches, in one commit that touches no file.
 

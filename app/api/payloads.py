@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BeforeValidator, FailFast, Field, GetJsonSchemaHandler, TypeAdapter
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import AliasChoices, BeforeValidator, FailFast, Field, TypeAdapter
+from typing_extensions import TypeAliasType
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.components import DataType
 from app.api.problems import Fault
 from app.core.errors import FaultCode
 
@@ -30,7 +30,7 @@ def first_fault_of(kind: Any) -> BeforeValidator:
 
 # A body's lists and objects of texts.
 Names = Annotated[list[str], first_fault_of(list[str])]
-Options = Annotated[dict[str, str], first_fault_of(dict[str, str])]
+Options = TypeAliasType("Options", Annotated[dict[str, str], first_fault_of(dict[str, str])])
 
 
 class CatalogConfig(Payload):
@@ -44,13 +44,13 @@ class CatalogConfig(Payload):
 class Health(Payload):
     """Whether the process serves."""
 
-    status: str
+    status: Literal["ok"]
 
 
 class Readiness(Payload):
     """Whether the parts that requests and merges need answer."""
 
-    status: str
+    status: Literal["ok", "unavailable"]
     catalog: bool
     warehouse: bool
     spark: bool
@@ -97,7 +97,7 @@ class DatabaseDetails(Audit):
     id: str
     name: str
     location: str
-    options: dict[str, str]
+    options: Options
 
 
 class DatabaseNames(Answer):
@@ -112,7 +112,7 @@ class DataField(Payload):
 
     id: int
     name: str
-    type: str | dict[str, Any]
+    type: DataType
     description: str | None = None
     default_value: str | None = None
 
@@ -123,7 +123,7 @@ class Schema(Payload):
     fields: list[DataField]
     partition_keys: list[str]
     primary_keys: list[str]
-    options: dict[str, str]
+    options: Options
     comment: str | None = None
 
 
@@ -132,7 +132,7 @@ class NewDataField(Payload):
 
     id: int | None = None
     name: str
-    type: str | dict[str, Any]
+    type: DataType
     description: str | None = None
     default_value: str | None = None
 
@@ -143,16 +143,13 @@ class NewSchema(Payload):
     fields: list[NewDataField]
     partition_keys: list[str] | None = None
     primary_keys: list[str] | None = None
-    options: dict[str, str] | None = None
+    options: Options | None = None
     comment: str | None = None
 
 
-class _DescribedAsNewSchema:
-    """Any JSON object, described as a ``NewSchema``: the core reads it, to report all of its faults together."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(NewSchema.__pydantic_core_schema__)
+def described_as(kind: Any) -> BeforeValidator:
+    """Whatever JSON the annotated type takes, described as ``kind``: the core reads it, to tell all faults together."""
+    return BeforeValidator(lambda sent: sent, json_schema_input_type=kind)
 
 
 class Identifier(Payload):
@@ -166,7 +163,7 @@ class NewTable(Payload):
     """A table to create."""
 
     identifier: Identifier
-    table_schema: Annotated[dict[str, Any], _DescribedAsNewSchema] = Field(alias="schema")
+    table_schema: Annotated[dict[str, Any], described_as(NewSchema)] = Field(alias="schema")
 
 
 class RenameTable(Payload):

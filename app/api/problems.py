@@ -7,7 +7,7 @@ import logging
 import math
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -171,14 +171,13 @@ def _reference(status: HTTPStatus | str) -> dict[str, Any]:
 
 
 # For ``responses=`` of a router. A ``model=`` would describe the body as application/json, which it is not.
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    **{status.value: _reference(status) for status in sorted({*KINDS.values(), HTTPStatus.INTERNAL_SERVER_ERROR})},
-    "default": _reference("default"),
-}
-# Only where an Idempotency-Key can be sent: Paimon's clients know no 422.
-KEY_RESPONSES: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.UNPROCESSABLE_ENTITY.value: PROBLEM_RESPONSES.pop(HTTPStatus.UNPROCESSABLE_ENTITY.value)
-}
+# What any operation may answer by its parameters and its body, ``app.api.document`` adds.
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("default")}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For ``responses=`` of a route: what it may refuse beside that."""
+    return {status: _reference(HTTPStatus(status)) for status in statuses}
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
@@ -356,20 +355,6 @@ _HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemRespon
 
 
 def install_problems(app: FastAPI) -> None:
-    """Makes ``app`` answer every failure with a ``Problem``, and puts that type into its OpenAPI document."""
+    """Makes ``app`` answer every failure with a ``Problem``."""
     for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = generate()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(_component_schemas())
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
-
-
-def _component_schemas() -> Iterator[tuple[str, Any]]:
-    schema = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
-    yield from schema.pop("$defs").items()
-    yield "Problem", schema

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from app.api.batches import ACCEPTED, BatchBody, accepted, whole_body
+from app.api.batches import ACCEPTED, Batch, accepted, whole_body
+from app.api.components import schema as component
 from app.api.deps import Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
@@ -41,7 +42,7 @@ class _Asked:
         self.parts: Parts = parts
         self.idempotency_key, self.prefer = idempotency_key, prefer
 
-    async def answer(self, key: tuple[str, ...], method: RowMethod) -> BatchBody:
+    async def answer(self, key: tuple[str, ...], method: RowMethod) -> Batch:
         """The batch of one record, as ``POST T/batches`` answers it."""
         change = RowChange(key, self.body, method, self.idempotency_key)
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
@@ -54,7 +55,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 def _described(columns: str, *media_types: str, needed: bool) -> dict[str, object]:
-    schema = {"type": "object", "description": columns}
+    schema = {**component("Record"), "description": columns}
     content = {media_type: {"schema": schema} for media_type in media_types or (JSON,)}
     return {"requestBody": {"required": needed, "content": content}}
 
@@ -75,13 +76,13 @@ _DELETE = _described("columns of the -D record beside its key, such as a sequenc
 
 
 @router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=ACCEPTED)
-async def put_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+async def put_row_by_query(asked: Asked, key: Keys) -> Batch:
     """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
     return await asked.answer(tuple(key), RowMethod.PUT)
 
 
 @router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=ACCEPTED)
-async def put_row_by_path(asked: Asked, key: str) -> BatchBody:
+async def put_row_by_path(asked: Asked, key: str) -> Batch:
     """Upsert one row of a table with a single key column."""
     return await asked.answer((key,), RowMethod.PUT)
 
@@ -101,7 +102,7 @@ def patching(request: Request) -> None:
     responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
-async def patch_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+async def patch_row_by_query(asked: Asked, key: Keys) -> Batch:
     """Set the columns that the body names, null to clear one: ``?key=`` once per key column, in primary-key order."""
     return await asked.answer(tuple(key), RowMethod.PATCH)
 
@@ -114,18 +115,18 @@ async def patch_row_by_query(asked: Asked, key: Keys) -> BatchBody:
     responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
-async def patch_row_by_path(asked: Asked, key: str) -> BatchBody:
+async def patch_row_by_path(asked: Asked, key: str) -> Batch:
     """Set the columns that the body names, in a table with a single key column."""
     return await asked.answer((key,), RowMethod.PATCH)
 
 
 @router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=ACCEPTED)
-async def delete_row_by_query(asked: Asked, key: Keys) -> BatchBody:
+async def delete_row_by_query(asked: Asked, key: Keys) -> Batch:
     """Post a -D record for one row: ``?key=`` once per key column, in primary-key order."""
     return await asked.answer(tuple(key), RowMethod.DELETE)
 
 
 @router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=ACCEPTED)
-async def delete_row_by_path(asked: Asked, key: str) -> BatchBody:
+async def delete_row_by_path(asked: Asked, key: str) -> Batch:
     """Post a -D record for one row of a table with a single key column."""
     return await asked.answer((key,), RowMethod.DELETE)

@@ -10,12 +10,22 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from app.api.answers import Payload
+from app.api.components import Key, Row, headers
 from app.api.deps import Parts, PartsDep
-from app.api.lookups import Asked, answer_row, names_in, seen_headers, view_now
+from app.api.lookups import (
+    BATCH_HEADER,
+    SET_ASIDE_HEADER,
+    SNAPSHOT_HEADER,
+    Asked,
+    answer_row,
+    names_in,
+    seen_headers,
+    view_now,
+)
 from app.api.negotiation import JSON, chosen
 from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_keys
 from app.services.lookups import Consistency, Images
 from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
@@ -55,10 +65,10 @@ def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
     return sent if objects else read(sent)
 
 
-class KeysBody(Payload):
+class KeyList(Payload):
     """Up to 10,000 keys, each an object of the primary-key columns."""
 
-    keys: Annotated[list[dict[str, Any]], first_fault_of(list[dict[str, Any]]), WrapValidator(_as_sent)] = Field(
+    keys: Annotated[list[Key], first_fault_of(list[dict[str, Any]]), WrapValidator(_as_sent)] = Field(
         max_length=MOST_KEYS
     )
 
@@ -66,9 +76,9 @@ class KeysBody(Payload):
 class RowAnswer(Payload):
     """The answer for one key, in the place of the key: ``row`` is null where there is none."""
 
-    key: dict[str, Any]
+    key: Key
     found: bool
-    row: dict[str, Any] | None
+    row: Row | None
 
 
 class RowAnswers(Payload):
@@ -78,7 +88,15 @@ class RowAnswers(Payload):
     snapshot_id: int | None
 
 
-@router.get("/rows", operation_id="getRow", response_model=dict[str, Any])
+SEEN = (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
+FOUND: dict[int | str, dict[str, Any]] = {
+    200: {"headers": headers("ETag", *SEEN)},
+    304: {"description": "the row is the one whose ETag was sent", "headers": headers("ETag", *SEEN)},
+    **problems(409),
+}
+
+
+@router.get("/rows", operation_id="getRow", response_model=Row, responses=FOUND)
 async def get_row_by_query(
     name: FullName,
     parts: PartsDep,
@@ -95,7 +113,7 @@ async def get_row_by_query(
     return (await answer_row(parts, asked, request.scope, if_none_match)).response()
 
 
-@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=dict[str, Any])
+@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=Row, responses=FOUND)
 async def get_row_by_path(
     name: FullName,
     key: str,
@@ -120,11 +138,13 @@ _TYPES = tuple(_RENDERED)
     "/rows:batchGet",
     operation_id="batchGetRows",
     response_model=RowAnswers,
-    responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={
+        200: {"headers": headers(*SEEN), "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}
+    },
 )
 async def batch_get_rows(
     name: FullName,
-    body: KeysBody,
+    body: KeyList,
     parts: PartsDep,
     columns: Columns = None,
     consistency: Wanted = None,

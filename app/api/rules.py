@@ -6,25 +6,27 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.answers import Answer
+from app.api.components import RowKind, Treatment
 from app.api.deps import Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import TableWarning
 from app.api.problems import PROBLEM_RESPONSES
+from app.core.table.option_entries import MergeEngine
 from app.services.rules import table_rules
 
 router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
 
 
-class KindRuleBody(Answer):
+class KindRule(Answer):
     """What happens to records of one row kind: accepted, ignored or refused."""
 
-    kind: str
-    treatment: str
+    kind: RowKind
+    treatment: Treatment
     reason: str | None
     fix: str | None
 
 
-class ColumnRuleBody(Answer):
+class ColumnRule(Answer):
     """One column's rule; ``dependsOnArrival`` where arrival alone orders the records it tells apart."""
 
     column: str
@@ -38,11 +40,11 @@ class Rules(Answer):
     ones.
     """
 
-    merge_engine: str
+    merge_engine: MergeEngine
     row: str
     order: str
-    kinds: list[KindRuleBody]
-    columns: list[ColumnRuleBody]
+    kinds: list[KindRule]
+    columns: list[ColumnRule]
     hidden_columns: list[str]
     warnings: list[TableWarning]
     set_aside: int = Field(description="batches that no merge can fold: they are in no answer, see the batches' fault")

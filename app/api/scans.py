@@ -15,12 +15,13 @@ from pydantic import Field
 from starlette.types import Receive, Scope, Send
 
 from app.api.answers import Answer, Told
+from app.api.components import headers
 from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, names_in, seen_headers, view_now
 from app.api.negotiation import chosen
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.rows import Columns, Version, Wanted
+from app.api.rows import SEEN, Columns, Version, Wanted
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.damage import DamagedFile
 from app.services.damage import read_again, told
@@ -65,6 +66,7 @@ PageToken = Annotated[
     responses={
         200: {
             "description": "rows, by token; in a table with partitions by partition and token",
+            "headers": headers(*SEEN, NEXT_PAGE_HEADER, "Link"),
             "content": {name: {"schema": dict(writer.schema)} for name, writer in WRITERS.items()},
         }
     },
@@ -176,7 +178,7 @@ def _next(request: Request, token: str | None) -> dict[str, str]:
     return {NEXT_PAGE_HEADER: token, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
 
 
-class CountAnswer(Answer):
+class Count(Answer):
     """How many rows there are."""
 
     count: Annotated[int, Told("rows")]
@@ -184,7 +186,7 @@ class CountAnswer(Answer):
     snapshot_id: int | None
 
 
-@router.get("/rows:count", operation_id="countRows", response_model=CountAnswer)
+@router.get("/rows:count", operation_id="countRows", response_model=Count)
 def count(
     name: FullName,
     parts_open: PartsDep,
@@ -192,10 +194,10 @@ def count(
     exact: Annotated[bool, Query(description="count all rows, however long that takes")] = False,
     consistency: Wanted = None,
     snapshot: Version = None,
-) -> CountAnswer:
+) -> Count:
     """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
     with parts_open.scans.place() as place:
         view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot), place)
         scan = read_scan(view, view.table.schema.primary_key, filters)
         place.take_columns(scan.columns_read)
-        return CountAnswer.of(count_rows(parts_open.warehouse, scan, exact=exact))
+        return Count.of(count_rows(parts_open.warehouse, scan, exact=exact))

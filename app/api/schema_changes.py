@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, create_model
+from pydantic import Field, create_model
 from pydantic.alias_generators import to_snake
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from typing_extensions import TypeAliasType
 
 from app.api.answers import Payload
+from app.api.components import DataType
+from app.api.payloads import described_as
 from app.core.alter import changes
 from app.core.alter.changes import ACTIONS, Action
 from app.core.alter.draft import Place
@@ -31,7 +32,7 @@ _TAKEN: Mapping[Callable[[object], Any], Any] = {
     changes.read_option_value: str,
     changes.read_truth: bool,
     changes.read_path: list[str],
-    changes.read_type: str | dict[str, Any],
+    changes.read_type: DataType,
     changes.read_move: ColumnMove,
     changes.read_move_or_null: ColumnMove | None,
 }
@@ -46,18 +47,10 @@ def _payload(name: str, action: Action) -> type[Payload]:
 
 _PAYLOADS: Any = tuple(_payload(name, action) for name, action in ACTIONS.items())
 _ONE_OF: Any = Annotated[Union[_PAYLOADS], Field(discriminator="action")]  # noqa: UP007  # of a tuple made above
-_SCHEMA_CHANGE = TypeAdapter[Any](_ONE_OF)
-
-
-class _DescribedAsSchemaChange:
-    """Any JSON value, described as one of the actions: the core reads it, to report all faults together."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(_SCHEMA_CHANGE.core_schema)
+SchemaChange = TypeAliasType("SchemaChange", _ONE_OF)
 
 
 class AlterTable(Payload):
     """Changes of a table, applied in order, all or nothing."""
 
-    changes: list[Annotated[Any, _DescribedAsSchemaChange]]
+    changes: list[Annotated[Any, described_as(SchemaChange)]]

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends
 
 from app.api.answers import Answer, Payload, Told
 from app.api.batches import whole_body
+from app.api.components import Key, Row, RowKind, schema
 from app.api.deps import BoundsDep, ImagesDep, Reading
 from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
@@ -26,43 +27,37 @@ class ColumnStep(Payload):
     reason: str
 
 
-class StepBody(Answer):
+class Step(Answer):
     """One record, by its index in the request; ``ignored`` where the table drops it."""
 
     record: int
-    kind: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    kind: RowKind | None
+    before: Row | None
+    after: Row | None
     columns: list[ColumnStep]
     ignored: str | None
 
 
-class SimulatedRowBody(Answer):
+class SimulatedRow(Answer):
     """One key: its row before and after all records, null where there is none."""
 
-    key: dict[str, Any]
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    steps: list[StepBody]
+    key: Key
+    before: Row | None
+    after: Row | None
+    steps: list[Step]
 
 
 class Simulation(Answer):
     """The rows that the records touch, in the order of their first record."""
 
-    rows: Annotated[list[SimulatedRowBody], Told(lambda rows: rows)]
+    rows: Annotated[list[SimulatedRow], Told(lambda rows: rows)]
 
 
-def _request_body(properties: dict[str, Any]) -> dict[str, Any]:
-    schema = {"type": "object", "required": list(properties), "properties": properties}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+def _request_body(name: str) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema(name)}}}}
 
 
-_RECORDS = {"type": "array", "items": {"type": "object"}}
-
-
-@router.post(
-    f"{TABLE_PATH}/rows:simulate", operation_id="simulateRows", openapi_extra=_request_body({"records": _RECORDS})
-)
+@router.post(f"{TABLE_PATH}/rows:simulate", operation_id="simulateRows", openapi_extra=_request_body("Records"))
 def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images: ImagesDep) -> Simulation:
     """Fold records on the live rows and answer before, after and every step; nothing is stored."""
     return Simulation.of(simulate_rows(repository, images, table, body))
@@ -71,7 +66,7 @@ def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images
 @router.post(
     f"{CATALOG_PATH}/merges:simulate",
     operation_id="simulateMerge",
-    openapi_extra=_request_body({"schema": {"type": "object"}, "records": _RECORDS}),
+    openapi_extra=_request_body("Trial"),
 )
 def post_merges_simulate(body: Body, bounds: BoundsDep) -> Simulation:
     """Fold records on nothing, in a table of the given schema; nothing is stored."""

@@ -13,7 +13,7 @@ from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind
 from app.services import snapshots as service
@@ -32,14 +32,14 @@ LIVE_ROWS = "the rows that a reader sees, where that is known: null while a part
 Number = Annotated[int, Field(strict=True)]
 
 
-class SnapshotBody(Answer):
+class Snapshot(Answer):
     """A snapshot: Paimon's members, and Keyfold's own.
 
     Keyfold's files are not Paimon's, so there are no manifests. Times are milliseconds since 1970-01-01 UTC.
     """
 
     id: Annotated[int, Told("snapshot.id")]
-    kind: Annotated[str, Told("snapshot.kind")] = Field(description="merge, compaction, rollback or partition-drop")
+    kind: Annotated[SnapshotKind, Told("snapshot.kind")]
     schema_id: Annotated[int, Told("snapshot.schema_id")] = Field(description="the table's schema at the commit")
     merge_id: Annotated[str | None, Told("snapshot.merge_id")] = Field(
         description="the merge or compaction that committed it"
@@ -70,20 +70,20 @@ class SnapshotBody(Answer):
 class SnapshotAnswer(Payload):
     """One snapshot."""
 
-    snapshot: SnapshotBody
+    snapshot: Snapshot
 
 
 class SnapshotList(Answer):
     """A page of a table's snapshots, newest first; ``nextPageToken`` is null on the last page."""
 
-    snapshots: Annotated[list[SnapshotBody], Told("items")]
+    snapshots: Annotated[list[Snapshot], Told("items")]
     next_page_token: NextPageToken
 
 
 class TableSnapshot(Answer):
     """What the table holds now."""
 
-    snapshot: Annotated[SnapshotBody, Told(lambda described: described)]
+    snapshot: Annotated[Snapshot, Told(lambda described: described)]
     record_count: Annotated[int, Told("snapshot.stored_rows")]
     file_size_in_bytes: Annotated[int, Told("snapshot.size_bytes")]
     file_count: Annotated[int, Told("snapshot.files")]
@@ -147,7 +147,7 @@ def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) ->
     """One snapshot, by number, tag, EARLIEST or LATEST."""
     found = service.find_snapshot(repository, table, version)
     [described] = service.describe(repository, table, [found])
-    return SnapshotAnswer(snapshot=SnapshotBody.of(described))
+    return SnapshotAnswer(snapshot=Snapshot.of(described))
 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
@@ -157,7 +157,7 @@ def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAn
     return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
 
 
-@router.post("/rollback", operation_id="rollbackTable")
+@router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
 def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> SnapshotAnswer:
     """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
 
@@ -169,4 +169,4 @@ def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, note
     target = body.target()
     notes.tell(to=target)
     made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
-    return SnapshotAnswer(snapshot=SnapshotBody.of(made))
+    return SnapshotAnswer(snapshot=Snapshot.of(made))

@@ -19,7 +19,7 @@ from app.services.stats import TableStats, image_progress, table_stats
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 
 
-class StagedBody(Answer):
+class Staged(Answer):
     """The staging area: batches that no merge has folded yet."""
 
     batches: int
@@ -28,7 +28,7 @@ class StagedBody(Answer):
     oldest_accepted_at: EpochMillis | None
 
 
-class WrittenBody(Answer):
+class Written(Answer):
     """Bytes that commits have written since the table was created."""
 
     merged_bytes: Annotated[int, Told("merged")]
@@ -56,7 +56,7 @@ def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
     return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
 
 
-class ImagesBody(Answer):
+class ImagesMade(Answer):
     """The images of this machine that answer lookups in the current snapshot; what has none is read from Parquet."""
 
     files: int = Field(description="data files of the snapshot")
@@ -64,7 +64,7 @@ class ImagesBody(Answer):
     size_bytes: int
 
 
-class StatsBody(Answer):
+class Stats(Answer):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
     snapshot_id: Annotated[int | None, Told(_now("id", None))]
@@ -77,9 +77,9 @@ class StatsBody(Answer):
         description="partitions that have rows; 1 in a table without partition keys"
     )
     most_runs: int = Field(description="runs of the partition that has most of them")
-    staged: StagedBody
+    staged: Staged
     set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
-    written: WrittenBody
+    written: Written
     write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
     read_amplification: Annotated[int, Told("most_runs")] = Field(
         description="runs that one key's lookup may read: mostRuns"
@@ -98,11 +98,11 @@ class StatsBody(Answer):
     compactions: int = Field(description="compactions that succeeded")
     last_merge: LastJob | None
     last_compaction: LastJob | None
-    images: ImagesBody
+    images: ImagesMade
 
 
 @router.get("/stats", operation_id="getTableStats")
-def get_stats(table: ReadTable, repository: Reading, images: ImagesDep) -> StatsBody:
+def get_stats(table: ReadTable, repository: Reading, images: ImagesDep) -> Stats:
     """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
     stats = table_stats(repository, table)
-    return StatsBody.of(stats, images=ImagesBody.of(image_progress(images, table, stats.snapshot)))
+    return Stats.of(stats, images=ImagesMade.of(image_progress(images, table, stats.snapshot)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
+from fastapi.concurrency import run_in_threadpool
 
 from app.api.audit import NotesDep
 from app.api.conditions import IfMatch, table_etag, unchanged
@@ -20,13 +22,13 @@ from app.api.payloads import (
     TableNames,
     Validated,
 )
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.schema_changes import AlterTable
-from app.core.access import Role
+from app.core.access import Grant, Role
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
-from app.core.table.schema import TableSchema
+from app.core.table.schema_bounds import CatalogBounds
 from app.services import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
@@ -35,9 +37,8 @@ router = APIRouter(prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPO
 
 TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]
 TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
-ValidateOnly = Annotated[
-    bool, Query(alias="validateOnly", description="Checks name, schema and options; stores nothing.")
-]
+# Not in the OpenAPI document, where each operation has one answer: there the operations that validate stand for it.
+ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=False)]
 
 
 def _details(table: Table, warehouse: WarehouseDep) -> TableDetails:
@@ -49,8 +50,14 @@ def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
     return StoredTable.of(table, path=location, warnings=table_warnings(table.schema))
 
 
-def _validated(schema: TableSchema) -> Validated:
-    return Validated.of(None, violations=[], warnings=table_warnings(schema))
+def validated(warnings: Sequence[Violation]) -> Validated:
+    """That nothing is wrong with what was sent."""
+    return Validated.of(None, violations=[], warnings=warnings)
+
+
+def in_place_of(answer: Validated) -> Response:
+    """``answer`` of ``?validateOnly=true`` by a route that is documented with another one."""
+    return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
 
 
 class _Asking:
@@ -97,30 +104,50 @@ def list_table_details(
     return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
 
 
-@router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
+@router.post(
+    "/databases/{database}/tables",
+    operation_id="createTable",
+    response_model=StoredTable,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
 async def create_table(
     database: DatabaseName,
     body: NewTable,
     parts: PartsDep,
     asking: Asking,
     response: Response,
-) -> StoredTable | Validated:
-    """Creates a table, or tells every fault of its name, schema and options."""
-    _check_same_database(database, body.identifier.database)
+) -> StoredTable | Response:
+    """Creates a table, or tells every fault of its name, schema and options.
+
+    With `?validateOnly=true` it does what `tables:validate` does.
+    """
+    if asking.validate_only:
+        asking.notes.nothing()
+        return in_place_of(await run_in_threadpool(_valid_table, database, body, asking.grant, asking.bounds))
     created = await in_writers_thread(parts, _created, parts, database, body, asking)
-    if isinstance(created, TableSchema):
-        return _validated(created)
     response.headers["ETag"] = table_etag(created)
     return _stored(created, parts.warehouse)
 
 
-def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> Table | TableSchema:
-    grant, notes, bounds, validate_only = asking.grant, asking.notes, asking.bounds, asking.validate_only
+@router.post("/databases/{database}/tables:validate", operation_id="validateTable")
+def validate_table(database: DatabaseName, body: NewTable, grant: GrantDep, bounds: BoundsDep) -> Validated:
+    """Tells every fault of a table's name, schema and options, and what may surprise; stores nothing."""
+    return _valid_table(database, body, grant, bounds)
+
+
+def _valid_table(database: str, body: NewTable, grant: Grant, bounds: CatalogBounds) -> Validated:
+    _check_same_database(database, body.identifier.database)
     name = body.identifier.object
-    grant.check_table(Role.READ if validate_only else Role.ADMIN, database, name)
-    if validate_only:
-        notes.nothing()
-        return service.validate_table(name, body.table_schema, bounds.table)
+    grant.check_table(Role.READ, database, name)
+    return validated(table_warnings(service.validate_table(name, body.table_schema, bounds.table)))
+
+
+def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> Table:
+    _check_same_database(database, body.identifier.database)
+    grant, notes, bounds = asking.grant, asking.notes, asking.bounds
+    name = body.identifier.object
+    grant.check_table(Role.ADMIN, database, name)
     options = body.table_schema.get("options")
     notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
     return service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
@@ -151,7 +178,13 @@ def get_table_by_id(
     return _details(table, warehouse)
 
 
-@router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
+@router.post(
+    "/databases/{database}/tables/{table}",
+    operation_id="alterTable",
+    response_model=StoredTable,
+    response_model_exclude_unset=True,
+    responses=problems(409, 412),
+)
 async def alter_table(
     name: FullName,
     body: AlterTable,
@@ -159,30 +192,52 @@ async def alter_table(
     asking: Asking,
     response: Response,
     if_match: IfMatch = None,
-) -> StoredTable | Validated:
+) -> StoredTable | Response:
     """Changes a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first. 412 where the table is
-    not the one any more that ``If-Match`` names.
+    not the one any more that ``If-Match`` names. With `?validateOnly=true` it does what `changes:validate` does.
     """
-    altered = await in_writers_thread(parts, _altered, parts, name, body, asking, unchanged(if_match))
+    check = unchanged(if_match)
     if asking.validate_only:
-        return _validated(altered.schema)
+        asking.notes.nothing()
+        told = await in_writers_thread(parts, _valid_changes, parts, name, body, asking.grant, asking.bounds, check)
+        return in_place_of(told)
+    altered = await in_writers_thread(parts, _altered, parts, name, body, asking, check)
     response.headers["ETag"] = table_etag(altered)
     return _stored(altered, parts.warehouse)
 
 
-def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking, check: service.Check) -> Table:
-    grant, validate_only = asking.grant, asking.validate_only
-    grant.check_table(Role.READ if validate_only else Role.ADMIN, *name)
-    bounds = asking.bounds.table
+@router.post(
+    "/databases/{database}/tables/{table}/changes:validate",
+    operation_id="validateChanges",
+    responses=problems(409, 412),
+)
+async def validate_changes(
+    name: FullName, body: AlterTable, parts: PartsDep, grant: GrantDep, bounds: BoundsDep, if_match: IfMatch = None
+) -> Validated:
+    """Tells every fault of changes of a table, and what may surprise after them; stores nothing.
+
+    409 and 412 as the changes themselves.
+    """
+    return await in_writers_thread(parts, _valid_changes, parts, name, body, grant, bounds, unchanged(if_match))
+
+
+def _valid_changes(
+    parts: Parts, name: tuple[str, str], body: AlterTable, grant: Grant, bounds: CatalogBounds, check: service.Check
+) -> Validated:
+    grant.check_table(Role.READ, *name)
     altered = service.alter_table(
-        parts.database, name, body.changes, validate_only=validate_only, by=grant.name, bounds=bounds, check=check
+        parts.database, name, body.changes, validate_only=True, by=grant.name, bounds=bounds.table, check=check
     )
-    if validate_only:
-        asking.notes.nothing()
-    else:
-        asking.notes.tell(changes=[_what(change) for change in body.changes])
+    return validated(table_warnings(altered.schema))
+
+
+def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking, check: service.Check) -> Table:
+    grant, bounds = asking.grant, asking.bounds.table
+    grant.check_table(Role.ADMIN, *name)
+    altered = service.alter_table(parts.database, name, body.changes, by=grant.name, bounds=bounds, check=check)
+    asking.notes.tell(changes=[_what(change) for change in body.changes])
     return altered
 
 
@@ -191,14 +246,16 @@ def _what(change: Any) -> dict[str, object]:
     return {member: change[member] for member in ("action", "key", "fieldNames") if member in change}
 
 
-@router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
+@router.delete(
+    "/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response, responses=problems(412)
+)
 async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
     """Drops a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
     await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
     return Response()
 
 
-@router.post("/tables/rename", operation_id="renameTable", response_class=Response)
+@router.post("/tables/rename", operation_id="renameTable", response_class=Response, responses=problems(404, 409))
 def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes: NotesDep) -> Response:
     """Renames a table, maybe into another database; the token must be for it under both names."""
     source, destination = body.source, body.destination

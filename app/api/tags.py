@@ -13,9 +13,9 @@ from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
-from app.api.problems import PROBLEM_RESPONSES
-from app.api.snapshots import Number, SnapshotBody
-from app.core.table.history import Tag
+from app.api.problems import PROBLEM_RESPONSES, problems
+from app.api.snapshots import Number, Snapshot
+from app.core.table import history
 from app.services import tags as service
 
 router = APIRouter(prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
@@ -33,17 +33,17 @@ class NewTag(Payload):
     ignore_if_exists: bool = Field(False, description="answer the tag of this name, if there is one, instead of 409")
 
 
-class TagBody(Answer):
+class Tag(Answer):
     """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
 
     tag_name: Annotated[str, Told("tag.name")]
-    snapshot: Annotated[SnapshotBody, Told("kept")]
+    snapshot: Annotated[Snapshot, Told("kept")]
     tag_create_time: Annotated[EpochMillis, Told("tag.created_at")]
     tag_time_retained: Annotated[str | None, Told(lambda described: _retained(described.tag))]
     expires_at: Annotated[EpochMillis | None, Told("tag.expires_at")]
 
 
-def _retained(tag: Tag) -> str | None:
+def _retained(tag: history.Tag) -> str | None:
     return None if tag.expires_at is None else iso_duration(tag.expires_at - tag.created_at)
 
 
@@ -66,8 +66,8 @@ def iso_duration(duration: timedelta) -> str:
     return "PT" + ("".join(number + unit for number, unit in parts if number != "0") or "0S")
 
 
-@router.post("", operation_id="createTag")
-def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: NotesDep) -> TagBody:
+@router.post("", operation_id="createTag", responses=problems(409))
+def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: NotesDep) -> Tag:
     """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
 
     409 when there is a tag of this name already, also on the same snapshot.
@@ -81,7 +81,7 @@ def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: No
         ignore_if_exists=body.ignore_if_exists,
     )
     notes.tell(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
-    return TagBody.of(tag)
+    return Tag.of(tag)
 
 
 @router.get("", operation_id="listTags")
@@ -96,9 +96,9 @@ def list_tags(
 
 
 @router.get("/{tag}", operation_id="getTag")
-def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> TagBody:
+def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> Tag:
     """A tag and its snapshot."""
-    return TagBody.of(service.get_tag(repository, table, tag))
+    return Tag.of(service.get_tag(repository, table, tag))
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)

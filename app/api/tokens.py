@@ -12,7 +12,7 @@ from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.payloads import Names
-from app.api.problems import PROBLEM_RESPONSES
+from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
 from app.services.tokens import Wish, list_tokens, make_token, told_of
 
@@ -28,7 +28,7 @@ class NewToken(Payload):
     expires: str | None = Field(None, description="`90d`, `12h`, or a time: `2027-01-31T18:00:00Z`; never without")
 
 
-class TokenBody(Answer):
+class Token(Answer):
     """A token by its name; times are milliseconds since 1970-01-01 UTC. ``lastUsedAt`` is a minute or so late."""
 
     name: str
@@ -39,7 +39,7 @@ class TokenBody(Answer):
     last_used_at: EpochMillis | None
 
 
-class MadeTokenBody(TokenBody):
+class MadeToken(Token):
     """A token just made, and its text (``token``), which is told only now."""
 
     token: str
@@ -48,17 +48,17 @@ class MadeTokenBody(TokenBody):
 class TokenList(Answer):
     """A page of the tokens in name order, expired ones too; ``nextPageToken`` is null on the last page."""
 
-    tokens: Annotated[list[TokenBody], Told("items")]
+    tokens: Annotated[list[Token], Told("items")]
     next_page_token: NextPageToken
 
 
-@router.post("", operation_id="createToken")
-def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeTokenBody:
+@router.post("", operation_id="createToken", responses=problems(409))
+def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
     """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires))
     notes.tell(**told_of(made.token))
     response.headers["Cache-Control"] = "no-store"
-    return MadeTokenBody.of(made.token, token=made.secret)
+    return MadeToken.of(made.token, token=made.secret)
 
 
 @router.get("", operation_id="listTokens")

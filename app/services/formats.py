@@ -36,11 +36,9 @@ class Format:
     schema: Mapping[str, Any]
 
 
-_RECORDS = {
-    "type": "object",
-    "required": ["records"],
-    "properties": {"records": {"type": "array", "items": {"type": "object"}}},
-}
+# Components of the OpenAPI document: app/api/components.py.
+_RECORDS = {"$ref": "#/components/schemas/Records"}
+_EVENT = {"$ref": "#/components/schemas/CloudEvent"}
 _TEXT = {"type": "string"}
 _BYTES = {"type": "string", "format": "binary"}
 
@@ -53,8 +51,8 @@ FORMATS: Mapping[str, Format] = {
     CSV: Format(csv_pieces, _TEXT),
     ARROW: Format(arrow_pieces, _BYTES),
     PARQUET: Format(parquet_pieces, _BYTES),
-    CLOUDEVENTS: Format(partial(json_event_pieces, read_cloudevent), {"type": "object"}),
-    CLOUDEVENTS_BATCH: Format(partial(json_event_pieces, read_cloudevent), {"type": "array"}),
+    CLOUDEVENTS: Format(partial(json_event_pieces, read_cloudevent), _EVENT),
+    CLOUDEVENTS_BATCH: Format(partial(json_event_pieces, read_cloudevent), {"type": "array", "items": _EVENT}),
 }
 
 

@@ -375,7 +375,8 @@ def test_the_openapi_document_shows_every_action_with_its_members(client: TestCl
     route = document["paths"]["/v1/catalog/databases/{database}/tables/{table}"]["post"]
     assert route["operationId"] == "alterTable"
     schemas = document["components"]["schemas"]
-    shapes = schemas["AlterTable"]["properties"]["changes"]["items"]["discriminator"]["mapping"]
+    assert schemas["AlterTable"]["properties"]["changes"]["items"] == {"$ref": "#/components/schemas/SchemaChange"}
+    shapes = schemas["SchemaChange"]["discriminator"]["mapping"]
     assert shapes.keys() == ACTIONS.keys()
     for name, action in ACTIONS.items():
         shape = schemas[shapes[name].rsplit("/", 1)[-1]]

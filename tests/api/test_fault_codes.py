@@ -119,8 +119,9 @@ def _kinds(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(schema.get("type"), str):
             yield schema["type"]
-        for inner in schema.values():
-            yield from _kinds(inner)
+        for name, inner in schema.items():
+            if name != "json_schema_input_schema":  # what the OpenAPI document shows; nothing is checked by it
+                yield from _kinds(inner)
     elif isinstance(schema, list | tuple):
         for inner in schema:
             yield from _kinds(inner)

@@ -21,7 +21,7 @@ from tests.api.conftest import DATABASES, TABLES, new_table
 from tests.api.walk import DOCUMENT, OPERATIONS
 
 # POSTs that store nothing.
-QUESTIONS = {"batchGetRows", "simulateRows", "simulateMerge"}
+QUESTIONS = {"batchGetRows", "simulateRows", "simulateMerge", "validateTable", "validateDdl", "validateChanges"}
 
 
 def operation_ids() -> dict[str, tuple[str, str]]:

@@ -25,6 +25,8 @@ NONE: Mapping[str, str] = {
     "getHealth": "it must answer while the catalog does not",
     "getReadiness": "it asks the database itself, no repository",
     "simulateMerge": "its table is in the request",
+    "validateTable": "the same",
+    "validateDdl": "the same",
     **dict.fromkeys(
         ("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows"),
         "views ask, once after each commit (tests/services/test_views.py)",

@@ -25,6 +25,9 @@ READS = [path for path, method in OPERATIONS if method == "get"]
 BODIES: dict[str, Any] = {
     "createDatabase": {"name": "other"},
     "createTable": new_table("other"),
+    "validateTable": new_table("other"),
+    "validateDdl": {"ddl": "CREATE TABLE declared (id INT, PRIMARY KEY (id) NOT ENFORCED)"},
+    "validateChanges": {"changes": []},
     "createTablesFromDdl": {"ddl": "CREATE TABLE declared (id INT, PRIMARY KEY (id) NOT ENFORCED)"},
     "renameTable": {
         "source": {"database": "shop", "object": "wide"},

@@ -1,0 +1,102 @@
+"""Components of the OpenAPI document that no class stands for: objects whose members a table decides, and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, WithJsonSchema
+from typing_extensions import TypeAliasType
+
+from app.core.table.records import RowKind as Kind
+
+_SIGNS: Final = [kind.text for kind in Kind]
+
+Row = TypeAliasType(
+    "Row", Annotated[dict[str, Any], Field(description="a row: a member for each column that was asked for")]
+)
+Key = TypeAliasType("Key", Annotated[dict[str, Any], Field(description="a member for each primary-key column")])
+Spec = TypeAliasType("Spec", Annotated[dict[str, Any], Field(description="values of partition columns")])
+DataType = TypeAliasType(
+    "DataType",
+    Annotated[
+        str | dict[str, Any],
+        Field(description="SQL text as `DECIMAL(10, 2) NOT NULL`, or an object for ARRAY, MULTISET, MAP and ROW"),
+    ],
+)
+# Names for generators, which cannot make any of the signs.
+RowKind = TypeAliasType(
+    "RowKind",
+    Annotated[
+        str,
+        WithJsonSchema(
+            {
+                "type": "string",
+                "enum": _SIGNS,
+                "x-enum-varnames": [kind.name for kind in Kind],
+                "description": "insert, update before, update after, delete",
+            }
+        ),
+    ],
+)
+Treatment = TypeAliasType("Treatment", Literal["accepted", "ignored", "refused"])
+
+# What no body of pydantic's names: routes read records themselves.
+RECORD: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "a row's columns, and `_kind` if it is not an insert",
+    "properties": {"_kind": {"type": "string", "description": "`+I` (default), `-U`, `+U`, `-D`, or their words"}},
+    "additionalProperties": True,
+}
+_RECORDS: Final = {"type": "array", "items": {"$ref": "#/components/schemas/Record"}}
+SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "Record": RECORD,
+    "Records": {
+        "type": "object",
+        "description": "records of one table, in their order",
+        "required": ["records"],
+        "properties": {"records": _RECORDS},
+    },
+    "Trial": {
+        "type": "object",
+        "description": "records, and the schema of the table that does not exist",
+        "required": ["schema", "records"],
+        "properties": {"schema": {"$ref": "#/components/schemas/NewSchema"}, "records": _RECORDS},
+    },
+    "CloudEvent": {
+        "type": "object",
+        "description": "a CloudEvent in structured mode, whose data is a change event",
+        "additionalProperties": True,
+    },
+}
+
+_HEADERS: Final[Mapping[str, tuple[str, str]]] = {
+    "ETag": ("string", "of this answer: send it as If-None-Match, 304 says that it is the same"),
+    "Cache-Control": ("string", "private, no-cache: keep it for one user, and ask with its ETag before it is used"),
+    "Vary": ("string", "the headers of the request that this answer was made for"),
+    "Location": ("string", "the path of what the request has made or asked for"),
+    "Retry-After": ("integer", "seconds to wait before the request is sent again, or what was accepted looked at"),
+    "WWW-Authenticate": ("string", "Bearer"),
+    "Link": ("string", 'the next page, rel="next"'),
+    "Preference-Applied": ("string", "what of Prefer was done"),
+    "X-Request-Id": ("string", "of this request, as the service's log has it"),
+    "Idempotency-Replayed": ("string", "true: an earlier request with this key was answered so"),
+    "Keyfold-Snapshot": ("integer", "the snapshot that is in the answer, 0 before the first merge"),
+    "Keyfold-Batch": ("integer", "the number of the last batch that is in the answer"),
+    "Keyfold-Set-Aside": ("integer", "batches that are in no answer, where there are any"),
+    "Keyfold-Next-Page": ("string", "pageToken of the next page; absent on the last one"),
+    "Next-Page-Token": ("string", "pageToken of the next page; absent on the last one"),
+}
+HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    name: {"description": words, "schema": {"type": kind}} for name, (kind, words) in _HEADERS.items()
+}
+
+
+def headers(*names: str) -> dict[str, Any]:
+    """The headers of a response, as ``responses=`` of a route tells them. Raises ``KeyError`` for a new name."""
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema of a component, by name."""
+    return {"$ref": f"#/components/schemas/{name}"}
