@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from app.api.auth import OPEN_PATHS
-from app.cli import cli
+from app.cli.program import cli
 from app.settings import Settings
 from tests import cluster
 

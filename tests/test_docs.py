@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from app.cli import cli
+from app.cli.program import cli
 from app.main import create_app
 from app.settings import Settings
 from tests.service import Client, TableClient, serving

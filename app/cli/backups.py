@@ -1,0 +1,68 @@
+"""``keyfold backup`` and ``keyfold restore``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import __version__
+from app.catalog.database import CatalogDatabase
+from app.cli.settings import DataFolder, settings_of
+from app.services.backups import back_up
+from app.services.backups import restore as put_back
+from app.storage.backup_folder import BackupFolder
+from app.storage.layout import Warehouse
+
+commands = typer.Typer()
+
+
+@commands.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="where backups are kept, each file of them once")],
+    data: DataFolder = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="backups to keep; older ones are removed")] = None,
+) -> None:
+    """Back up catalog and files while the service runs; what an earlier backup has is not copied again."""
+    settings = settings_of(folder=data)
+    database, target = CatalogDatabase(settings.catalog_url), BackupFolder(folder)
+    done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
+    database.close()
+    for damage in done.damaged:
+        typer.echo(damage.message, err=True)
+    if keep is not None:
+        target.forget_all_but(keep)
+    typer.echo(f"backup {done.name}: {done.files} files, {done.copied} of them new ({done.copied_bytes} bytes)")
+    if done.damaged:
+        typer.echo(f"{len(done.damaged)} files are damaged or missing and in no backup: see keyfold verify", err=True)
+        raise typer.Exit(1)
+
+
+@commands.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="where the backups are")],
+    data: DataFolder = None,
+    name: Annotated[str | None, typer.Option("--backup", help="which one; default: the newest")] = None,
+) -> None:
+    """Put a backup back, into a data folder (or database and warehouse) that holds nothing yet."""
+    settings = settings_of(folder=data)
+    database = CatalogDatabase(settings.catalog_url)
+    warehouse = Warehouse(settings.warehouse_root)
+    head = put_back(BackupFolder(folder), name, database, warehouse, _counting("put back"))
+    database.close()
+    typer.echo(f"backup {head.name} is restored (taken by Keyfold {head.version}); start with: keyfold serve")
+
+
+def _counting(what: str) -> Callable[[str], None]:
+    """Says every thousand files how far it is."""
+    number = 0
+
+    def told(_path: str) -> None:
+        nonlocal number
+        number += 1
+        if number % 1000 == 0:
+            typer.echo(f"{number} files {what}", err=True)
+
+    return told

@@ -1,0 +1,142 @@
+"""``keyfold serve`` and ``keyfold worker``."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import __version__
+from app.catalog.database import CatalogDatabase
+from app.cli.settings import DataFolder, LogAs, settings_of
+from app.core.errors import Invalid
+from app.main import create_app, prepare_catalog
+from app.processes import Supervisor
+from app.services.audit_log import AuditLog
+from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
+from app.settings import Settings
+from app.storage.modes import how_to_close
+from app.storage.object_stores import is_object_store
+from app.telemetry.logs import log_to_stderr
+from app.telemetry.metrics import Metrics
+from app.worker import SPARK
+
+logger = logging.getLogger(__name__)
+commands = typer.Typer()
+
+
+@commands.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="address to listen on [KEYFOLD_HOST]")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on, 0 for a free one [KEYFOLD_PORT]")] = None,
+    data: DataFolder = None,
+    processes: Annotated[
+        int | None, typer.Option(help="processes that answer requests; one more merges [KEYFOLD_PROCESSES]")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of the certificate chain, for TLS [KEYFOLD_TLS_CERT]")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key [KEYFOLD_TLS_KEY]")] = None,
+    log_format: LogAs = None,
+) -> None:
+    """Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."""
+    settings = settings_of(
+        host=host,
+        port=port,
+        folder=data,
+        processes=processes,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        log_format=log_format,
+    )
+    log_to_stderr(settings.log_level, settings.log_format)
+    _check(settings)
+    listeners = _listening(settings)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "http" if settings.tls_cert is None else "https"
+    address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
+    count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
+    announced = f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}"
+    if len(listeners) == 1:
+        app = create_app(settings)
+        typer.echo(announced)
+        run_server(app, settings, listeners[0])
+        return
+    supervisor = Supervisor(roles(settings, listeners), settings.stop_seconds + END_SECONDS)
+    typer.echo(announced)
+    supervisor.run()
+
+
+def _check(settings: Settings) -> None:
+    """What is wrong is told here in one line, not as the lifespan's traceback."""
+    _warn_of_open_folders(settings)
+    if settings.workers:
+        _require_spark(settings)
+    database = CatalogDatabase(settings.catalog_url)
+    prepare_catalog(database, settings)
+    database.close()
+    if settings.audit_log is not None:
+        AuditLog(settings.audit_log).close()
+    certificate = certificate_of(settings)
+    if certificate is not None:
+        certificate.context()
+    if settings.asks_for_tokens:
+        _require_token(settings)
+
+
+def _require_spark(settings: Settings) -> None:
+    if is_object_store(settings.warehouse_root) and settings.spark_remote is None:
+        raise Invalid(
+            "the embedded Spark cannot read object stores, so nothing would ever be merged: set KEYFOLD_SPARK_REMOTE to"
+            " a server with hadoop-aws, or KEYFOLD_WORKERS=0 and run keyfold worker elsewhere"
+        )
+
+
+def _warn_of_open_folders(settings: Settings) -> None:
+    for folder in {settings.folder.resolve(), Path(settings.warehouse_root)}:  # a URI is no folder here
+        closing = how_to_close(folder, settings.umask)
+        if closing is not None:
+            logger.warning("%s is open to other users of this machine; run: %s", folder, closing)
+
+
+def _listening(settings: Settings) -> list[socket.socket]:
+    try:
+        return listen(settings.host, settings.port, settings.serving_processes)
+    except OSError as error:
+        typer.echo(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port", err=True
+        )
+        raise typer.Exit(1) from error
+
+
+def _require_token(settings: Settings) -> None:
+    database = CatalogDatabase(settings.catalog_url)
+    try:
+        if settings.embedded_catalog:
+            database.migrate()
+        with database.reading() as repository:
+            exists = repository.tokens.exist()
+    finally:
+        database.close()
+    if not exists:
+        typer.echo(
+            f"refusing to listen on {settings.host} without API tokens: anyone on the network could read and write.\n"
+            "Make one first: keyfold token create NAME   (or listen on 127.0.0.1, without KEYFOLD_TRUSTED_PROXIES)",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+@commands.command()
+def worker(data: DataFolder = None, log_format: LogAs = None) -> None:
+    """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
+    settings = settings_of(folder=data, log_format=log_format)
+    log_to_stderr(settings.log_level, settings.log_format)
+    _warn_of_open_folders(settings)
+    _require_spark(settings)
+    metrics = Metrics(processes=("worker", SPARK))
+    metrics.take("worker")
+    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"), metrics)
