@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.audit import NotesDep
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
+from app.api.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     NewTable,
@@ -26,6 +27,7 @@ from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
+from app.services import drops
 from app.services import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
@@ -39,8 +41,23 @@ ValidateOnly = Annotated[
 ]
 
 
-def _details(table: Table, warehouse: WarehouseDep) -> TableDetails:
-    return TableDetails.of(table, path=service.location_of(warehouse, table))
+class _Details:
+    """Tables as the client that asks is told them."""
+
+    def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
+        self.warehouse, self.paimon = warehouse, paimon
+
+    def of(self, table: Table) -> TableDetails:
+        """One table."""
+        details = TableDetails.of(table, path=service.location_of(self.warehouse, table))
+        if not self.paimon:
+            return details
+        schema = details.table_schema
+        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
+        return details.model_copy(update={"table_schema": told})
+
+
+Details = Annotated[_Details, Depends()]
 
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
@@ -84,7 +101,7 @@ def list_table_details(
     database: DatabaseName,
     wanted: WantedPage,
     repository: Reading,
-    warehouse: WarehouseDep,
+    details: Details,
     grant: GrantDep,
     pattern: TablePattern = None,
     table_type: TableType = None,
@@ -93,7 +110,7 @@ def list_table_details(
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
-    return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
+    return TableDetailsPage.of(page, table_details=[details.of(table) for table in page.items])
 
 
 @router.post("/databases/{database}/tables", operation_id="createTable", response_model_exclude_unset=True)
@@ -129,17 +146,17 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
-def get_table(table: ReadTable, warehouse: WarehouseDep) -> TableDetails:
+def get_table(table: ReadTable, details: Details) -> TableDetails:
     """A table and its schema."""
-    return _details(table, warehouse)
+    return details.of(table)
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
-def get_table_by_id(table_id: str, repository: Reading, warehouse: WarehouseDep, grant: GrantDep) -> TableDetails:
+def get_table_by_id(table_id: str, repository: Reading, details: Details, grant: GrantDep) -> TableDetails:
     """A table by its id, whatever its name is now."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
-    return _details(table, warehouse)
+    return details.of(table)
 
 
 @router.post("/databases/{database}/tables/{table}", operation_id="alterTable", response_model_exclude_unset=True)
@@ -177,7 +194,7 @@ def _what(change: Any) -> dict[str, object]:
 @router.delete("/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response)
 async def drop_table(name: FullName, parts: PartsDep) -> Response:
     """Drops a table, its rows and its files."""
-    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name)
+    await in_writers_thread(parts, drops.drop_table, parts.database, parts.warehouse, name)
     return Response()
 
 

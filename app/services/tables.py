@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +18,10 @@ from app.core.errors import (
     ErrorCode,
     FaultCode,
     Invalid,
-    NotFound,
     Resource,
     Violation,
     escape_pointer,
+    first_of,
     not_found,
 )
 from app.core.plan.evolution import same_fold, same_types
@@ -37,10 +36,9 @@ from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, fitting, like, page_of
 from app.storage.layout import Warehouse, table_folder
 
-log = logging.getLogger(__name__)
-
-# Paimon's clients show these among a table's options and send them back in the schema of the next table.
-ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy"})
+# Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they are
+# told the last one (docs/decisions/0030).
+ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy", "query-auth.enabled"})
 DEEPEST_TYPE = 50
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -108,7 +106,7 @@ def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DE
         of_options = [fault.about.option is not None for fault in faults]
         codes = {ErrorCode.INVALID_OPTIONS if only else ErrorCode.INVALID_SCHEMA for only in of_options}
         code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
-        raise Invalid(_summary(faults), code=code, violations=faults)
+        raise Invalid(f"the table is not valid: {first_of(faults)}", code=code, violations=faults)
     return schema
 
 
@@ -117,12 +115,6 @@ def _check_size(body: Mapping[str, Any], bounds: SchemaBounds) -> None:
         bounds.check_declared(body)
     except Invalid as invalid:
         raise Invalid(invalid.message, code=invalid.code, violations=[*_in_schema(invalid.violations)]) from invalid
-
-
-def _summary(faults: list[Violation]) -> str:
-    """The first fault itself: Paimon's clients show nothing but the message."""
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"the table is not valid: {faults[0].message}{more}"
 
 
 def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Violation]]:
@@ -243,7 +235,7 @@ def alter_table(
     """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
 
     ``validate_only`` stores nothing, and does not mind staged batches: they may be merged a moment later. Raises
-    ``Invalid`` with every fault of the request, ``NotFound`` for database, table or column, ``AlreadyExists`` for a
+    ``Invalid`` with every fault of the request, ``NotFound`` for database or table, ``AlreadyExists`` for a
     column, ``Conflict`` when another alter came first or batches are staged that the new schema folds differently.
     """
     if validate_only:
@@ -290,7 +282,7 @@ def _altered(repository: Repository, table: Table, changes: Sequence[object], bo
         schema = alter_schema(
             table.schema, changes, highest_id=highest_id, has_rows=has_rows, deepest_type=DEEPEST_TYPE
         )
-    except (Invalid, NotFound, AlreadyExists) as refused:
+    except (Invalid, AlreadyExists) as refused:
         if not unstorable:
             raise
         faults = [*refused.violations, *_elsewhere(unstorable, refused.violations)]
@@ -320,21 +312,3 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     if faults:
         raise Invalid(faults[0].message, violations=faults)
     return repository.tables.rename(*source, *destination, by)
-
-
-def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str]) -> None:
-    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``.
-
-    Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
-    """
-    with catalog.transaction() as repository:
-        table = repository.tables.drop(*name)
-    folder = warehouse.path(*table_folder(table.id))
-    try:
-        warehouse.filesystem.delete_dir(folder)
-    except FileNotFoundError:
-        pass  # nothing was ever posted
-    except OSError as error:
-        log.warning(
-            "the files of the dropped table %s stay in %s until they are swept: %s", table.full_name, folder, error
-        )
