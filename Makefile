@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+PAIMON := .venv-paimon
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
@@ -84,6 +85,12 @@ bench-peers: $(VENV)/.installed $(PEERS)/.installed
 $(PEERS)/.installed: bench/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt
+	touch $@
+
+# Paimon's client for tests/acceptance/test_pypaimon.py, which asks for it by itself.
+$(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
+	$(PYTHON) -m venv $(PAIMON)
+	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 # Needs uv; run it after a change of the dependencies in pyproject.toml.

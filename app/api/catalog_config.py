@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.api.deps import SettingsDep
-from app.api.paths import PREFIX
+from app.api.paimon_clients import CONFIG_OVERRIDES
 from app.api.payloads import CatalogConfig
 from app.api.problems import PROBLEM_RESPONSES
 
@@ -22,4 +22,4 @@ def get_config(
     ] = None,
 ) -> CatalogConfig:
     """The settings of Paimon's REST clients."""
-    return CatalogConfig(defaults={}, overrides={"prefix": PREFIX}, idempotency_key_lifetime=settings.keys_known)
+    return CatalogConfig(defaults={}, overrides=CONFIG_OVERRIDES, idempotency_key_lifetime=settings.keys_known)

@@ -18,7 +18,7 @@ from app.services.tables import version_of
 # A cache of one user's may keep it, and asks whether it still holds; proxies keep nothing that a token was needed for.
 REVALIDATE: Final = (b"cache-control", b"private, no-cache")
 NO_STORE: Final = (b"cache-control", b"no-store")
-VARY: Final = (b"vary", b"Accept, Accept-Encoding, Prefer")
+VARY: Final = (b"vary", b"Accept, Accept-Encoding, Prefer, Keyfold-Client")
 _LIVE_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _OF_BODY: Final = (b"content-length", b"content-type")
 _CONDITIONS: Final = ("if-match", "if-unmodified-since")

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.audit import NotesDep
-from app.api.deps import BoundsDep, GrantDep, Reading, WarehouseDep, Writing
+from app.api.deps import BoundsDep, GrantDep, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
+from app.api.paimon_clients import PaimonClient
 from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
 from app.services import databases as service
+from app.services import drops
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
 router = APIRouter(prefix=DATABASES_PATH, tags=["databases"], responses=PROBLEM_RESPONSES, strict_content_type=False)
 
+Cascade = Annotated[
+    bool | None,
+    Query(
+        description="Whether its tables are dropped, too: only if it is true. Paimon's clients, which look for tables"
+        " themselves, mean true where they say nothing (decision 0030)."
+    ),
+]
 DatabasePattern = Annotated[str | None, name_pattern("databaseNamePattern")]
 
 
@@ -63,7 +72,13 @@ def alter_database(
 
 
 @router.delete("/{database}", operation_id="dropDatabase", response_class=Response, responses=problems(409))
-def drop_database(database: DatabaseName, repository: Writing) -> Response:
-    """Drops an empty database; 409 while it has tables."""
-    service.drop_database(repository, database)
+async def drop_database(
+    database: DatabaseName, parts: PartsDep, notes: NotesDep, paimon: PaimonClient, cascade: Cascade = None
+) -> Response:
+    """Drops a database; 409 while it has tables, unless ``cascade`` drops them, their rows and their files with it."""
+    all_of_it = paimon if cascade is None else cascade
+    tables = await in_writers_thread(
+        parts, drops.drop_database, parts.database, parts.warehouse, database, cascade=all_of_it
+    )
+    notes.tell(tables=tables)
     return Response()

@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
 from app.api.methods import allowed_methods
+from app.api.paimon_clients import not_done
 from app.core.errors import (
     AlreadyExists,
     Conflict,
@@ -83,6 +84,7 @@ _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
     501: ErrorCode.NOT_IMPLEMENTED,
     503: ErrorCode.UNAVAILABLE,
 }
+_UNROUTED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
     415: {"Accept": ", ".join(FORMATS), "Accept-Encoding": ", ".join(ENCODINGS)},
@@ -292,6 +294,8 @@ def _pointer(source: str, path: Sequence[str | int]) -> str:
 
 def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
+    if error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
+        return _keyfold_error(request, refused)
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
         return internal_error(request, error)

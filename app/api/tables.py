@@ -12,6 +12,7 @@ from app.api.audit import NotesDep
 from app.api.conditions import IfMatch, table_etag, unchanged
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
+from app.api.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     NewTable,
@@ -29,6 +30,7 @@ from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.core.table.schema_bounds import CatalogBounds
+from app.services import drops
 from app.services import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
@@ -41,8 +43,23 @@ TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=False)]
 
 
-def _details(table: Table, warehouse: WarehouseDep) -> TableDetails:
-    return TableDetails.of(table, path=service.location_of(warehouse, table))
+class _Details:
+    """Tables as the client that asks is told them."""
+
+    def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
+        self.warehouse, self.paimon = warehouse, paimon
+
+    def of(self, table: Table) -> TableDetails:
+        """One table."""
+        details = TableDetails.of(table, path=service.location_of(self.warehouse, table))
+        if not self.paimon:
+            return details
+        schema = details.table_schema
+        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
+        return details.model_copy(update={"table_schema": told})
+
+
+Details = Annotated[_Details, Depends()]
 
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
@@ -92,7 +109,7 @@ def list_table_details(
     database: DatabaseName,
     wanted: WantedPage,
     repository: Reading,
-    warehouse: WarehouseDep,
+    details: Details,
     grant: GrantDep,
     pattern: TablePattern = None,
     table_type: TableType = None,
@@ -101,7 +118,7 @@ def list_table_details(
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
-    return TableDetailsPage.of(page, table_details=[_details(table, warehouse) for table in page.items])
+    return TableDetailsPage.of(page, table_details=[details.of(table) for table in page.items])
 
 
 @router.post(
@@ -161,21 +178,21 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
-def get_table(table: ReadTable, warehouse: WarehouseDep, response: Response) -> TableDetails:
+def get_table(table: ReadTable, details: Details, response: Response) -> TableDetails:
     """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
     response.headers["ETag"] = table_etag(table)
-    return _details(table, warehouse)
+    return details.of(table)
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
 def get_table_by_id(
-    table_id: str, repository: Reading, warehouse: WarehouseDep, grant: GrantDep, response: Response
+    table_id: str, repository: Reading, details: Details, grant: GrantDep, response: Response
 ) -> TableDetails:
     """A table by its id, whatever its name is now."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
     response.headers["ETag"] = table_etag(table)
-    return _details(table, warehouse)
+    return details.of(table)
 
 
 @router.post(
@@ -251,7 +268,7 @@ def _what(change: Any) -> dict[str, object]:
 )
 async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
     """Drops a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
-    await in_writers_thread(parts, service.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
+    await in_writers_thread(parts, drops.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
     return Response()
 
 

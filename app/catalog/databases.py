@@ -123,7 +123,7 @@ class Databases:
         row = self.row(name, lock=True)
         if self.transaction.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():
             raise Conflict(
-                f"database {name!r} has tables; drop them first",
+                f"database {name!r} has tables; drop them first, or all of them with it: DELETE …?cascade=true",
                 code=ErrorCode.DATABASE_NOT_EMPTY,
                 resource_type="DATABASE",
                 resource_name=name,

@@ -154,11 +154,11 @@ class Tables:
         database: str,
         *,
         after: str | None = None,
-        limit: int,
+        limit: int | None = None,
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """The names of the same tables. Raises as ``page``."""
+        """The names of the same tables, all of them without a ``limit``. Raises as ``page``."""
         query = sa.select(tables.c.name).where(tables.c.database_id == self.databases.row(database).id)
         query = query.where(*named(tables.c.name, after, like, among))
         return [*self.transaction.execute(query.order_by(tables.c.name).limit(limit)).scalars()]

@@ -92,6 +92,14 @@ class KeyfoldError(Exception):
         self.retry_seconds = self.default_retry_seconds if retry_seconds is None else retry_seconds
 
 
+def first_of(faults: Sequence[Violation]) -> str:
+    """The message of the first fault, and how many more there are: Paimon's clients show nothing of an error but its
+    message.
+    """
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0].message}{more}"
+
+
 class Invalid(KeyfoldError):
     """The request contradicts itself, the schema or the specification."""
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
-from app.core.errors import FaultCode, Invalid, Violation, escape_pointer
+from app.core.errors import FaultCode, Invalid, Violation, escape_pointer, first_of
 from app.core.table.history import Database
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, LONGEST_NAME, CatalogBounds, long_option, options_faults
 from app.core.types.parser import is_text
@@ -67,7 +67,7 @@ def create_database(
         *options_faults(options, "/options"),
     ]
     if faults:
-        raise Invalid("the database is not valid", violations=faults)
+        raise Invalid(f"the database is not valid: {first_of(faults)}", violations=faults)
     bounds.check_databases(repository.databases.count())
     return repository.databases.create(name, options, by)
 
@@ -99,7 +99,7 @@ def alter_database(
     faults = list(_option_violations(updates, "/updates"))
     faults += [_illegal_text(f"/removals/{index}") for index, key in enumerate(removals) if not is_text(key)]
     if faults:
-        raise Invalid("the change of the database is not valid", violations=faults)
+        raise Invalid(f"the change of the database is not valid: {first_of(faults)}", violations=faults)
     present = repository.databases.get(name).options
     asked = list(dict.fromkeys(removals))
     too_many = [*options_faults({**{key: present[key] for key in present.keys() - set(asked)}, **updates}, "/updates")]
@@ -108,8 +108,3 @@ def alter_database(
     repository.databases.update_options(name, asked, updates, by)
     removed = [key for key in asked if key in present]
     return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])
-
-
-def drop_database(repository: Repository, name: str) -> None:
-    """Removes an empty database. Raises ``NotFound``, or ``Conflict`` when it has tables."""
-    repository.databases.drop(name)

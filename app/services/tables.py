@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,10 +20,10 @@ from app.core.errors import (
     ErrorCode,
     FaultCode,
     Invalid,
-    NotFound,
     Resource,
     Violation,
     escape_pointer,
+    first_of,
     not_found,
 )
 from app.core.plan.evolution import same_fold, same_types
@@ -39,10 +38,9 @@ from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, fitting, like, page_of
 from app.storage.layout import Warehouse, table_folder
 
-log = logging.getLogger(__name__)
-
-# Paimon's clients show these among a table's options and send them back in the schema of the next table.
-ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy"})
+# Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they are
+# told the last one (docs/decisions/0030).
+ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy", "query-auth.enabled"})
 DEEPEST_TYPE = 50
 Check = Callable[[Table], None]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -115,7 +113,7 @@ def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DE
         of_options = [fault.about.option is not None for fault in faults]
         codes = {ErrorCode.INVALID_OPTIONS if only else ErrorCode.INVALID_SCHEMA for only in of_options}
         code = codes.pop() if len(codes) == 1 else ErrorCode.INVALID_SCHEMA
-        raise Invalid(_summary(faults), code=code, violations=faults)
+        raise Invalid(f"the table is not valid: {first_of(faults)}", code=code, violations=faults)
     return schema
 
 
@@ -124,12 +122,6 @@ def _check_size(body: Mapping[str, Any], bounds: SchemaBounds) -> None:
         bounds.check_declared(body)
     except Invalid as invalid:
         raise Invalid(invalid.message, code=invalid.code, violations=[*_in_schema(invalid.violations)]) from invalid
-
-
-def _summary(faults: list[Violation]) -> str:
-    """The first fault itself: Paimon's clients show nothing but the message."""
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"the table is not valid: {faults[0].message}{more}"
 
 
 def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Violation]]:
@@ -258,8 +250,8 @@ def alter_table(
 
     ``check`` raises for a table that is not as the caller has seen it. ``validate_only`` stores nothing, and does not
     mind staged batches: they may be merged a moment later. Raises ``Invalid`` with every fault of the request,
-    ``NotFound`` for database, table or column, ``AlreadyExists`` for a column, ``Conflict`` when another alter came
-    first or batches are staged that the new schema folds differently.
+    ``NotFound`` for database or table, ``AlreadyExists`` for a column, ``Conflict`` when another alter came first or
+    batches are staged that the new schema folds differently.
     """
     if validate_only:
         with catalog.reading() as repository:
@@ -307,7 +299,7 @@ def _altered(repository: Repository, table: Table, changes: Sequence[object], bo
         schema = alter_schema(
             table.schema, changes, highest_id=highest_id, has_rows=has_rows, deepest_type=DEEPEST_TYPE
         )
-    except (Invalid, NotFound, AlreadyExists) as refused:
+    except (Invalid, AlreadyExists) as refused:
         if not unstorable:
             raise
         faults = [*refused.violations, *_elsewhere(unstorable, refused.violations)]
@@ -337,23 +329,3 @@ def rename_table(repository: Repository, source: tuple[str, str], destination: t
     if faults:
         raise Invalid(faults[0].message, violations=faults)
     return repository.tables.rename(*source, *destination, by)
-
-
-def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], check: Check = no_check) -> None:
-    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``, and what ``check`` raises for
-    a table that is not as the caller has seen it.
-
-    Files are best effort: once the catalog has forgotten the table they are garbage, which is also swept later.
-    """
-    with catalog.transaction() as repository:
-        table = repository.tables.drop(*name)
-        check(table)
-    folder = warehouse.path(*table_folder(table.id))
-    try:
-        warehouse.filesystem.delete_dir(folder)
-    except FileNotFoundError:
-        pass  # nothing was ever posted
-    except OSError as error:
-        log.warning(
-            "the files of the dropped table %s stay in %s until they are swept: %s", table.full_name, folder, error
-        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from app.catalog.repository import Repository
-from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation
+from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation, first_of
 from app.core.table.history import Table, Tag
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.services.databases import name_violations
@@ -43,7 +43,7 @@ def create_tag(
     retained, faults = _retained(table, time_retained)
     faults = [*_name_violations(name), *faults]
     if faults:
-        raise Invalid("the tag is not valid", violations=faults)
+        raise Invalid(f"the tag is not valid: {first_of(faults)}", violations=faults)
     try:
         return _described(repository, table, repository.tags.create(table.id, name, number, retained))
     except AlreadyExists:

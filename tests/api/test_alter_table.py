@@ -145,7 +145,7 @@ def test_types_too_deep_to_be_stored_are_refused(wide: TestClient) -> None:
 def test_paimons_clients_are_told_which_column_is_missing_or_exists(wide: TestClient) -> None:
     missing = alter(wide, {"action": "dropColumn", "fieldNames": ["nope"]}).json()
     exists = alter(wide, {"action": "addColumn", "fieldNames": ["note"], "dataType": "INT"}).json()
-    assert (missing["code"], missing["resourceType"], missing["resourceName"]) == (404, "COLUMN", "nope")
+    assert (missing["code"], missing["resourceType"], missing["resourceName"]) == (400, "COLUMN", "nope")
     assert (exists["code"], exists["resourceType"], exists["resourceName"]) == (409, "COLUMN", "note")
     assert (missing["errorCode"], exists["errorCode"]) == ("column_not_found", "column_already_exists")
 

@@ -9,6 +9,7 @@ from urllib.parse import quote_plus
 import pytest
 from fastapi.testclient import TestClient
 
+from app.api.paimon_clients import CONFIG_OVERRIDES
 from tests.api.conftest import DATABASES, TABLES
 
 CreateTable = Callable[..., dict[str, Any]]
@@ -17,8 +18,8 @@ CreateTable = Callable[..., dict[str, Any]]
 def test_the_config_tells_clients_the_prefix_of_every_path(client: TestClient) -> None:
     response = client.get("/v1/config", params={"warehouse": "my+wh%2F"})
     body = response.json()
-    assert (body["defaults"], body["overrides"]) == ({}, {"prefix": "catalog"})
-    assert body["idempotencyKeyLifetime"] == "P7D"
+    assert (body["defaults"], body["overrides"]) == ({}, CONFIG_OVERRIDES)
+    assert (CONFIG_OVERRIDES["prefix"], body["idempotencyKeyLifetime"]) == ("catalog", "P7D")
 
 
 def test_a_created_database_is_shown_with_its_options_and_times(client: TestClient) -> None:

@@ -13,10 +13,10 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import NotFound
 from app.core.table.history import BatchState, Table
+from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_due_merges, request_merge, run_next_merge
-from app.services.tables import drop_table
 from app.storage.layout import Warehouse
 from app.worker import Worker
 from tests.services.builders import SUM, create_table, post, totals

@@ -20,6 +20,7 @@ from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
 from app.services.backups import back_up, restore
+from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.formats import ARROW, JSON
 from app.services.ingest import Upload, accept_batch
@@ -28,7 +29,6 @@ from app.services.merges import request_merge, run_next_merge
 from app.services.readiness import take_warehouse, warehouse_fault
 from app.services.scrubs import verify
 from app.services.sweeps import sweep
-from app.services.tables import drop_table
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, file_of_batch

@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from app.services.batches import withdraw_batch
+from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import GRACE, sweep
-from app.services.tables import drop_table
 from tests.services.builders import compact, create_table, post, snapshot_of, totals
 
 NO_GRACE = timedelta(0)

@@ -234,7 +234,7 @@ def alter_schema(
 
     ``highest_id`` is the largest id of any column or field that the table ever had; ``has_rows`` whether a record was
     ever posted; ``deepest_type`` how many types of a new column may stand inside each other. Raises ``Invalid`` with
-    every fault of the request; ``NotFound`` or ``AlreadyExists`` of a COLUMN where nothing else is wrong.
+    every fault of the request; ``AlreadyExists`` of a COLUMN where nothing else is wrong.
     """
     draft = Draft(schema, highest_id, deepest_type)
     if len(changes) > MOST_CHANGES:

@@ -18,7 +18,7 @@ from app.core.alter.option_changes import (
     renamed_options,
     with_field_renamed,
 )
-from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, Violation, first_of
 from app.core.hints import some_of
 from app.core.plan.evolution import remembering
 from app.core.plan.merge_plan import compile_plan
@@ -234,7 +234,7 @@ class Draft:
     def finish(self, has_rows: bool) -> TableSchema:
         """The schema that the changes came to.
 
-        Raises ``Invalid``, ``NotFound`` or ``AlreadyExists`` with every fault.
+        Raises ``Invalid`` or ``AlreadyExists`` with every fault.
         """
         own = [*self.faults]
         for key, (pointer, column) in self._dangling.items():
@@ -299,12 +299,11 @@ def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
 def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
     """One error for all faults.
 
-    Paimon's clients expect 404 or 409 for a column that is missing or exists already; if anything else is wrong, too,
-    the request is plainly invalid.
+    Paimon's clients expect 409 for a column that exists already; if anything else is wrong, too, the request is plainly
+    invalid. A missing column is no 404: pypaimon reads that as a missing table, and passes it over when it is told to.
     """
     faults = [*own, *of_schema]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    message = f"the table cannot be altered: {faults[0].message}{more}"
+    message = f"the table cannot be altered: {first_of(faults)}"
     codes = {fault.code for fault in own} if not of_schema else set()
     of_column = _COLUMN_ERRORS.get(codes.pop()) if len(codes) == 1 else None
     if of_column is None:
@@ -321,6 +320,6 @@ def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> Keyfol
 
 
 _COLUMN_ERRORS: Mapping[FaultCode, tuple[type[KeyfoldError], ErrorCode]] = {
-    FaultCode.UNKNOWN_COLUMN: (NotFound, ErrorCode.COLUMN_NOT_FOUND),
+    FaultCode.UNKNOWN_COLUMN: (Invalid, ErrorCode.COLUMN_NOT_FOUND),
     FaultCode.DUPLICATE_COLUMN: (AlreadyExists, ErrorCode.COLUMN_ALREADY_EXISTS),
 }

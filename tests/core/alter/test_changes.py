@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.alter.changes import ACTIONS, MOST_CHANGES, alter_schema
-from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError, NotFound
+from app.core.errors import AlreadyExists, ErrorCode, Invalid, KeyfoldError
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import walk_types
 from tests.core.tables import table
@@ -198,7 +198,7 @@ def test_a_new_column_is_nullable_new_and_not_too_deep() -> None:
 def test_a_column_that_exists_is_told_apart_from_one_that_is_missing() -> None:
     exists, missing = refused(small(), add("a")), refused(small(), drop("zz"))
     assert (type(exists), exists.resource_type, exists.resource_name) == (AlreadyExists, "COLUMN", "a")
-    assert (type(missing), missing.resource_type, missing.resource_name) == (NotFound, "COLUMN", "zz")
+    assert (type(missing), missing.resource_type, missing.resource_name) == (Invalid, "COLUMN", "zz")
     assert type(refused(small(), rename("a", "b"))) is AlreadyExists
     both = refused(small(), add("a"), drop("zz"))
     assert (type(both), len(both.violations), both.code) == (Invalid, 2, ErrorCode.INVALID_SCHEMA)
@@ -216,7 +216,8 @@ def test_a_column_that_exists_is_told_apart_from_one_that_is_missing() -> None:
     ],
 )
 def test_every_change_of_a_column_needs_it(change: Any) -> None:
-    assert type(refused(small(), change("zz"))) is NotFound
+    error = refused(small(), change("zz"))
+    assert (type(error), error.code) == (Invalid, ErrorCode.COLUMN_NOT_FOUND)
 
 
 def test_ids_never_come_again() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import AlreadyExists, NotFound
+from app.core.errors import AlreadyExists, Invalid
 from app.core.plan.evolution import same_fold
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import walk_types
@@ -174,7 +174,7 @@ def test_a_path_or_change_that_cannot_be_is_refused_where_it_is_wrong(
 
 def test_paimons_clients_are_told_which_nested_column_is_missing_or_exists() -> None:
     missing, exists = refused(nested(), drop("r.zz")), refused(nested(), add("r.a"))
-    assert (type(missing), missing.resource_name) == (NotFound, "r.zz")
+    assert (type(missing), missing.resource_name) == (Invalid, "r.zz")
     assert (type(exists), exists.resource_name) == (AlreadyExists, "r.a")
 
 

@@ -1,0 +1,66 @@
+"""Paimon's own Python client, unmodified, on a served Keyfold (docs/paimon-clients.md).
+
+It cannot be installed beside the service (tests/acceptance/paimon_client/requirements.txt), so that what is checked
+runs in an environment of its own: each file there is one test here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.access import Role
+from app.services.tokens import create_token
+from app.settings import Settings
+from tests.service import Client, serving
+
+ROOT = Path(__file__).parents[2]
+CHECKS = Path(__file__).parent / "paimon_client"
+FIELDS = [{"name": "id", "type": "INT"}, {"name": "name", "type": "STRING"}]
+SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"]}
+
+
+@pytest.fixture(scope="session")
+def paimon_python() -> Path:
+    """The interpreter that has the client; it is installed first where it is not."""
+    environment = ".venv-paimon"
+    subprocess.run(["make", "--silent", f"{environment}/.installed", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+    return ROOT / environment / "bin" / "python"
+
+
+def checked(python: Path, file: str, **environment: str) -> None:
+    """Runs the tests of ``file`` in the client's environment; what fails there is told here."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    ended = subprocess.run(
+        [python, "-m", "pytest", "-c", CHECKS / "pytest.ini", "--confcutdir", CHECKS, CHECKS / file],
+        cwd=CHECKS,
+        env=inherited | environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize("file", sorted({path.name for path in CHECKS.glob("check_*.py")} - {"check_tokens.py"}))
+def test_the_client_does_what_each_check_says(paimon_python: Path, client: Client, file: str) -> None:
+    checked(paimon_python, file, KEYFOLD_URL=str(client.base_url))
+
+
+def test_the_client_is_told_what_its_token_is_not_for(paimon_python: Path, tmp_path: Path) -> None:
+    database = CatalogDatabase(Settings(KEYFOLD_DATA=tmp_path).catalog_url)
+    database.migrate()
+    boss, reader = create_token(database, "boss"), create_token(database, "reader", Role.READ, ["shop.*"])
+    database.close()
+    with serving(tmp_path, workers="0") as (service, client):
+        client.headers["Authorization"] = f"Bearer {boss}"
+        for name in ("shop", "hidden"):
+            client.create_database(name)
+            client.create_table(name, "orders", SCHEMA).raise_for_status()
+        checked(paimon_python, "check_tokens.py", KEYFOLD_URL=service.url, KEYFOLD_TOKEN=reader)
