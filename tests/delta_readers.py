@@ -29,12 +29,13 @@ def with_polars(folder: str) -> Rows:
 def with_duckdb(folder: str) -> Rows:
     """DuckDB's own extension, which its wheel carries: nothing is fetched."""
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        connection.load_extension(_duckdb_extension())
+        connection.load_extension(duckdb_extension())
         return _plain(connection.execute("SELECT * FROM delta_scan(?)", [folder]).to_arrow_table())
 
 
 @cache
-def _duckdb_extension() -> str:
+def duckdb_extension() -> str:
+    """Where the wheel has it."""
     [found] = Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension")
     return str(found)
 

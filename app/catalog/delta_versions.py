@@ -9,13 +9,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import delta_versions, tables
+from app.catalog.models import batches, delta_versions, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.plan.delta_runs import full_runs, readable_as, whole_runs
 from app.core.plan.delta_schema import delta_schema
 from app.core.table.delta import DeltaVersion
-from app.core.table.history import Run, Snapshot
+from app.core.table.history import BatchState, Run, Snapshot
 from app.core.table.schema import TableSchema
 
 _COLUMNS = (
@@ -28,6 +28,15 @@ _COLUMNS = (
     delta_versions.c.written_at,
 )
 _PENDING = delta_versions.c.written_at.is_(None)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The batches that a version does not have, and when the oldest of them was accepted."""
+
+    batches: int
+    records: int
+    oldest_accepted_at: datetime | None
 
 
 def _version(row: AnyRow) -> DeltaVersion:
@@ -154,3 +163,13 @@ class DeltaVersions:
             .order_by(tables.c.id)
         )
         return [(row[0], row[1]) for row in self.transaction.execute(query)]
+
+    def behind_of(self, table_id: str, as_of: int) -> Behind:
+        """The batches that snapshot ``as_of`` does not have: staged, or merged by a later one."""
+        columns = batches.c
+        later = (columns.state == BatchState.MERGED) & (columns.snapshot_id > as_of)
+        query = sa.select(
+            sa.func.count(), sa.func.coalesce(sa.func.sum(columns.records), 0), sa.func.min(columns.accepted_at)
+        ).where(columns.table_id == table_id, later | (columns.state == BatchState.STAGED))
+        count, records, oldest = self.transaction.execute(query).one()
+        return Behind(count, int(records), oldest)

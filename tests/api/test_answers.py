@@ -18,7 +18,7 @@ _VARIES = (
     (re.compile(r"\b1[0-9]{12}\b"), "0"),
     (re.compile(r"\bkf_[\w-]{43}(?![\w-])"), "<token>"),
     (re.compile(r'"file://[^"<]*'), '"file://'),
-    (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes))|durationMillis|made)": [0-9]+'), r'"\1": 0'),
+    (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes))|durationMillis|behindMillis|made)": [0-9]+'), r'"\1": 0'),
 )
 
 
