@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
+from app.core.table.schema import TableSchema
 from app.services.delta import Publisher
 from app.services.executor import MergeSite
+from app.services.partitions import drop_partitions
 from app.storage.layout import delta_log
 from tests.delta_readers import READERS
 from tests.services.builders import compact, create_table, merge_staged, post
-from tests.services.delta_logs import PUBLISHED, actions, log_of, merge, publish, read, versions
+from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
 from tests.services.executor import PythonExecutor
 
 
@@ -130,3 +136,66 @@ def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site
     compact(site, table)
     publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 103}]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_partitioned_table_is_read_and_a_dropped_partition_is_gone(
+    reader: str, site: MergeSite, database: CatalogDatabase
+) -> None:
+    columns = [{"name": "day", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
+    described = {"fields": columns, "primaryKeys": ["day", "id"], "partitionKeys": ["day"], "options": PUBLISHED}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, *({"day": day, "id": 1, "n": 1} for day in ("a=b%20/c", "ä", "2024-01-01")))
+    merge(site, table, {"day": "ä", "id": 1, "n": 1})
+    compact(site, table)
+    publish(database, site.warehouse)
+    found = {row["day"]: row["n"] for row in read(site.warehouse, table, reader)}
+    assert found == {"a=b%20/c": 1, "ä": 2, "2024-01-01": 1}
+    drop_partitions(database, ("shop", "wide"), [{"day": "ä"}])
+    publish(database, site.warehouse)
+    assert {row["day"] for row in read(site.warehouse, table, reader)} == {"a=b%20/c", "2024-01-01"}
+
+
+def test_rows_of_a_snapshot_without_rows_are_none(site: MergeSite) -> None:
+    table = create_table(site.database, {"delta.publish": "true"})
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"_kind": "-D", "id": 1, "n": 1})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    for reader in READERS:
+        assert read(site.warehouse, table, reader) == []
+
+
+def test_publishers_at_once_write_each_version_once(site: MergeSite, table: Table) -> None:
+    for number in range(12):
+        merge(site, table, {"id": 1, "n": number})
+        compact(site, table)
+    start = Barrier(4)
+
+    def work(_: int) -> None:
+        start.wait()
+        publish(site.database, site.warehouse)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    kept = versions(site.database, table)
+    assert [one.version for one in kept] == list(range(13))
+    assert all(one.written_at is not None for one in kept)
+    checkpoint = f"{10:020}.checkpoint.parquet"
+    assert log_of(site.warehouse, table) == sorted(
+        [*(f"{n:020}.json" for n in range(13)), checkpoint, "_last_checkpoint"]
+    )
+    for reader in READERS:
+        assert read(site.warehouse, table, reader) == [{"id": 1, "n": sum(range(12))}]
+
+
+def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
+    """A feature of writers that only Keyfold knows keeps them out."""
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    more = pa.table({"id": pa.array([5], pa.int64()), "n": pa.array([5], pa.int64())})
+    with pytest.raises(Exception, match=r"(?i)unsupported|unknown|not supported"):
+        write_deltalake(folder_of(site.warehouse, table), more, mode="append")
+    assert log_of(site.warehouse, table) == [f"{0:020}.json"]
