@@ -18,6 +18,7 @@ from app.core.errors import KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.history import TaskKind
 from app.services.compactions import request_failed_compactions, run_compaction
+from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
@@ -136,8 +137,8 @@ class SparkWatch(Repeated):
 class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    One thread claims merges and starts each in a thread of its own; compactions have one thread. Another one reads all
-    files to find damage.
+    One thread claims merges and starts each in a thread of its own; compactions have one thread, and so have Delta
+    logs. Another one reads all files to find damage.
     """
 
     def __init__(
@@ -152,7 +153,9 @@ class Worker:
         self._held: set[Lease] = set()
         self._let_go = threading.Condition()
         self._next_look = float("-inf")
-        loops = {"merge": self.run, "compact": self._compact, "sweep": self._sweep}
+        self._next_lag = float("-inf")
+        self._publisher = Publisher(site.database, site.warehouse)
+        loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
         if upkeep.scrub_bytes_per_second:
             loops["scrub"] = self._scrub
         self._threads = [
@@ -210,6 +213,15 @@ class Worker:
         if lease is not None:
             self._work(lease, run_compaction)
         return lease is not None
+
+    def _publish(self) -> None:
+        self._repeat(self._publish_next, lambda: False)
+
+    def _publish_next(self) -> bool:
+        if time.monotonic() >= self._next_lag:
+            request_due_publications(self.site.database)
+            self._next_lag = time.monotonic() + IDLE_SECONDS
+        return self._publisher.publish() > 0
 
     def _claim(self, kind: TaskKind) -> Lease | None:
         """A lease that is held from now on; its owner is of this claim only, see ``claim``."""

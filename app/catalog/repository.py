@@ -16,6 +16,7 @@ from app.catalog.batches import Batches
 from app.catalog.commits import Commit, Commits
 from app.catalog.damage import Damages
 from app.catalog.databases import Databases
+from app.catalog.delta_versions import DeltaVersions
 from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
@@ -40,6 +41,7 @@ class Repository:
     snapshots: Snapshots
     commits: Commits
     tags: Tags
+    delta: DeltaVersions
     tasks: Tasks
     leases: Leases
     stats: Stats
@@ -53,7 +55,8 @@ class Repository:
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
-        snapshots = Snapshots(transaction, tables)
+        delta = DeltaVersions(transaction, tables)
+        snapshots = Snapshots(transaction, tables, delta)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
         return cls(
@@ -64,6 +67,7 @@ class Repository:
             snapshots,
             Commits(transaction),
             Tags(transaction, tables, snapshots),
+            delta,
             tasks,
             Leases(transaction, tables, batches, snapshots, tasks, set_aside),
             Stats(transaction),

@@ -9,7 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables, tags
+from app.catalog.delta_versions import DeltaVersions
+from app.catalog.models import changelog_files, data_files, delta_versions, runs, snapshot_runs, snapshots, tables, tags
 from app.catalog.tables import Tables
 from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
 from app.core.errors import Conflict, NotFound, Resource, not_found
@@ -36,6 +37,7 @@ class Snapshots:
 
     transaction: Transaction
     tables: Tables
+    delta: DeltaVersions
 
     def current(self, table_id: str) -> Snapshot | None:
         """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
@@ -141,6 +143,7 @@ class Snapshots:
         self._insert_snapshot(snapshot)
         self._insert_changelog(snapshot, changelog)
         self._note_commit(snapshot, written, sum(file.size_bytes for file in changelog))
+        self.delta.follow(snapshot, row.schema_id)
         return snapshot
 
     def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
@@ -181,13 +184,14 @@ class Snapshots:
         return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
     def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forgets the snapshots that are neither in ``keep_ids`` nor current nor tagged, and the runs only they named.
+        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and that no tag and no version of a Delta
+        log keeps, and the runs only they named.
 
         Returns their numbers in order. Raises ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
-        tagged = self.transaction.execute(sa.select(tags.c.snapshot_id).where(tags.c.table_id == table_id)).scalars()
-        keep = {*keep_ids, current, *tagged}
+        kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in (tags, delta_versions))
+        keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]
         forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))

@@ -149,6 +149,14 @@ class Tasks:
             )
         return len(found)
 
+    def compacts(self, table_id: str) -> bool:
+        """Whether a compaction of the table waits or runs."""
+        active = merges.c.state.in_((TaskState.PENDING, TaskState.RUNNING))
+        query = sa.select(merges.c.id).where(
+            merges.c.table_id == table_id, merges.c.kind == TaskKind.COMPACTION, active
+        )
+        return self.transaction.execute(query.limit(1)).first() is not None
+
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """When the oldest merge or compaction of the table that runs now began; None while none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))

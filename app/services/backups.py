@@ -117,6 +117,8 @@ def restore(
     with database.transaction() as repository:
         load(repository.transaction, source.dump_of(head.name))
     database.migrate()
+    with database.transaction() as repository:
+        repository.delta.write_anew()  # logs are no part of a backup: the catalog says all that they hold
     return head
 
 

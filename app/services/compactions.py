@@ -11,6 +11,7 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
+from app.core.plan.delta_runs import readable_as
 from app.core.plan.evolution import same_fold
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
@@ -86,9 +87,12 @@ def request_failed_compactions(database: CatalogDatabase) -> None:
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
-    """The ids of the schemas of runs whose state means something else than the table's present one."""
+    """The ids of the schemas of runs whose state means something else than the table's present one, or which Delta's
+    readers would not find their columns in.
+    """
+    same = readable_as if table.schema.parsed["delta.publish"] else same_fold
     written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
-    return frozenset(n for n in written if not same_fold(repository.tables.schema_at(table.id, n), table.schema))
+    return frozenset(n for n in written if not same(repository.tables.schema_at(table.id, n), table.schema))
 
 
 def pick_runs(
@@ -102,7 +106,7 @@ def pick_runs(
     policy = CompactionPolicy.of(options)
     picked = []
     for runs in _partitions(snapshot.runs):
-        count = _all_of(runs) if full else policy.pick([run.size_bytes for run in runs])
+        count = _all_of(runs, other) if full else policy.pick([run.size_bytes for run in runs])
         if count and any(run.schema_id in other for run in runs[len(runs) - count :]):
             count = len(runs)
         if count:
@@ -110,8 +114,9 @@ def pick_runs(
     return picked
 
 
-def _all_of(runs: Sequence[Run]) -> int:
-    return 0 if len(runs) == 1 and runs[0].full else len(runs)
+def _all_of(runs: Sequence[Run], other: frozenset[int]) -> int:
+    done = len(runs) == 1 and runs[0].full and runs[0].schema_id not in other
+    return 0 if done else len(runs)
 
 
 def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
@@ -145,17 +150,21 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     with site.database.reading() as repository:
         other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
     picked_now = pick_runs(options, snapshot, other, full=claimed.task.full) if snapshot else []
+    left = {run.id for run in snapshot.runs} if snapshot else set()
     groups = [*_together(picked_now)]
     lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
     for picked in groups:
         runs, changelog = _combine(site, table, picked, lease)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)
+        left = left - {run.id for one in picked for run in one.runs} | {run.id for run in runs}
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(
             claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
         )
+        if claimed.task.full and claimed.base is not None and snapshot is not None:
+            repository.delta.follow_compaction(claimed.base, snapshot, left)
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
     return Done(rows)

@@ -16,9 +16,10 @@ from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.table.history import Database, Table
 from app.core.table.records import PARTITION_COLUMN
+from app.services.delta import keep_logs
 from app.services.partitions import expire_partitions
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
-from app.storage.layout import Warehouse, data_file, staging_file, table_folder
+from app.storage.layout import Warehouse, data_file, delta_log, staging_file, table_folder
 from app.storage.writable import check_not_gone, now_of, reason_of
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ def sweep(
     """
     for table in every_table(database):
         expire_partitions(database, table)
+    keep_logs(database, warehouse, every_table(database))
     for table_id, run_id in expire_snapshots(database):
         _mark(warehouse, table_id, run_id)
     forget_history(database, keys_known)
@@ -198,6 +200,8 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     removed = sum(remove(warehouse, path) for path in garbage)
     removed += sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
     root = warehouse.path(*folder)
+    if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
+        remove(warehouse, warehouse.path(*delta_log(table_id)))
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed

@@ -35,6 +35,7 @@ from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBo
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.services.databases import name_violations
+from app.services.delta import follow_alter
 from app.services.pages import Page, PageRequest, fitting, like, page_of
 from app.storage.layout import Warehouse, table_folder
 
@@ -278,6 +279,7 @@ def alter_table(
                 " POST …/merges, wait until the merge has succeeded, then alter the table again",
                 ErrorCode.TABLE_HAS_STAGED_BATCHES,
             )
+        follow_alter(repository, table, altered)
         return altered
 
 

@@ -111,6 +111,11 @@ def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
     return (*run_folder(table_id, run_id), name)
 
 
+def delta_log(table_id: str, *name: str) -> tuple[str, ...]:
+    """The segments of a table's Delta log, or of a file in it."""
+    return (*table_folder(table_id), "_delta_log", *name)
+
+
 def sync_folder(path: str) -> None:
     """Make what a local folder (or file) holds durable."""
     descriptor = os.open(path, os.O_RDONLY)

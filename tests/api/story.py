@@ -102,6 +102,7 @@ STORY: Sequence[Step] = (
     Step("listTags"),
     Step("getTag"),
     Step("listFiles"),
+    Step("getTableDelta"),
     Step("listDamage"),
     Step("getTableStats"),
     Step("postBatch", {"records": [{"id": 1, "booked": "2026-03-01", "method": "card"}]}, PAYMENTS, True, told=False),

@@ -33,6 +33,7 @@ _VARIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'file://[^"]*?warehouse'), "file:///var/lib/keyfold/warehouse"),
     (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes)))": [0-9]+'), r'"\1": 4096'),
     (re.compile(r'"durationMillis": [0-9]+'), '"durationMillis": 350'),
+    (re.compile(r'"behindMillis": [0-9]+'), '"behindMillis": 1500'),
     (re.compile(r'"made": [0-9]+'), '"made": 1'),
     (re.compile(r'"requestId": "[^"]*"'), '"requestId": "5e1c2a90d3b7-1"'),
 )

@@ -73,7 +73,8 @@ class AggregateFunction:
     """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
 
     ``faults`` checks its own options on a column (merge-semantics §6.2.8); ``rounds`` is what of a column's type
-    decides the value of a step, beyond its range.
+    decides the value of a step, beyond its range. ``shown_as_stored``: the column of a compacted run holds what is
+    shown, so that other engines may read it (decision 31).
     """
 
     name: str
@@ -84,6 +85,7 @@ class AggregateFunction:
     meaning: str
     faults: Callable[[Column, Mapping[str, Any]], Iterator[OptionFault]] = lambda _column, _options: iter(())
     rounds: Callable[[DataType], tuple[Any, ...]] = lambda _type: ()
+    shown_as_stored: bool = True
 
 
 def _any(_: DataType) -> bool:
@@ -370,6 +372,7 @@ _ENTRIES = (
         _sketch(sketches.hll_union, _HLL_UNION, sketches.hll_fault, sketches.hll_shown),
         False,
         "the union of DataSketches HLL sketches",
+        shown_as_stored=False,  # a union of one sketch is shown as Paimon writes it
     ),
     AggregateFunction(
         "theta_sketch",
@@ -378,6 +381,7 @@ _ENTRIES = (
         _sketch(sketches.theta_union, "theta_union({a}, {b})", _theta_fault, sketches.theta_shown),
         False,
         "the union of DataSketches Theta sketches",
+        shown_as_stored=False,  # the same
     ),
 )
 

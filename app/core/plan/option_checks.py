@@ -7,6 +7,7 @@ from itertools import islice
 
 from app.core.errors import Violation
 from app.core.plan.column_defaults import DEFAULT_CHECKS
+from app.core.plan.delta_checks import DELTA_CHECKS
 from app.core.plan.function_checks import FUNCTION_CHECKS
 from app.core.plan.late_horizon import HORIZON_CHECKS
 from app.core.plan.mode_checks import MODE_CHECKS
@@ -17,7 +18,14 @@ from app.core.table.schema import TableSchema
 MOST_FAULTS = 1000  # of one schema: each names its option, and one option can be at fault with every column
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 
-CHECKS: tuple[Check, ...] = (*FUNCTION_CHECKS, *ORDER_CHECKS, *MODE_CHECKS, *DEFAULT_CHECKS, *HORIZON_CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *FUNCTION_CHECKS,
+    *ORDER_CHECKS,
+    *MODE_CHECKS,
+    *DEFAULT_CHECKS,
+    *HORIZON_CHECKS,
+    *DELTA_CHECKS,
+)
 
 
 def check_options(schema: TableSchema) -> list[Violation]:

@@ -50,6 +50,7 @@ class TaskTrigger(StrEnum):
     STALENESS = "staleness"  # staged batches reached merge.max-staleness
     ROWS = "rows"  # staged records reached merge.max-staged-rows
     RUNS = "runs"  # the runs of the table reached what its compaction options allow
+    DELTA = "delta"  # the Delta log lags by delta.publish.interval, or begins
 
 
 class SnapshotKind(StrEnum):

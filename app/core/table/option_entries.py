@@ -250,6 +250,13 @@ _TABLE_OPTIONS = (
     ),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
+    Option("delta.publish", boolean, False, "write a Delta log beside the runs, of each full compaction"),
+    Option(
+        "delta.publish.interval", duration, None, "how far the Delta log may lag before a full compaction is asked for"
+    ),
+    Option(
+        "delta.log-retained", duration, timedelta(hours=1), "how long a version of the Delta log is kept after the next"
+    ),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _PAIMONS_OPTIONS = (

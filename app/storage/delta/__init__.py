@@ -1,0 +1,1 @@
+"""Delta logs over the runs of a table: what other engines read (docs/decisions/0031)."""

@@ -1,0 +1,154 @@
+"""Versions of a Delta log as files: each a file of actions, JSON line by line, that is there as a whole or not at all.
+
+What a version holds is decided by the catalog alone (``app.catalog.delta_versions``), so that it does not matter who
+writes it, nor how often. Delta's PROTOCOL.md says the form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from app.core.errors import Conflict
+from app.core.plan.delta_schema import delta_schema
+from app.core.table.delta import Published
+from app.storage.delta.files import added_files, removed_file
+from app.storage.layout import Warehouse, delta_log, sync_folder
+
+ENGINE: Final = "Keyfold"
+# Readers look at readerFeatures only. Of writerFeatures, writers must know all (PROTOCOL.md, Table Features): the last
+# one keeps them from writing to a log that is not theirs.
+_READER_FEATURES: Final = ("timestampNtz", "deletionVectors")
+PROTOCOL: Final[Mapping[str, Any]] = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": [*_READER_FEATURES],
+    "writerFeatures": [*_READER_FEATURES, "keyfold"],
+}
+
+
+def version_name(version: int) -> str:
+    """The file of a version."""
+    return f"{version:020}.json"
+
+
+def metadata_of(published: Published) -> dict[str, Any]:
+    """Delta's ``metaData`` of a version: the visible columns; the same table for as long as there is one."""
+    return {
+        "id": str(uuid.UUID(published.version.table_id)),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(delta_schema(published.schema)),
+        "partitionColumns": [],
+        "configuration": {"delta.enableDeletionVectors": "true"},
+        "createdTime": 0,
+    }
+
+
+def write_version(warehouse: Warehouse, published: Published, before: Published | None) -> None:
+    """Add a version to the log, after ``before`` (None: it is the first, and says all); one that is there stays.
+
+    Raises ``DamagedFile``, ``Conflict`` where somebody else has written to the log, ``OSError``.
+    """
+    lines = [json.dumps(action, ensure_ascii=False) for action in _actions(warehouse, published, before)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    version = published.version
+    segments = delta_log(version.table_id, version_name(version.version))
+    if not _create(warehouse, segments, content) and not _is_ours(warehouse, segments, published):
+        raise Conflict(
+            f"{'/'.join(segments)} was not written by Keyfold: the log of a table that publishes is Keyfold's alone;"
+            " remove the file, or set delta.publish = false"
+        )
+
+
+def _actions(warehouse: Warehouse, published: Published, before: Published | None) -> Iterable[dict[str, Any]]:
+    at = int(published.version.committed_at.timestamp() * 1000)
+    added = added_files(warehouse, published)
+    gone = {} if before is None else added_files(warehouse, before)
+    yield {"commitInfo": _commit_info(published, at)}
+    if before is None:
+        yield {"protocol": dict(PROTOCOL)}
+    if before is None or metadata_of(before) != metadata_of(published):
+        yield {"metaData": metadata_of(published)}
+    yield from ({"remove": removed_file(gone[path], at)} for path in gone if path not in added)
+    yield from ({"add": added[path]} for path in added if path not in gone)
+
+
+def _commit_info(published: Published, at: int) -> dict[str, Any]:
+    return {
+        "timestamp": at,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Overwrite", "snapshotId": str(published.version.as_of)},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "engineInfo": ENGINE,
+    }
+
+
+def _is_ours(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
+    """Whether a file of the log is the version that the catalog has."""
+    with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
+        first = source.read().split(b"\n", 1)[0]
+    try:
+        said = json.loads(first).get("commitInfo", {})
+        return bool(
+            said["engineInfo"] == ENGINE
+            and said["operationParameters"] == _commit_info(published, 0)["operationParameters"]
+        )
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return False
+
+
+def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> bool:
+    """Whether the file was not there, and is now, whole."""
+    path = warehouse.path(*segments)
+    if warehouse.local:
+        aside = _written_aside(path, content)
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(aside)
+        sync_folder(os.path.dirname(path))
+        return True
+    # No store of pyarrow's creates exclusively; who writes the same at the same time writes the same.
+    if warehouse.filesystem.get_file_info(path).is_file:
+        return False
+    replace_file(warehouse, segments, content)
+    return True
+
+
+def replace_file(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> None:
+    """Write a file of the log, in the place of one that is there."""
+    path = warehouse.path(*segments)
+    if warehouse.local:
+        os.replace(_written_aside(path, content), path)
+        sync_folder(os.path.dirname(path))
+        return
+    if not warehouse.is_store:
+        warehouse.filesystem.create_dir(os.path.dirname(path))
+    with warehouse.filesystem.open_output_stream(path) as sink:
+        sink.write(content)
+
+
+def _written_aside(path: str, content: bytes) -> str:
+    """A durable file beside ``path`` that holds ``content``; readers of the log pass over names with a dot in front."""
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, exist_ok=True)
+        sync_folder(os.path.dirname(folder))
+    aside = os.path.join(folder, f".{name}.{uuid.uuid4().hex}")
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+    return aside

@@ -1,0 +1,153 @@
+"""Delta logs of tables that real Spark merges and compacts, read by other engines; ``kill -9`` at any moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from app.core.table.schema import TableSchema
+from tests.acceptance.test_restart import SETTINGS, api, until
+from tests.delta_readers import READERS, as_answered
+from tests.service import Client, TableClient, serving
+
+KEYS = 40
+COLUMNS = {
+    "id": "BIGINT",
+    "at": "TIMESTAMP(3)",
+    "booked": "TIMESTAMP(3)",
+    "status": "STRING",
+    "paid": "DECIMAL(10, 2)",
+    "tags": "ARRAY<STRING>",
+    "last": "ROW<a INT, b MAP<STRING, DATE>>",
+}
+ASSEMBLED: Mapping[str, Any] = {
+    "fields": [{"name": name, "type": kind} for name, kind in COLUMNS.items()],
+    "primaryKeys": ["id"],
+    "options": {
+        "merge-engine": "partial-update",
+        "fields.at.sequence-group": "status,last",
+        "fields.booked.sequence-group": "paid,tags",
+        "fields.paid.aggregate-function": "sum",
+        "fields.tags.aggregate-function": "collect",
+        "fields.tags.ignore-retract": "true",
+        "partial-update.remove-record-on-sequence-group": "at",
+        "record.absent-columns": "unchanged",
+        "num-sorted-run.compaction-trigger": "99",
+        "delta.publish": "true",
+    },
+}
+SUM: Mapping[str, Any] = {
+    "fields": [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}],
+    "primaryKeys": ["id"],
+    "options": {
+        "merge-engine": "aggregation",
+        "fields.n.aggregate-function": "sum",
+        "merge.max-staleness": "100 ms",
+        "delta.publish": "true",
+        "delta.publish.interval": "1 s",
+    },
+}
+
+
+def created(client: Client, name: str, schema: Mapping[str, Any]) -> TableClient:
+    client.post("/v1/catalog/databases", json={"name": "lake"})
+    client.create_table("lake", name, schema).raise_for_status()
+    return TableClient(client, "lake", name)
+
+
+def told(table: TableClient) -> dict[str, Any]:
+    answer: dict[str, Any] = table.client.get(f"{table.path}/delta").raise_for_status().json()
+    return answer
+
+
+def check(table: TableClient, schema: Mapping[str, Any]) -> None:
+    """All engines read what all lookups answer."""
+    found = table.batch_get([{"id": key} for key in range(KEYS)], consistency="merged")
+    wanted = sorted(json.dumps(row, sort_keys=True) for row in found if row is not None)
+    folder = unquote(urlsplit(told(table)["path"]).path)
+    for name, reader in READERS.items():
+        read = as_answered(TableSchema.from_json(dict(schema)), reader(folder))
+        assert sorted(json.dumps(json.loads(row), sort_keys=True) for row in read) == wanted, name
+
+
+def record(random: Random) -> dict[str, Any]:
+    one: dict[str, Any] = {"_kind": random.choice(("+I", "+I", "+U", "-D")), "id": random.randrange(KEYS)}
+    return one | {
+        "at": f"2026-01-{random.randint(1, 28):02}T10:00:00",
+        "booked": f"2026-01-{random.randint(1, 28):02}T11:00:00",
+        "status": random.choice((None, "", "new", "ä𝄞")),
+        "last": random.choice((None, {"a": 1, "b": [["x", "2026-01-01"], ["y", None]]})),
+        "paid": random.choice(("1.25", "-3.00")),
+        "tags": random.choice((["a"], ["b", None], [])),
+    }
+
+
+@pytest.mark.slow(reason="merges and compacts on Spark")
+def test_engines_read_what_lookups_answer_after_each_compaction(client: Client) -> None:
+    table, random = created(client, "assembled", ASSEMBLED), Random(5)
+    for turn in range(4):
+        for _ in range(random.randint(1, 3)):
+            table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
+        assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
+        until(lambda: told(table)["waiting"] is None, "the publication")
+        assert (told(table)["behindBatches"], told(table)["version"] >= turn) == (0, True)
+        check(table, ASSEMBLED)
+
+
+@pytest.mark.slow(reason="starts a service twice")
+def test_what_a_process_had_committed_when_it_was_killed_is_published_by_the_next(
+    tmp_path: Path, spark_remote: str
+) -> None:
+    with serving(tmp_path, **SETTINGS, spark_remote=spark_remote) as (service, client):
+        table = created(client, "summed", SUM)
+        log = Path(unquote(urlsplit(told(table)["path"]).path), "_delta_log")
+        log.parent.mkdir()
+        log.write_text("a file where the folder should be: nothing can be written after the commit")
+        assert table.post_batch([{"id": 1, "n": 5}], wait=60).json()["state"] == "merged"
+        state = told(table)
+        assert (state["version"], state["behindBatches"]) == (None, 1)
+        assert "about to write version 0" in state["waiting"]
+        service.kill()
+    log.unlink()
+    with api(tmp_path, spark_remote) as (_, client):
+        table = TableClient(client, "lake", "summed")
+        until(lambda: told(table)["version"] == 0, "the publication")
+        check(table, SUM)
+
+
+@pytest.mark.slow(reason="starts a service several times")
+def test_the_log_is_whole_whenever_processes_are_killed(tmp_path: Path, spark_remote: str) -> None:
+    random, before = Random(3), None
+    with serving(tmp_path, **SETTINGS, spark_remote=spark_remote) as (service, client):
+        created(client, "summed", SUM)
+    for _ in range(4):
+        with api(tmp_path, spark_remote) as (service, client):
+            before = _published_anew(TableClient(client, "lake", "summed"), random, before)
+            time.sleep(random.uniform(0, 1))
+            service.kill()
+    with api(tmp_path, spark_remote) as (_, client):
+        table = TableClient(client, "lake", "summed")
+        until(lambda: told(table)["waiting"] is None, "the publication")
+        check(table, SUM)
+        folder = Path(unquote(urlsplit(told(table)["path"]).path), "_delta_log")
+        numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
+        assert numbers == list(range(told(table)["version"] + 1))
+        assert len(numbers) > 3
+
+
+def _published_anew(table: TableClient, random: Random, before: int | None) -> int:
+    """Post until a version comes after ``before``; its number."""
+
+    def posted() -> bool:
+        table.post_batch([{"id": random.randrange(KEYS), "n": 1} for _ in range(20)]).raise_for_status()
+        return bool(told(table)["version"] != before)
+
+    until(posted, "a publication")
+    return int(told(table)["version"])
