@@ -24,18 +24,18 @@ Reader = Callable[[str], Rows]
 def with_deltalake(folder: str) -> Rows:
     """DataFusion, by deltalake's query builder."""
     found = QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t")
-    return _plain(found.read_all())
+    return plain(found.read_all())
 
 
 def with_polars(folder: str) -> Rows:
-    return _plain(polars.scan_delta(folder).collect().to_arrow())
+    return plain(polars.scan_delta(folder).collect().to_arrow())
 
 
 def with_duckdb(folder: str) -> Rows:
     """DuckDB's own extension, which its wheel carries: nothing is fetched."""
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         connection.load_extension(duckdb_extension())
-        return _plain(connection.execute("SELECT * FROM delta_scan(?)", [folder]).to_arrow_table())
+        return plain(connection.execute("SELECT * FROM delta_scan(?)", [folder]).to_arrow_table())
 
 
 @cache
@@ -48,7 +48,8 @@ def duckdb_extension() -> str:
 READERS: Mapping[str, Reader] = {"deltalake": with_deltalake, "polars": with_polars, "duckdb": with_duckdb}
 
 
-def _plain(table: Any) -> Rows:
+def plain(table: Any) -> Rows:
+    """Rows of whatever speaks Arrow."""
     import pyarrow as pa  # noqa: PLC0415  # deltalake answers arro3's tables
 
     read: Rows = pa.table(table).to_pylist()
