@@ -65,7 +65,7 @@ def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: s
 
 def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, object]]:
     options = {
-        "AWS_ENDPOINT_URL": store,
+        "AWS_ENDPOINT_URL": f"http://{store}",
         "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": os.environ["AWS_ACCESS_KEY_ID"],
