@@ -18,24 +18,24 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 Rows = list[dict[str, Any]]
-Reader = Callable[[str], Rows]
+Reader = Callable[..., Rows]  # the table's folder, and a condition in SQL
 
 
-def with_deltalake(folder: str) -> Rows:
+def with_deltalake(folder: str, where: str = "TRUE") -> Rows:
     """DataFusion, by deltalake's query builder."""
-    found = QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t")
-    return _plain(found.read_all())
+    found = QueryBuilder().register("t", DeltaTable(folder)).execute(f"SELECT * FROM t WHERE {where}")  # noqa: S608  # a test's own
+    return plain(found.read_all())
 
 
-def with_polars(folder: str) -> Rows:
-    return _plain(polars.scan_delta(folder).collect().to_arrow())
+def with_polars(folder: str, where: str = "TRUE") -> Rows:
+    return plain(polars.scan_delta(folder).filter(polars.sql_expr(where)).collect().to_arrow())
 
 
-def with_duckdb(folder: str) -> Rows:
+def with_duckdb(folder: str, where: str = "TRUE") -> Rows:
     """DuckDB's own extension, which its wheel carries: nothing is fetched."""
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         connection.load_extension(duckdb_extension())
-        return _plain(connection.execute("SELECT * FROM delta_scan(?)", [folder]).to_arrow_table())
+        return plain(connection.execute(f"SELECT * FROM delta_scan(?) WHERE {where}", [folder]).to_arrow_table())  # noqa: S608  # the same
 
 
 @cache
@@ -48,7 +48,8 @@ def duckdb_extension() -> str:
 READERS: Mapping[str, Reader] = {"deltalake": with_deltalake, "polars": with_polars, "duckdb": with_duckdb}
 
 
-def _plain(table: Any) -> Rows:
+def plain(table: Any) -> Rows:
+    """Rows of whatever speaks Arrow."""
     import pyarrow as pa  # noqa: PLC0415  # deltalake answers arro3's tables
 
     read: Rows = pa.table(table).to_pylist()

@@ -16,6 +16,7 @@ from app.core.table.schema import TableSchema
 from tests.acceptance.test_restart import SETTINGS, api, until
 from tests.delta_readers import READERS, as_answered
 from tests.service import Client, TableClient, serving
+from tests.services.test_delta_histories import TYPES
 
 KEYS = 40
 COLUMNS = {
@@ -99,6 +100,17 @@ def test_engines_read_what_lookups_answer_after_each_compaction(client: Client) 
         until(lambda: told(table)["waiting"] is None, "the publication")
         assert (told(table)["behindBatches"], told(table)["version"] >= turn) == (0, True)
         check(table, ASSEMBLED)
+
+
+@pytest.mark.slow(reason="merges on Spark")
+def test_every_type_is_read_as_spark_writes_it(client: Client) -> None:
+    fields = [{"name": "id", "type": "BIGINT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
+    schema = {"fields": fields, "primaryKeys": ["id"], "options": {"delta.publish": "true"}}
+    table = created(client, "typed", schema)
+    row = {"id": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
+    assert table.post_batch([row, {"id": 2}], wait=60).raise_for_status().json()["state"] == "merged"
+    until(lambda: told(table)["waiting"] is None, "the publication")
+    check(table, schema)
 
 
 @pytest.mark.slow(reason="starts a service twice")

@@ -12,9 +12,10 @@ from app.core.table.delta import DeltaVersion
 from app.core.table.history import Table
 from app.services.delta import Publisher
 from app.services.executor import MergeSite
+from app.services.merges import request_merge, run_next_merge
 from app.storage.layout import Warehouse, delta_log, table_folder
 from tests.delta_readers import READERS, Rows
-from tests.services.builders import SUM, merge_staged, post
+from tests.services.builders import SUM, post
 
 PUBLISHED = SUM | {"delta.publish": "true", "num-sorted-run.compaction-trigger": "99"}
 
@@ -47,4 +48,5 @@ def versions(database: CatalogDatabase, table: Table) -> list[DeltaVersion]:
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
     post(site.database, site.warehouse, *records)
-    merge_staged(site.database, site.warehouse, table.id)
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")

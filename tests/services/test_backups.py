@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,16 @@ from app.catalog.dumps import dump
 from app.core.errors import Conflict, Invalid
 from app.core.table.history import Table
 from app.services.backups import Backup, back_up, restore
+from app.services.delta import keep_log
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
+from tests.delta_readers import READERS
 from tests.services.builders import QUIET, SUM, compact, create_table, post, totals
+from tests.services.delta_logs import PUBLISHED, log_of, publish, read
 from tests.services.test_sweeps import NO_GRACE, age
 
 Told = Callable[[str], None]
@@ -191,3 +195,23 @@ def test_only_the_owner_may_look_into_backups(site: MergeSite, target: BackupFol
     create_table(site.database)
     taken(site, target)
     assert os.stat(target.path).st_mode & 0o777 == 0o700
+
+
+def test_delta_logs_are_written_anew_where_a_backup_is_put_back(
+    site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
+) -> None:
+    """Also of a table whose first versions are forgotten: the log begins with a checkpoint."""
+    table = create_table(site.database, PUBLISHED)
+    for _ in range(3):
+        merge(site, table, 1)
+        compact(site, table)
+    publish(site.database, site.warehouse)
+    with site.database.reading() as repository:
+        later = repository.now() + timedelta(hours=2)
+    assert keep_log(site.database, site.warehouse, table.id, later) == 3
+    taken(site, target)
+    put_back(target, empty)
+    publish(*empty)
+    assert log_of(empty[1], table) == [f"{3:020}.checkpoint.parquet", f"{3:020}.json", "_last_checkpoint"]
+    for reader in READERS:
+        assert read(empty[1], table, reader) == [{"id": 1, "n": 3}]

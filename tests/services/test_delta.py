@@ -24,6 +24,9 @@ from tests.services.builders import compact, create_table, merge_staged, post
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
 from tests.services.executor import PythonExecutor
 
+# Late records must meet a delete, which therefore stays in the run.
+PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
+
 
 @pytest.fixture
 def table(database: CatalogDatabase) -> Table:
@@ -48,8 +51,7 @@ def test_engines_read_the_rows_of_the_last_full_compaction(reader: str, site: Me
 
 @pytest.mark.parametrize("reader", READERS)
 def test_rows_that_were_deleted_are_hidden(reader: str, site: MergeSite) -> None:
-    options = {"delta.publish": "true", "sequence.field": "n"}  # late records must meet the delete: it stays
-    table = create_table(site.database, options)
+    table = create_table(site.database, PUBLISHED_ROWS)
     merge(site, table, *({"id": one, "n": 5} for one in range(300)))
     merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 3)))
     compact(site, table)
@@ -199,3 +201,25 @@ def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
     with pytest.raises(Exception, match=r"(?i)unsupported|unknown|not supported"):
         write_deltalake(folder_of(site.warehouse, table), more, mode="append")
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [("id = 150", []), ("id = 151", [151]), ("id > 297", [298, 299]), ("s = 'x7'", [7]), ("n IS NULL", [1])],
+)
+def test_filters_go_by_statistics_and_still_see_no_deleted_row(
+    reader: str, where: str, wanted: list[int], site: MergeSite, database: CatalogDatabase
+) -> None:
+    """Row groups are passed over (the tests' runs have 100 rows in each), and places in the file still are places."""
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "s", "type": "STRING"}, {"name": "n", "type": "INT"}]
+    described = {"fields": columns, "primaryKeys": ["id"], "options": PUBLISHED_ROWS}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, *({"id": one, "s": f"x{one}", "n": None if one == 1 else 5} for one in range(300)))
+    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 50)))
+    compact(site, table)
+    publish(database, site.warehouse)
+    found = READERS[reader](folder_of(site.warehouse, table), where)
+    assert sorted(row["id"] for row in found) == wanted

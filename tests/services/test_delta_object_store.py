@@ -1,0 +1,76 @@
+"""Delta logs in a bucket of a real S3 server over HTTP, read from there."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from app.core.table.history import Table
+from app.services.delta import keep_log
+from app.services.executor import MergeSite
+from app.services.readiness import take_warehouse
+from app.services.sweeps import sweep
+from app.services.tables import drop_table
+from app.storage.layout import Warehouse, table_folder
+from tests.delta_readers import plain
+from tests.object_store import FaultyLine, new_bucket, objects_in, uri_of
+from tests.services.builders import compact, create_table
+from tests.services.delta_logs import PUBLISHED, merge, publish, versions
+from tests.services.store_executor import StoreExecutor
+
+pytestmark = pytest.mark.slow(reason="starts an object store")
+
+
+@pytest.fixture
+def catalog_kind() -> str:
+    """One is enough: what asks the store knows of no catalog."""
+    return "sqlite"
+
+
+@pytest.fixture
+def warehouse(line: FaultyLine, store: str) -> Warehouse:
+    return Warehouse(uri_of(new_bucket(store), line.endpoint))
+
+
+@pytest.fixture
+def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
+    return StoreExecutor(warehouse, tmp_path / "spark")
+
+
+def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:
+    take_warehouse(site.database, site.warehouse)
+    table = create_table(site.database, PUBLISHED)
+    for number in range(3):
+        merge(site, table, {"id": number, "n": 1})
+        compact(site, table)
+    assert publish(site.database, site.warehouse) == 4
+    with site.database.transaction() as repository:
+        repository.delta.write_anew()
+    assert publish(site.database, site.warehouse) == 4  # they are there: nothing is written over
+    wanted = [{"id": number, "n": 1} for number in range(3)]
+    assert read(site.warehouse, table, store) == wanted
+    with site.database.reading() as repository:
+        later = repository.now() + timedelta(hours=2)
+    assert keep_log(site.database, site.warehouse, table.id, later) == 3
+    assert [one.version for one in versions(site.database, table)] == [3]
+    assert read(site.warehouse, table, store) == wanted
+    drop_table(site.database, site.warehouse, ("shop", "wide"))
+    sweep(site.database, site.warehouse, timedelta(seconds=-10))
+    assert not [name for name in objects_in(site.warehouse) if "_delta_log" in name]
+
+
+def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, object]]:
+    options = {
+        "AWS_ENDPOINT_URL": f"http://{store}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": os.environ["AWS_ACCESS_KEY_ID"],
+        "AWS_SECRET_ACCESS_KEY": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    found = DeltaTable(warehouse.uri(*table_folder(table.id)), storage_options=options)
+    rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
+    return sorted(rows, key=lambda row: str(row["id"]))
