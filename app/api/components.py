@@ -79,6 +79,7 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "Preference-Applied": ("string", "what of Prefer was done"),
     "X-Request-Id": ("string", "of this request, as the service's log has it"),
     "Idempotency-Replayed": ("string", "true: an earlier request with this key was answered so"),
+    "Vary": ("string", "what of the request decides what the answer looks like"),
     "Keyfold-Snapshot": ("integer", "the snapshot that is in the answer, 0 before the first merge"),
     "Keyfold-Batch": ("integer", "the number of the last batch that is in the answer"),
     "Keyfold-Set-Aside": ("integer", "batches that are in no answer, where there are any"),
@@ -93,6 +94,10 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
 def headers(*names: str) -> dict[str, Any]:
     """The headers of a response, as ``responses=`` of a route tells them. Raises ``KeyError`` for a new name."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
+
+
+# Of every answer that spells whole numbers as it is asked.
+SPELLED: Final = headers("Vary", "Preference-Applied")
 
 
 def schema(name: str) -> dict[str, Any]:
