@@ -63,6 +63,12 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         "required": ["schema", "records"],
         "properties": {"schema": {"$ref": "#/components/schemas/NewSchema"}, "records": _RECORDS},
     },
+    "Columns": {
+        "type": "object",
+        "description": "columns of a row; those of its key may be left out",
+        "additionalProperties": True,
+    },
+    "Document": {"type": "object", "description": "an OpenAPI document", "additionalProperties": True},
     "CloudEvent": {
         "type": "object",
         "description": "a CloudEvent in structured mode, whose data is a change event",
