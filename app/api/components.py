@@ -51,7 +51,7 @@ RECORD: Final[Mapping[str, Any]] = {
 _RECORDS: Final = {"type": "array", "items": {"$ref": "#/components/schemas/Record"}}
 SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Record": RECORD,
-    "Records": {
+    "RecordList": {
         "type": "object",
         "description": "records of one table, in their order",
         "required": ["records"],

@@ -64,7 +64,7 @@ def _request_body(name: str) -> dict[str, Any]:
 @router.post(
     f"{TABLE_PATH}/rows:simulate",
     operation_id="simulateRows",
-    openapi_extra=_request_body("Records"),
+    openapi_extra=_request_body("RecordList"),
     responses=_TOLD_SO,
 )
 def post_rows_simulate(
