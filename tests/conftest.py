@@ -28,7 +28,7 @@ share_compiled_statements()
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 TESTS = Path(__file__).parent
-STARTS_A_JVM = {TESTS / "spark_jobs", TESTS / "acceptance"}  # with and without the fixture
+STARTS_A_JVM = {TESTS / "spark_jobs", TESTS / "acceptance", TESTS / "clients"}  # with and without the fixture
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ from app.api.deps import Parts, PartsDep, Reading, in_writers_thread
 from app.api.limits import ROOM, SpooledBody
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
+from app.api.preferences import preference
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
@@ -79,11 +80,8 @@ def bounds_of(settings: Settings) -> Bounds:
 
 def _wait_seconds(prefer: str | None) -> float:
     """The seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
-    for preference in (prefer or "").split(","):
-        name, _, value = preference.strip().partition("=")
-        if name.lower() == "wait" and value.strip().isascii() and value.strip().isdigit():
-            return min(float(value), MAX_WAIT_SECONDS)
-    return 0.0
+    wait = preference(prefer, "wait") or ""
+    return min(float(wait), MAX_WAIT_SECONDS) if wait.isascii() and wait.isdigit() else 0.0
 
 
 _DESCRIBED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -18,12 +18,15 @@ from pydantic import WithJsonSchema
 from app.api.auth import check_again
 from app.api.components import headers
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
-from app.api.following import Following, events
+from app.api.following import Following, Lines, events
 from app.api.negotiation import chosen
 from app.api.paging import page_size, size_words
 from app.api.paths import TABLE_PATH, FullName, sent_path
+from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
+from app.core.plan.integers import encoder_of, integers_of
+from app.core.table.option_entries import Integers
 from app.services.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
@@ -119,7 +122,7 @@ def _wanted(
     responses={
         200: {
             "description": "changes",
-            "headers": headers("Keyfold-Snapshot", "Next-Page-Token", "Link"),
+            "headers": headers("Vary", "Preference-Applied", "Keyfold-Snapshot", "Next-Page-Token", "Link"),
             "content": {NDJSON: _TEXT, ARROW: _BYTES, EVENTS: _TEXT},
         },
         **problems(409),
@@ -132,6 +135,7 @@ async def get_changelog(
     catalog: DatabaseDep,
     warehouse: WarehouseDep,
     heads: HeadsDep,
+    spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Changes of rows from ``fromSnapshot`` to ``toSnapshot``, both included: ``_kind``, ``_snapshot`` and the columns.
@@ -140,40 +144,40 @@ async def get_changelog(
     end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.
     """
     kind = chosen(accept, _TYPES)
+    lines = partial(lines_of, asked=spelling.integers)
     if kind == EVENTS:
         table, start = await run_in_threadpool(follow_from, catalog, name, wanted.start)
         check_reader = partial(check_again, request, *name)
         following = Following(catalog, warehouse, table, heads, start, wanted.last, check_reader)
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return EventSourceResponse(events(request, following, lines_of), headers=headers)
-    render = _RENDERED[kind]
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **spelling.headers}
+        return EventSourceResponse(events(request, following, lines), headers=headers)
     page = await run_in_threadpool(
         read_page, catalog, warehouse, name, wanted.start, wanted.last, wanted.limit, one_schema=kind == ARROW
     )
-    body = await run_in_threadpool(render, page)
-    return Response(body, media_type=kind, headers=_headers(request, page))
+    body = await run_in_threadpool(as_arrow, page) if kind == ARROW else await run_in_threadpool(_ndjson, page, lines)
+    return Response(body, media_type=kind, headers=_headers(request, page) | spelling.headers)
 
 
 def _headers(request: Request, page: Page) -> dict[str, str]:
     headers = {"Keyfold-Snapshot": str(page.last_snapshot)}
     if page.rest is None:
         return headers
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name == "maxResults"]
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name in ("maxResults", "integers")]
     query = urlencode([("pageToken", page.rest.text), ("toSnapshot", page.last_snapshot), *kept])
     return headers | {"Next-Page-Token": page.rest.text, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
 
 
-def lines_of(changes: Changes) -> Iterator[str]:
-    """Each change as JSON; a column that a record does not name is not in it."""
-    encoders = [(column.name, column.type.encoder) for column in changes.schema.columns]
+def lines_of(changes: Changes, asked: Integers | None = None) -> Iterator[str]:
+    """Each change as JSON, whole numbers as they are ``asked`` for; a column that a record does not name is not in
+    it.
+    """
+    integers = integers_of(changes.schema, asked)
+    encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
     for kind, row in changes.rows:
         values = {name: encode(row[name]) for name, encode in encoders if name in row}
         own = {"_kind": kind.text, "_snapshot": changes.start.snapshot}
         yield json.dumps(own | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _ndjson(page: Page) -> bytes:
-    return "".join(f"{line}\n" for changes in page.changes for line in lines_of(changes)).encode()
-
-
-_RENDERED: Mapping[str, Callable[[Page], bytes]] = {NDJSON: _ndjson, ARROW: as_arrow}
+def _ndjson(page: Page, lines: Lines) -> bytes:
+    return "".join(f"{line}\n" for changes in page.changes for line in lines(changes)).encode()

@@ -51,7 +51,7 @@ RECORD: Final[Mapping[str, Any]] = {
 _RECORDS: Final = {"type": "array", "items": {"$ref": "#/components/schemas/Record"}}
 SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Record": RECORD,
-    "Records": {
+    "RecordList": {
         "type": "object",
         "description": "records of one table, in their order",
         "required": ["records"],
@@ -63,6 +63,12 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         "required": ["schema", "records"],
         "properties": {"schema": {"$ref": "#/components/schemas/NewSchema"}, "records": _RECORDS},
     },
+    "Columns": {
+        "type": "object",
+        "description": "columns of a row; those of its key may be left out",
+        "additionalProperties": True,
+    },
+    "Document": {"type": "object", "description": "an OpenAPI document", "additionalProperties": True},
     "CloudEvent": {
         "type": "object",
         "description": "a CloudEvent in structured mode, whose data is a change event",
@@ -95,6 +101,10 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
 def headers(*names: str) -> dict[str, Any]:
     """The headers of a response, as ``responses=`` of a route tells them. Raises ``KeyError`` for a new name."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
+
+
+# Of every answer that spells whole numbers as it is asked.
+SPELLED: Final = headers("Vary", "Preference-Applied")
 
 
 def schema(name: str) -> dict[str, Any]:

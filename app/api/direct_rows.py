@@ -20,15 +20,18 @@ from app.api.negotiation import takes_json
 from app.api.observed import ANSWER, OPERATION
 from app.api.outgoing import Outgoing
 from app.api.paths import DATABASES_PATH
+from app.api.preferences import USUAL, Spelling, spelling
 from app.api.problems import refusal
 from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
 from app.core.table.damage import DamagedFile
+from app.core.table.option_entries import Integers
 from app.services.lookups import Consistency
 
 # Names that need no decoding; a path with any other one takes the documented way.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
 _CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
+_INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 _BODY = (b"content-length", b"transfer-encoding")
 
 
@@ -72,7 +75,9 @@ def _asked(scope: Scope) -> Asked | None:
         return None
     keys = given.keys if raw_key is None else [scope["path"][match.start(3) :]]
     scope[OPERATION] = "getRow" if raw_key is None else "getRowByPath"
-    return Asked((database.decode(), table.decode()), keys, given.columns, given.consistency)
+    return Asked(
+        (database.decode(), table.decode()), keys, given.columns, given.consistency, spelling=_spelling(scope, given)
+    )
 
 
 def _is_ordinary(name: bytes, value: bytes) -> bool:
@@ -86,6 +91,14 @@ class _Parameters:
     keys: list[str] = field(default_factory=list)
     columns: list[str] | None = None
     consistency: Consistency | None = None
+    integers: Integers | None = None
+
+
+def _spelling(scope: Scope, given: _Parameters) -> Spelling:
+    prefer = next((value for name, value in scope["headers"] if name == b"prefer"), None)
+    if prefer is None and given.integers is None:
+        return USUAL
+    return spelling(given.integers, None if prefer is None else prefer.decode("latin-1"))
 
 
 def _parameters(query: bytes) -> _Parameters | None:
@@ -99,6 +112,8 @@ def _parameters(query: bytes) -> _Parameters | None:
             given.columns = names_in(unquote_plus(value))
         elif name == "consistency" and given.consistency is None and value in _CONSISTENCIES:
             given.consistency = _CONSISTENCIES[value]
+        elif name == "integers" and given.integers is None and value in _INTEGERS:
+            given.integers = _INTEGERS[value]
         else:
             return None
     return given

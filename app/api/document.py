@@ -110,6 +110,8 @@ def objects_in(value: object) -> Iterator[Json]:
 def _describe(operation: Json) -> None:
     """Its summary is the first sentence; its statuses are those that it has."""
     operation["summary"] = _first_clause(operation["description"])
+    for parameter in operation.get("parameters", []):
+        _never_null(parameter)
     responses: Json = operation["responses"]
     if NEEDS.get(operation["operationId"]) is not None:
         refusals = {str(status): one for status, one in problems(*_statuses(operation)).items()}
@@ -126,6 +128,15 @@ def _describe(operation: Json) -> None:
 
 def _first_clause(text: str) -> str:
     return re.split(r"[.:;](?: |$)|\n\n", text, maxsplit=1)[0].replace("\n", " ").rstrip(".")
+
+
+def _never_null(parameter: Json) -> None:
+    """A parameter is left out, never null; and its words stand beside its schema."""
+    choices = [one for one in parameter["schema"].get("anyOf", []) if one.get("type") != "null"]
+    if len(choices) == 1:
+        parameter["schema"] = choices[0]
+    if parameter["schema"].get("description") == parameter.get("description"):
+        parameter["schema"].pop("description", None)
 
 
 def _statuses(operation: Json) -> tuple[int, ...]:

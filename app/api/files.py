@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import Field
 
 from app.api.answers import Answer, NextPageToken, Told
+from app.api.components import SPELLED
 from app.api.deps import Reading, WarehouseDep
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable
+from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import Version
+from app.core.plan.integers import integers_of
+from app.core.table.option_entries import Integers
 from app.services.files import list_files
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
@@ -30,8 +34,12 @@ class DataFile(Answer):
     rows: Annotated[int, Told("file.rows")] = Field(description="state rows, deleted keys included")
     live_rows: int | None = Field(description="those that no delete hides; null where that was not counted")
     size_bytes: Annotated[int, Told("file.size_bytes")]
-    min_token: Annotated[int, Told("file.min_token")]
-    max_token: Annotated[int, Told("file.max_token")]
+    min_token: Annotated[int | str, Told("file.min_token")] = Field(description="64 bits; text if asked for")
+    max_token: Annotated[int | str, Told("file.max_token")]
+
+    def with_tokens_as_text(self) -> DataFile:
+        """The same, for those who read no whole number beyond 2^53."""
+        return self.model_copy(update={"min_token": str(self.min_token), "max_token": str(self.max_token)})
 
 
 class FileList(Answer):
@@ -47,9 +55,19 @@ class FileList(Answer):
     next_page_token: NextPageToken
 
 
-@router.get("/files", operation_id="listFiles", response_model=FileList)
+@router.get("/files", operation_id="listFiles", responses={200: {"headers": SPELLED}})
 def get_files(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: WantedPage, snapshot: Version = None
+    table: ReadTable,
+    repository: Reading,
+    warehouse: WarehouseDep,
+    request: WantedPage,
+    response: Response,
+    spelling: SpellingDep,
+    snapshot: Version = None,
 ) -> FileList:
     """The data files of the current snapshot, or of another one."""
-    return FileList.of(list_files(repository, warehouse, table, snapshot, request))
+    response.headers.update(spelling.headers)
+    told = FileList.of(list_files(repository, warehouse, table, snapshot, request))
+    if integers_of(table.schema, spelling.integers) is Integers.NUMBER:
+        return told
+    return told.model_copy(update={"files": [one.with_tokens_as_text() for one in told.files]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
@@ -11,9 +11,10 @@ from starlette.types import Scope
 
 from app.api.conditions import REVALIDATE, VARY, is_known
 from app.api.deps import Parts
+from app.api.preferences import USUAL, Spelling
 from app.api.problems import refusal
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
-from app.services.lookups import Consistency, FoundRow, imaged_row, row_of, view_at
+from app.services.lookups import Consistency, FoundRow, imaged_row, row_of, spelled, view_at
 from app.services.views import Name, View
 
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
@@ -21,6 +22,13 @@ BATCH_HEADER = "Keyfold-Batch"
 SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # batches that are in no answer, where there are any
 _SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER))
 Headers = list[tuple[bytes, bytes]]
+
+
+def _encoded(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+_VARIES = _encoded(USUAL.headers)
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Asked:
     consistency: Consistency | None = None
     version: str | None = None
     after: str | None = None
+    spelling: Spelling = USUAL
 
 
 @dataclass(frozen=True)
@@ -77,11 +86,11 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
 
 def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None) -> RowAnswer:
     # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
-    etag = f'"{found.tag}"' if asked.version is None else f'"{found.tag}-{found.snapshot_id}"'
+    body, tag = spelled(found, asked.spelling.integers)
+    etag = f'"{tag}"' if asked.version is None else f'"{tag}-{found.snapshot_id}"'
     headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, asked)]
     if if_none_match is not None and is_known(if_none_match, etag):
         return RowAnswer(304, headers, b"")
-    body = found.body or b""
     length = (b"content-length", str(len(body)).encode())
     return RowAnswer(200, [length, (b"content-type", b"application/json"), *headers], body)
 
@@ -89,9 +98,10 @@ def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None)
 def _seen(view: View, asked: Asked) -> Headers:
     """What of the table is in the answer; of an earlier snapshot nobody counts the batches."""
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
+    told = _VARIES if asked.spelling is USUAL else _encoded(asked.spelling.headers)
     if asked.version is not None:
-        return [snapshot]
-    seen = [snapshot, (_BATCH, str(view.last_batch).encode())]
+        return [snapshot, *told]
+    seen = [snapshot, *told, (_BATCH, str(view.last_batch).encode())]
     return [*seen, (_SET_ASIDE, str(view.set_aside).encode())] if view.set_aside else seen
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
-from app.api.components import Spec
+from app.api.components import SPELLED, Spec
 from app.api.deps import PartsDep, Reading, in_writers_thread
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable
+from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
+from app.core.plan.integers import integers_of, row_as_text
+from app.core.table.option_entries import Integers
 from app.services.partitions import drop_partitions, list_partitions
 
 router = APIRouter(prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES)
@@ -61,15 +65,21 @@ class DroppedPartitions(Payload):
     dropped: list[Spec]
 
 
-@router.get("", operation_id="listPartitions")
+@router.get("", operation_id="listPartitions", responses={200: {"headers": SPELLED}})
 def get_partitions(
     table: ReadTable,
     repository: Reading,
     wanted: WantedPage,
+    response: Response,
+    spelling: SpellingDep,
     pattern: PartitionPattern = None,
 ) -> PartitionList:
     """The partitions of the current snapshot; none of a table without ``partitionKeys``."""
-    return PartitionList.of(list_partitions(repository, table, wanted, pattern))
+    response.headers.update(spelling.headers)
+    page = list_partitions(repository, table, wanted, pattern)
+    if integers_of(table.schema, spelling.integers) is Integers.TEXT:
+        page = replace(page, items=[replace(one, spec=row_as_text(table.schema, one.spec)) for one in page.items])
+    return PartitionList.of(page)
 
 
 @router.post("/drop", operation_id="dropPartitions", responses=problems(409))

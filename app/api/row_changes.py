@@ -55,7 +55,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 def _described(columns: str, *media_types: str, needed: bool) -> dict[str, object]:
-    schema = {**component("Record"), "description": columns}
+    schema = {**component("Columns"), "description": columns}
     content = {media_type: {"schema": schema} for media_type in media_types or (JSON,)}
     return {"requestBody": {"required": needed, "content": content}}
 

@@ -25,6 +25,7 @@ from app.api.lookups import (
 from app.api.negotiation import JSON, chosen
 from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
+from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_keys
 from app.services.lookups import Consistency, Images
@@ -88,7 +89,7 @@ class RowAnswers(Payload):
     snapshot_id: int | None
 
 
-SEEN = (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
+SEEN = ("Vary", "Preference-Applied", SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
 FOUND: dict[int | str, dict[str, Any]] = {
     200: {"headers": headers("ETag", *SEEN)},
     304: {"description": "the row is the one whose ETag was sent", "headers": headers("ETag", *SEEN)},
@@ -106,10 +107,11 @@ async def get_row_by_query(
     consistency: Wanted = None,
     snapshot: Version = None,
     after: After = None,
+    spelling: SpellingDep = USUAL,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
-    asked = Asked(name, key, names_in(columns), consistency, snapshot, after)
+    asked = Asked(name, key, names_in(columns), consistency, snapshot, after, spelling)
     return (await answer_row(parts, asked, request.scope, if_none_match)).response()
 
 
@@ -123,10 +125,11 @@ async def get_row_by_path(
     consistency: Wanted = None,
     snapshot: Version = None,
     after: After = None,
+    spelling: SpellingDep = USUAL,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
-    asked = Asked(name, [key], names_in(columns), consistency, snapshot, after)
+    asked = Asked(name, [key], names_in(columns), consistency, snapshot, after, spelling)
     return (await answer_row(parts, asked, request.scope, if_none_match)).response()
 
 
@@ -149,17 +152,18 @@ async def batch_get_rows(
     columns: Columns = None,
     consistency: Wanted = None,
     snapshot: Version = None,
+    spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The rows of many keys, answered in request order and never with a gap.
 
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
-    asked = Asked(name, (), names_in(columns), consistency, snapshot)
+    asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     return await run_sync(_answered, parts, asked, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
 
 
 def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
     view = view_now(parts, asked)
-    keys = read_keys(view, sent, asked.columns)
+    keys = read_keys(view, sent, asked.columns, asked.spelling.integers)
     return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))

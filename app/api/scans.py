@@ -20,6 +20,7 @@ from app.api.deps import Parts, PartsDep
 from app.api.lookups import Asked, names_in, seen_headers, view_now
 from app.api.negotiation import chosen
 from app.api.paths import TABLE_PATH, FullName, sent_path
+from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import SEEN, Columns, Version, Wanted
 from app.core.errors import FaultCode, Invalid, Violation
@@ -81,15 +82,16 @@ def scan_rows(
     page_token: PageToken = None,
     consistency: Wanted = None,
     snapshot: Version = None,
+    spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
-    asked = Asked(name, (), names_in(columns), consistency, snapshot)
+    asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     with ExitStack() as held:
         place = held.enter_context(parts_open.scans.place())
         view, start = scanned(parts_open, asked, place, page_token)
-        scan = read_scan(view, asked.columns, filters)
+        scan = read_scan(view, asked.columns, filters, spelling.integers)
         place.take_columns(scan.columns_read)
         kind = chosen(accept, _TYPES)
         headers = seen_headers(view, asked)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Response
 
 from app.api.answers import Answer, Payload, Told
 from app.api.batches import whole_body
-from app.api.components import Key, Row, RowKind, schema
+from app.api.components import SPELLED, Key, Row, RowKind, schema
 from app.api.deps import BoundsDep, ImagesDep, Reading
 from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
+from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.simulations import simulate_merge, simulate_rows
 
@@ -53,14 +54,30 @@ class Simulation(Answer):
     rows: Annotated[list[SimulatedRow], Told(lambda rows: rows)]
 
 
+_TOLD_SO: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}}
+
+
 def _request_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema(name)}}}}
 
 
-@router.post(f"{TABLE_PATH}/rows:simulate", operation_id="simulateRows", openapi_extra=_request_body("Records"))
-def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images: ImagesDep) -> Simulation:
+@router.post(
+    f"{TABLE_PATH}/rows:simulate",
+    operation_id="simulateRows",
+    openapi_extra=_request_body("RecordList"),
+    responses=_TOLD_SO,
+)
+def post_rows_simulate(
+    table: ReadTable,
+    body: Body,
+    repository: Reading,
+    images: ImagesDep,
+    response: Response,
+    spelling: SpellingDep,
+) -> Simulation:
     """Fold records on the live rows and answer before, after and every step; nothing is stored."""
-    return Simulation.of(simulate_rows(repository, images, table, body))
+    response.headers.update(spelling.headers)
+    return Simulation.of(simulate_rows(repository, images, table, body, spelling.integers))
 
 
 @router.post(
@@ -68,6 +85,7 @@ def post_rows_simulate(table: ReadTable, body: Body, repository: Reading, images
     operation_id="simulateMerge",
     openapi_extra=_request_body("Trial"),
 )
-def post_merges_simulate(body: Body, bounds: BoundsDep) -> Simulation:
+def post_merges_simulate(body: Body, bounds: BoundsDep, response: Response, spelling: SpellingDep) -> Simulation:
     """Fold records on nothing, in a table of the given schema; nothing is stored."""
-    return Simulation.of(simulate_merge(body, bounds.table))
+    response.headers.update(spelling.headers)
+    return Simulation.of(simulate_merge(body, bounds.table, spelling.integers))

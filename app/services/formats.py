@@ -37,7 +37,7 @@ class Format:
 
 
 # Components of the OpenAPI document: app/api/components.py.
-_RECORDS = {"$ref": "#/components/schemas/Records"}
+_RECORDS = {"$ref": "#/components/schemas/RecordList"}
 _EVENT = {"$ref": "#/components/schemas/CloudEvent"}
 _TEXT = {"type": "string"}
 _BYTES = {"type": "string", "format": "binary"}

@@ -14,18 +14,19 @@ from app.core.hints import cut, some_of
 from app.core.plan.answers import key_json, row_json, tag_of, to_json
 from app.core.plan.evolution import combined_row
 from app.core.plan.fold import combine_all, finish, lift
+from app.core.plan.integers import body_as_text, integers_of
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.whole_rows import Standing
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
-from app.core.table.option_entries import Consistency
+from app.core.table.option_entries import Consistency, Integers
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
 from app.services.views import View, schemas_of, view_of
 from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
 from app.storage.layout import Warehouse
 
-__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "view_at"]
+__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]
 
 
 class FoundRow(NamedTuple):
@@ -51,6 +52,16 @@ class FoundRow(NamedTuple):
     def shown_key(self) -> dict[str, Any]:
         """The key as JSON by column name."""
         return key_to_json(self.table.schema, self.key)
+
+
+def spelled(found: FoundRow, asked: Integers | None) -> tuple[bytes, str | None]:
+    """The row's JSON and its tag, with whole numbers as they are asked for."""
+    body = found.body or b""
+    schema = found.table.schema
+    if found.body is None or integers_of(schema, asked) is Integers.NUMBER:
+        return body, found.tag
+    text = body_as_text(schema, body)
+    return text, tag_of(text)
 
 
 StoredState = tuple[TableSchema, Mapping[str, Any]]

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from app.core.plan.answers import joined_keys, key_texts, to_json
 from app.core.plan.fold import finish
+from app.core.plan.integers import as_text, body_as_text, integers_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
+from app.core.table.option_entries import Integers
+from app.core.types.datatype import DataType
 from app.services.answer_bytes import AnswerBytes, weight
 from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
@@ -35,15 +38,22 @@ class AskedKeys:
     view: View
     keys: Sequence[Key]
     columns: Sequence[str]
+    integers: Integers = Integers.NUMBER
 
 
-def read_keys(view: View, keys: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> AskedKeys:
-    """The JSON objects ``keys`` of a request.
+def read_keys(
+    view: View,
+    keys: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | None = None,
+    integers: Integers | None = None,
+) -> AskedKeys:
+    """The JSON objects ``keys`` of a request, and how its answer spells whole numbers.
 
     Raises ``Invalid`` for all keys and columns that the schema does not have.
     """
     wanted = wanted_columns(view, columns)
-    return AskedKeys(view, keys_from_json(view.table.schema, keys, "/keys"), wanted)
+    schema = view.table.schema
+    return AskedKeys(view, keys_from_json(schema, keys, "/keys"), wanted, integers_of(schema, integers))
 
 
 class _Wanted(NamedTuple):
@@ -79,9 +89,19 @@ def found_as_json(images: Images, asked: AskedKeys) -> bytes:
     # Names may hold a percent sign; values are put in by place.
     key = b'{"key":{' + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"},"
     hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
+    if asked.integers is Integers.TEXT:
+        bodies = [None if body is None else body_as_text(schema, body) for body in bodies]
+        texts = [_texts_of(entry[0], one) for entry, one in zip(schema.key_types, texts, strict=True)]
     rows = [bodies[place] for place in wanted.places]
     told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
     return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(told), to_json(asked.view.snapshot_id))
+
+
+def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
+    """JSON of the values of a key column, with whole numbers as text."""
+    if as_text(data_type) is None:
+        return numbers
+    return [one if one == b"null" else b'"%b"' % one for one in numbers]
 
 
 def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:

@@ -141,7 +141,8 @@ class ScanPage:
 
     def body(self, media_type: str) -> bytes:
         """The rows as that type has them."""
-        return b"".join(WRITERS[media_type].write(self.scan.columns, [part.batch for _, part in self.parts]))
+        batches = [part.batch for _, part in self.parts]
+        return b"".join(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
 
 
 def read_page(

@@ -9,9 +9,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from app.core.plan.fold import finish
+from app.core.plan.integers import integers_of
 from app.core.plan.row_filters import Condition, parse_filters
 from app.core.table.history import Run
 from app.core.table.keys import Key
+from app.core.table.option_entries import Integers
 from app.core.table.schema import Column
 from app.services.lookups import combined_state, wanted_columns
 from app.services.views import View
@@ -42,6 +44,7 @@ class Scan:
     view: View
     columns: tuple[Column, ...]
     conditions: tuple[Condition, ...] = ()
+    integers: Integers = Integers.NUMBER
 
     @cached_property
     def partitions(self) -> Sequence[str | None]:
@@ -81,11 +84,14 @@ class Scan:
         )
 
 
-def read_scan(view: View, columns: Sequence[str] | None, filters: Sequence[str]) -> Scan:
+def read_scan(
+    view: View, columns: Sequence[str] | None, filters: Sequence[str], integers: Integers | None = None
+) -> Scan:
     """What a request asks for of a view. Raises ``Invalid`` for columns and filters that the schema does not have."""
     schema = view.table.schema
     names = dict.fromkeys(wanted_columns(view, columns))
-    return Scan(view, tuple(schema.by_name[name] for name in names), parse_filters(schema, filters))
+    shown = tuple(schema.by_name[name] for name in names)
+    return Scan(view, shown, parse_filters(schema, filters), integers_of(schema, integers))
 
 
 def parts(
@@ -106,4 +112,5 @@ def parts(
 
 def written(warehouse: Warehouse, scan: Scan, media_type: str) -> Iterator[bytes]:
     """The body of all rows."""
-    return WRITERS[media_type].write(scan.columns, (part.batch for _, part in parts(warehouse, scan)))
+    batches = (part.batch for _, part in parts(warehouse, scan))
+    return WRITERS[media_type].write(scan.columns, batches, scan.integers)

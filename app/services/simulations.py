@@ -11,12 +11,14 @@ from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
 from app.core.plan.explanations import reasons
 from app.core.plan.fold import combine, finish, lift
+from app.core.plan.integers import encoder_of, integers_of
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.rules.rule import State
 from app.core.table.history import Table
-from app.core.table.keys import Key, key_from_json, key_to_json
+from app.core.table.keys import Key, key_from_json
 from app.core.table.named_columns import names_in
+from app.core.table.option_entries import Integers
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
@@ -32,6 +34,7 @@ MOST_VALUES = 200_000  # of all steps: records times columns; each takes 1.5 KB 
 MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: what functions collect grows with each
 _AFTER_ALL = 2**38  # a batch number behind every real one
 StateOf = Callable[[Key], Mapping[str, Any] | None]
+Encode = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,22 @@ class SimulatedRow:
     steps: list[SimulatedStep]
 
 
-def simulate_rows(repository: Repository, images: Images, table: Table, body: bytes) -> list[SimulatedRow]:
-    """The records of ``body`` folded on the live rows of ``table``, staged batches included.
+def simulate_rows(
+    repository: Repository, images: Images, table: Table, body: bytes, integers: Integers | None = None
+) -> list[SimulatedRow]:
+    """The records of ``body`` folded on the live rows of ``table``, staged batches included; rows are told with
+    ``integers`` as asked.
 
     Raises ``Invalid`` for records that a batch could not hold either.
     """
     records = _records(_parsed(body))
     view = latest_state(repository, images, table)
-    return _simulate(compile_plan(table.schema), records, view)
+    return _simulate(compile_plan(table.schema), records, view, integers)
 
 
-def simulate_merge(body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> list[SimulatedRow]:
+def simulate_merge(
+    body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table, integers: Integers | None = None
+) -> list[SimulatedRow]:
     """The records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
 
     Raises ``Invalid`` with the faults of the schema or of the records.
@@ -81,7 +89,7 @@ def simulate_merge(body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> 
         )
         raise Invalid("the body is not a simulation", violations=[fault])
     schema = validate_table("simulated", parsed["schema"], bounds)
-    return _simulate(compile_plan(schema), _records(parsed), lambda _: None)
+    return _simulate(compile_plan(schema), _records(parsed), lambda _: None, integers)
 
 
 def _parsed(body: bytes) -> object:
@@ -106,7 +114,9 @@ def _too_large(message: str) -> TooLarge:
     return TooLarge(f"{message}; {fix}", violations=[Violation("/records", FaultCode.TOO_LARGE, message, fix)])
 
 
-def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> list[SimulatedRow]:
+def _simulate(
+    plan: MergePlan, records: Sequence[Any], state_of: StateOf, integers: Integers | None
+) -> list[SimulatedRow]:
     most = MOST_VALUES // len(plan.schema.columns)
     if len(records) > most:
         told = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
@@ -114,12 +124,14 @@ def _simulate(plan: MergePlan, records: Sequence[Any], state_of: StateOf) -> lis
     decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
+    shown = integers_of(plan.schema, integers)
+    encoders = {column.name: encoder_of(column.type, shown) for column in plan.schema.columns}
     size = 0
     for position, raw in enumerate(records):
         record = staged.get(position)
         key = _key(plan, raw if record is None else record.values, decoded=record is not None)
         if repr(key) not in folds:
-            folds[repr(key)] = _Fold(plan, key, state_of(key))
+            folds[repr(key)] = _Fold(plan, key, state_of(key), encoders)
         size += folds[repr(key)].step(position, record)
         if size > MOST_ANSWER_BYTES:
             raise _too_large(f"the rows after {position + 1} records have more than {MOST_ANSWER_BYTES} bytes together")
@@ -154,8 +166,10 @@ def _decoded_records(schema: TableSchema, decoded: DecodedRecords) -> dict[int, 
 class _Fold:
     """One key while its records are folded."""
 
-    def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None) -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, encoders: Mapping[str, Encode]
+    ) -> None:
+        self.plan, self.encoders = plan, encoders
         self.key = key
         self.state = state
         self.before = self._visible()
@@ -165,7 +179,7 @@ class _Fold:
         row = None if self.state is None else finish(self.plan, self.state)
         if row is None:
             return None
-        return {name: self.plan.schema.by_name[name].type.encoder(value) for name, value in row.items()}
+        return {name: self.encoders[name](value) for name, value in row.items()}
 
     def step(self, position: int, record: Record | None) -> int:
         """Fold one record and note why each column changed or did not; None is a record that the table ignores.
@@ -189,7 +203,9 @@ class _Fold:
 
     def row(self) -> SimulatedRow:
         """What became of the key."""
-        return SimulatedRow(key_to_json(self.plan.schema, self.key), self.before, self._visible(), self.steps)
+        names = self.plan.schema.primary_key
+        key = {name: self.encoders[name](value) for name, value in zip(names, self.key, strict=True)}
+        return SimulatedRow(key, self.before, self._visible(), self.steps)
 
 
 def size_of(value: Any) -> int:

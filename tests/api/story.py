@@ -70,6 +70,7 @@ STORY: Sequence[Step] = (
     Step("getTableById"),
     Step("getTableDdl", parameters={"dialect": "flink"}),
     Step("getRules"),
+    Step("getTableDocument"),
     Step("simulateMerge", {"schema": ORDERS, "records": [*RECORDS[:1], *LATE]}),
     Step("postBatch", {"records": RECORDS}, {"Idempotency-Key": "till-31"}, merged=True),
     Step("simulateRows", {"records": LATE}),

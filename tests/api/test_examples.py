@@ -25,6 +25,7 @@ from tests.services.builders import merge_staged
 
 RECORDED = Path(app.api.__file__).with_name("examples.json")
 REFUSED = {"retryBatch"}  # 409: nobody damages a batch for an example
+UNTOLD = {"getTableDocument"}  # it would be as large as all others together
 _SECRET = "kf_" + "x" * 43
 # What differs from run to run becomes what might be.
 _VARIES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -64,6 +65,8 @@ class _Telling:
         media_type = answer.headers.get("content-type", "")
         told = json.loads(answer.content) if "json" in media_type and "ndjson" not in media_type else answer.text
         self._remember(step, told)
+        if step.operation in UNTOLD:
+            told = None
         if step.merged:
             self.merge(self.table_ids[given["table"]])
         asked = {name: value for place in places.values() for name, value in place.items()}
@@ -147,5 +150,5 @@ def test_every_answer_with_a_body_has_an_example_of_it() -> None:
             if status < "3"
             for content in answer.get("content", {}).values()
         ]
-        if contents and name not in REFUSED:
+        if contents and name not in REFUSED | UNTOLD:
             assert any("example" in content for content in contents), name

@@ -22,7 +22,7 @@ from app.services.lookups import Consistency, get_rows
 from app.services.scan_counts import RowCount, count_rows
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
 from app.services.scan_room import ScanRoom
-from app.services.scans import BEGINNING, parts, read_scan
+from app.services.scans import BEGINNING, parts, read_scan, written
 from app.services.tables import alter_table
 from app.services.views import View, view_of
 from app.storage.images import Images
@@ -48,7 +48,7 @@ def load(warehouse: Warehouse, view: View) -> View:
 
 def scanned(warehouse: Warehouse, view: View, columns: Sequence[str] | None = None, *filters: str) -> Rows:
     scan = read_scan(view, columns, filters)
-    body = b"".join(WRITERS[NDJSON].write(scan.columns, (part.batch for _, part in parts(warehouse, scan))))
+    body = b"".join(written(warehouse, scan, NDJSON))
     return [json.loads(line) for line in body.splitlines()]
 
 
@@ -227,10 +227,10 @@ def test_all_formats_hold_the_same_rows(database: CatalogDatabase, site: MergeSi
     rows = scanned(site.warehouse, view)
     assert len(rows) == 70
     batches = [part.batch for _, part in parts(site.warehouse, scan)]
-    arrow = pa.ipc.open_stream(b"".join(WRITERS[ARROW].write(scan.columns, batches))).read_all()
+    arrow = pa.ipc.open_stream(b"".join(WRITERS[ARROW].write(scan.columns, batches, scan.integers))).read_all()
     encoders = {column.name: column.type.encoder for column in scan.columns}
     assert [{name: encoders[name](value) for name, value in row.items()} for row in arrow.to_pylist()] == rows
-    text = b"".join(WRITERS[CSV].write(scan.columns, batches))
+    text = b"".join(WRITERS[CSV].write(scan.columns, batches, scan.integers))
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(encoders, pa.string()), strings_can_be_null=True, quoted_strings_can_be_null=False
     )

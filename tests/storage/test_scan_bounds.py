@@ -12,6 +12,7 @@ import pytest
 
 from app.core.plan.fold import lift
 from app.core.table.history import Run
+from app.core.table.option_entries import Integers
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
@@ -65,7 +66,7 @@ def test_a_body_is_made_in_pieces_whatever_the_names_take(media_type: str) -> No
     names = [f"{number}" + "n" * 200 for number in range(100)]
     batch = pa.record_batch([pa.nulls(2_000, pa.string()) for _ in names], names=names)
     columns = [Column(number, name, DataType(Kind.STRING)) for number, name in enumerate(names)]
-    pieces = [*WRITERS[media_type].write(columns, [batch])]
+    pieces = [*WRITERS[media_type].write(columns, [batch], Integers.NUMBER)]
     assert max(map(len, pieces)) <= 2 * PIECE_BYTES
     assert len(pieces) > 2
 

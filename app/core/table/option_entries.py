@@ -73,6 +73,13 @@ class Consistency(StrEnum):
     LATEST = "latest"  # the snapshot and the batches staged on top of it: read your writes
 
 
+class Integers(StrEnum):
+    """Values of ``lookup.integers``: how answers spell BIGINT."""
+
+    NUMBER = "number"
+    TEXT = "text"
+
+
 class Change(Enum):
     """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
 
@@ -209,6 +216,7 @@ _TABLE_OPTIONS = (
         None,
         "what a lookup sees that does not say: latest, or merged for the snapshot alone",
     ),
+    Option("lookup.integers", one_of(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
     Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
     Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
     Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.plan.answers import to_json
+from app.core.plan.integers import as_text, encoder_of
+from app.core.table.option_entries import Integers
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
@@ -49,8 +51,12 @@ def json_texts(values: pa.Array, data_type: DataType, missing: str = "null") -> 
     return json_pieces(values, data_type, missing).whole
 
 
-def json_pieces(values: pa.Array, data_type: DataType, missing: str = "null") -> Texts:
+def json_pieces(
+    values: pa.Array, data_type: DataType, missing: str = "null", integers: Integers = Integers.NUMBER
+) -> Texts:
     """As ``json_texts``: what stands around every text is copied but once, when rows are made of columns."""
+    if integers is Integers.TEXT and as_text(data_type) is not None:
+        return _with_integers_as_text(values, data_type, missing)
     texts = JSON_TEXTS[data_type.kind](values, data_type)
     odd = None if texts.odd is None else pc.fill_null(texts.odd, False)
     mends = odd is not None and odd.true_count
@@ -60,6 +66,14 @@ def json_pieces(values: pa.Array, data_type: DataType, missing: str = "null") ->
     if mends:
         whole = pc.replace_with_mask(whole, odd, each(values.filter(odd), data_type.encoder))
     return Texts(pc.fill_null(whole, pa.scalar(missing, TEXT)) if whole.null_count else whole)
+
+
+def _with_integers_as_text(values: pa.Array, data_type: DataType, missing: str) -> Texts:
+    if data_type.kind is Kind.BIGINT:
+        texts = Texts(pc.cast(values, TEXT), '"', '"')
+        return texts if not values.null_count else Texts(pc.fill_null(texts.whole, pa.scalar(missing, TEXT)))
+    told = each(values, encoder_of(data_type, Integers.TEXT))
+    return Texts(pc.fill_null(told, pa.scalar(missing, TEXT)))
 
 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.plan.answers import to_json
+from app.core.table.option_entries import Integers
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts
@@ -19,12 +20,14 @@ from app.storage.scans.shown import shown_schema
 NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
 PIECE_BYTES = 4 * 2**20  # of text that is made at a time
 _CELL = 12  # bytes of the text of a value beyond what it takes in memory
-Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch]], Iterator[bytes]]
+Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch], Integers], Iterator[bytes]]
 
 
 @dataclass(frozen=True)
 class Writer:
-    """``write`` makes a body of batches of the columns, a part at a time; ``schema`` is its OpenAPI."""
+    """``write`` makes a body of batches of the columns, a part at a time; ``schema`` is its OpenAPI. Only JSON spells
+    whole numbers in two ways.
+    """
 
     write: Write
     schema: Mapping[str, Any]
@@ -58,17 +61,17 @@ def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> 
             yield batch.slice(start, count)
 
 
-def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], integers: Integers) -> Iterator[bytes]:
     for batch in pieces(batches):
-        yield _content(_objects(columns, batch))
+        yield _content(_objects(columns, batch, integers))
 
 
-def _objects(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.Array:
+def _objects(columns: Sequence[Column], batch: pa.RecordBatch, integers: Integers) -> pa.Array:
     """A line for each row: its JSON object, as a lookup answers it."""
     parts: list[pa.Array | str] = []
     literal = "{"
     for column, values in zip(columns, batch.columns, strict=True):
-        texts = json_pieces(values, column.type)
+        texts = json_pieces(values, column.type, integers=integers)
         parts += [f"{literal}{to_json(column.name).decode()}:{texts.before}", texts.inner]
         literal = f"{texts.after},"
     return join(*parts, literal[:-1] + "}\n")
@@ -81,7 +84,7 @@ def _content(lines: pa.Array) -> bytes:
     return bytes(memoryview(content)[edges[lines.offset] : edges[lines.offset + len(lines)]])
 
 
-def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Integers) -> Iterator[bytes]:
     header = ",".join(_quoted_name(column.name) for column in columns)
     yield f"{header}\r\n".encode()
     for batch in pieces(batches):
@@ -112,7 +115,7 @@ def _cells(values: pa.Array, column: Column) -> pa.Array:
     return pc.fill_null(join('"', pc.replace_substring(texts, '"', '""'), '"'), pa.scalar("", TEXT))
 
 
-def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Integers) -> Iterator[bytes]:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, shown_schema(columns)) as writer:
         for batch in pieces(batches):

@@ -20,6 +20,7 @@ from app.core.table.option_entries import (
     ChangelogProducer,
     Consistency,
     ExpirationStrategy,
+    Integers,
     MergeEngine,
     SortOrder,
 )
@@ -59,6 +60,7 @@ READ = [
     ("merge.max-staleness", "10 seconds", timedelta(seconds=10)),
     ("merge.max-staleness", "5 min", timedelta(minutes=5)),
     ("lookup.consistency", "Merged", Consistency.MERGED),
+    ("lookup.integers", "TEXT", Integers.TEXT),
     ("merge.max-staged-rows", "1", 1),
     ("num-sorted-run.compaction-trigger", "+3", 3),
     ("snapshot.num-retained.min", "2", 2),

@@ -1,0 +1,61 @@
+"""What a request prefers (RFC 7240), and how it wants whole numbers spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Query
+
+from app.core.table.option_entries import Integers
+
+_INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
+
+
+def preference(prefer: str | None, name: str) -> str | None:
+    """The value of a preference; None where it is absent."""
+    for one in (prefer or "").split(","):
+        said, _, value = one.split(";")[0].partition("=")
+        if said.strip().lower() == name:
+            return value.strip().strip('"')
+    return None
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How whole numbers are asked for: ``integers`` is None where the table's option says it; ``preferred``: by Prefer,
+    so that the answer says that it was applied.
+    """
+
+    integers: Integers | None = None
+    preferred: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer says of it."""
+        return {"Preference-Applied": f"integers={self.integers}"} if self.preferred else {}
+
+
+USUAL: Final = Spelling()
+
+
+def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
+    """What the parameter or else the preference says; a preference that is not understood says nothing."""
+    if integers is not None or prefer is None:
+        return USUAL if integers is None else Spelling(integers)
+    preferred = _INTEGERS.get((preference(prefer, "integers") or "").lower())
+    return USUAL if preferred is None else Spelling(preferred, preferred=True)
+
+
+_WORDS = "BIGINT as text, which JavaScript reads without loss beyond 2^53; without it as Prefer or the table says"
+
+
+async def _spelling(
+    integers: Annotated[Integers | None, Query(description=_WORDS)] = None,
+    prefer: Annotated[str | None, Header(description="`integers=text`: the same, as a preference")] = None,
+) -> Spelling:
+    return spelling(integers, prefer)
+
+
+SpellingDep = Annotated[Spelling, Depends(_spelling)]

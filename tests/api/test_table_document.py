@@ -1,0 +1,136 @@
+"""``GET T/openapi.json``: the operations of one table, typed by its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from app.api.typed_columns import TYPED, example_of, schema_of
+from app.core.plan.integers import encoder_of
+from app.core.table.option_entries import Integers
+from app.core.types.kinds import Family, Kind
+from app.core.types.parser import parse_type
+from tests.api.conftest import TABLES
+
+FIELDS = [
+    {"name": "day", "type": "DATE NOT NULL"},
+    {"name": "id", "type": "BIGINT NOT NULL"},
+    {"name": "total", "type": "DECIMAL(10, 2)", "description": "in euro"},
+    {"name": "titles", "type": "ARRAY<ROW<title STRING, n BIGINT>>"},
+]
+OPTIONS = {"merge-engine": "partial-update"}
+EVERY = [
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT NOT NULL", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "CHAR(3)"),
+    *("VARCHAR(5)", "STRING", "BINARY(3)", "VARBINARY(5)", "BYTES", "DATE", "TIME(0)", "TIMESTAMP(3)"),
+    *("TIMESTAMP(3) WITH LOCAL TIME ZONE", "ARRAY<BIGINT>", "MULTISET<STRING>", "MAP<BIGINT, BIGINT>"),
+    *("MAP<ARRAY<INT>, STRING>", "ROW<a BIGINT, b ARRAY<STRING>>"),
+]
+
+
+@pytest.fixture
+def orders(create: Callable[..., dict[str, Any]], shop: TestClient) -> TestClient:
+    create("orders", fields=FIELDS, primaryKeys=["day", "id"], options=OPTIONS)
+    create("by id", fields=FIELDS, primaryKeys=["id"], options=OPTIONS | {"lookup.integers": "text"})
+    return shop
+
+
+def _document(client: TestClient, table: str = "orders", **params: str) -> dict[str, Any]:
+    answer = client.get(f"{TABLES}/{table}/openapi.json", params=params)
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def test_it_is_valid_and_of_one_table_alone(orders: TestClient) -> None:
+    document = _document(orders)
+    validate(document)
+    assert all(path.startswith("/v1/catalog/databases/shop/tables/orders") for path in document["paths"])
+    operations = {one["operationId"] for item in document["paths"].values() for one in item.values()}
+    assert {"getTable", "postBatch", "getRow", "scanRows", "getChangelog"} <= operations
+    assert not {"createTable", "listTables", "getRowByPath", "putRowByPath"} & operations
+    named = {one["name"] for item in document["paths"].values() for op in item.values() for one in op["parameters"]}
+    assert not {"database", "table"} & named
+
+
+def test_its_components_are_the_columns(orders: TestClient) -> None:
+    schemas = _document(orders)["components"]["schemas"]
+    names = [field["name"] for field in FIELDS]
+    assert [*schemas["Row"]["properties"]] == [*schemas["Columns"]["properties"]] == names
+    assert [*schemas["Record"]["properties"]] == [*names, "_kind"]
+    assert schemas["Record"]["required"] == schemas["Key"]["required"] == ["day", "id"]
+    assert [*schemas["Key"]["properties"]] == ["day", "id"]
+    total = schemas["Row"]["properties"]["total"]
+    assert total == {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "DECIMAL(10, 2): in euro"}
+    assert "NewSchema" not in schemas
+    assert "Problem" in schemas
+
+
+def test_only_the_row_kinds_that_the_table_takes_are_there(orders: TestClient) -> None:
+    rules = orders.get(f"{TABLES}/orders/rules").json()
+    taken = [one["kind"] for one in rules["kinds"] if one["treatment"] != "refused"]
+    record = _document(orders)["components"]["schemas"]["Record"]
+    assert record["properties"]["_kind"]["enum"] == taken
+    assert "-D" not in taken
+
+
+def test_its_examples_are_rows_keys_and_records_of_the_table(orders: TestClient) -> None:
+    for table in ("orders", "by id"):
+        document = _document(orders, table)
+        schemas = document["components"]["schemas"]
+        for name in ("Row", "Key", "Columns", "Record"):
+            [example] = schemas[name]["examples"]
+            Draft202012Validator(schemas[name]).validate(example)
+        [record] = schemas["Record"]["examples"]
+        posted = orders.post(f"{TABLES}/{table}/batches", json={"records": [record]})
+        assert posted.status_code == 202, posted.text
+        rows = next(path for path in document["paths"] if path.endswith("/rows"))
+        [key] = [one for one in document["paths"][rows]["get"]["parameters"] if one["name"] == "key"]
+        row = orders.get(rows, params={"key": key["example"]})
+        assert row.status_code == 200, row.text
+        Draft202012Validator(schemas["Row"]).validate(row.json())
+
+
+def test_bigint_is_typed_as_it_is_answered(orders: TestClient) -> None:
+    number, text = {"type": "integer", "format": "int64"}, {"type": "string", "pattern": "^-?[0-9]+$"}
+    typed = [
+        _document(orders, table, **params)["components"]["schemas"]["Row"]["properties"]["id"]
+        for table, params in (
+            ("orders", {}),
+            ("orders", {"integers": "text"}),
+            ("by id", {}),
+            ("by id", {"integers": "number"}),
+        )
+    ]
+    assert [{**one, "description": ""} for one in typed] == [
+        {**one, "description": ""} for one in (number, text, text, number)
+    ]
+
+
+def test_a_table_with_one_key_column_has_the_routes_with_the_key_in_the_path(orders: TestClient) -> None:
+    document = _document(orders, "by id")
+    assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in document["paths"]
+
+
+def test_every_family_of_types_is_typed() -> None:
+    assert TYPED.keys() == set(Family)
+    assert {parse_type(one).kind for one in EVERY} == set(Kind)
+
+
+@pytest.mark.parametrize("sql", EVERY)
+@pytest.mark.parametrize("integers", Integers)
+def test_examples_are_values_and_answers_are_what_the_schema_says(sql: str, integers: Integers) -> None:
+    data_type = parse_type(sql)
+    example = example_of(data_type, integers)
+    read = data_type.decoder(example)
+    validator = Draft202012Validator(schema_of(data_type, integers))
+    validator.validate(example)
+    validator.validate(encoder_of(data_type, integers)(read))
+    if data_type.nullable:
+        validator.validate(None)
+    else:
+        assert not validator.is_valid(None)
