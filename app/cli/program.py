@@ -6,6 +6,8 @@ import typer
 from pydantic import ValidationError
 
 from app.cli import backups, catalog, damage, service, spark, tokens
+from app.cli.client import program as client
+from app.cli.client.endings import settings_faults
 from app.core.errors import KeyfoldError
 
 cli = typer.Typer(
@@ -13,18 +15,18 @@ cli = typer.Typer(
 )
 for noun in (service, catalog, damage, backups, spark):
     cli.add_typer(noun.commands)
+cli.add_typer(client.commands)
 cli.add_typer(tokens.commands, name="token")
 
 
-def main() -> None:
-    """The console script; what the caller must know is one line, not a traceback."""
+def run() -> None:
+    """What the caller must know is one line, not a traceback."""
     try:
         cli()
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error
     except ValidationError as error:  # of the settings, the only thing that a command reads
-        for fault in error.errors(include_url=False, include_input=False):
-            name = ".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_")
-            typer.echo(f"keyfold: KEYFOLD_{name.upper()}: {fault['msg']}", err=True)
+        for line in settings_faults(error):
+            typer.echo(f"keyfold: {line}", err=True)
         raise SystemExit(1) from error
