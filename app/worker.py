@@ -127,8 +127,11 @@ class SparkWatch(Repeated):
 
     def _look(self) -> None:
         if self._executor.ready():
+            if self._state is not SparkState.READY:
+                logger.info("Spark is ready")
             self._state = SparkState.READY
         elif self._state is SparkState.READY:
+            logger.warning("Spark does not answer; batches are accepted, and merged when it does")
             self._state = SparkState.LOST
         self._metrics.say_spark(self._state)
         self._metrics.adopt(SPARK, self._executor.pid)

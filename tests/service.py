@@ -21,13 +21,15 @@ START_SECONDS = 120
 
 
 class Service:
-    """One serving process; ``url`` is where it listens. It has the umask of this process, or another one."""
+    """One serving process; ``url`` is where it listens, at a free port if ``port`` is 0. It has the umask of this
+    process, or another one.
+    """
 
-    def __init__(self, data: Path, environment: Mapping[str, str], umask: int = -1) -> None:
+    def __init__(self, data: Path, environment: Mapping[str, str], umask: int = -1, port: int = 0) -> None:
         self.data = data
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--data", str(data)],
+            [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

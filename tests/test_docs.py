@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from app.cli.client.settings import ClientSettings
 from app.cli.program import cli
 from app.main import create_app
 from app.settings import Settings
@@ -22,6 +23,7 @@ from tests.service import Client, TableClient, serving
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+CLI = (ROOT / "docs" / "cli.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
 ADDRESS = "127.0.0.1:8080"
 END_OF_ANSWER = "--- end of answer ---"
@@ -136,12 +138,13 @@ def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, st
 
 
 @pytest.mark.slow(reason="serves and asks with the commands of a page")
-def test_the_commands_of_the_operations_answer_what_they_print(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [OPERATIONS, CLI], ids=["operations", "cli"])
+def test_the_commands_of_a_page_answer_what_they_print(tmp_path: Path, page: str) -> None:
     with serving(tmp_path / "keyfold-data", workers="0") as (service, _):
         bash = Shell(tmp_path)
         try:
             bash.run(f"PATH={Path(sys.executable).parent}:$PATH")
-            check(bash, service.url.removeprefix("http://"), console_steps(OPERATIONS))
+            check(bash, service.url.removeprefix("http://"), console_steps(page))
         finally:
             bash.close()
 
@@ -166,7 +169,9 @@ def command_paths() -> set[str]:
 def test_cli_commands_that_the_documents_name_exist() -> None:
     paths = command_paths()
     for document in DOCUMENTS:
-        for words in re.findall(r"\bkeyfold ((?:token )?[a-z-]+)\b(?=[^\n]*)", _code_of(document.read_text())):
+        for words in re.findall(
+            r"\bkeyfold ((?:token |table |database )?[a-z][a-z-]*)\b(?=[^\n]*)", _code_of(document.read_text())
+        ):
             assert words in paths, f"{document}: keyfold {words}"
     assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", README))
 
@@ -179,8 +184,14 @@ def _code_of(text: str) -> str:
     return "\n".join([*(line for line in lines if "docker build" not in line), *re.findall(r"`([^`\n]+)`", prose)])
 
 
+def defaults() -> dict[str, Any]:
+    """Every variable that the service or a command that asks one reads, with its default."""
+    fields = [*Settings.model_fields.items(), *ClientSettings.model_fields.items()]
+    return {one.alias or f"KEYFOLD_{name.upper()}": one.default for name, one in fields}
+
+
 def setting_variables() -> set[str]:
-    return {one.alias or f"KEYFOLD_{name.upper()}" for name, one in Settings.model_fields.items()}
+    return {*defaults()}
 
 
 def test_the_readme_lists_every_setting_and_no_other() -> None:
@@ -201,9 +212,9 @@ def says(told: str, default: Any) -> bool:
 
 def test_the_readme_says_the_defaults_of_the_settings() -> None:
     listed = dict(re.findall(r"^\| `(KEYFOLD_\w+)` \| ([^|]+) \|", README, re.MULTILINE))
-    defaults = {one.alias or f"KEYFOLD_{name.upper()}": one.default for name, one in Settings.model_fields.items()}
-    assert listed["KEYFOLD_UMASK"] == f"`{defaults.pop('KEYFOLD_UMASK'):03o}`"
-    wrong = {name: (listed[name], one) for name, one in defaults.items() if one is not None}
+    known = defaults()
+    assert listed["KEYFOLD_UMASK"] == f"`{known.pop('KEYFOLD_UMASK'):03o}`"
+    wrong = {name: (listed[name], one) for name, one in known.items() if one is not None}
     assert {name: told for name, told in wrong.items() if not says(*told)} == {}
 
 

@@ -28,9 +28,6 @@ def _encoded(headers: Mapping[str, str]) -> Headers:
     return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
-_VARIES = _encoded(USUAL.headers)
-
-
 @dataclass(frozen=True)
 class Asked:
     """What a lookup asks for: in the table ``name`` the row whose key values are ``texts`` in primary-key order."""
@@ -98,7 +95,7 @@ def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None)
 def _seen(view: View, asked: Asked) -> Headers:
     """What of the table is in the answer; of an earlier snapshot nobody counts the batches."""
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
-    told = _VARIES if asked.spelling is USUAL else _encoded(asked.spelling.headers)
+    told = () if asked.spelling is USUAL else _encoded(asked.spelling.headers)
     if asked.version is not None:
         return [snapshot, *told]
     seen = [snapshot, *told, (_BATCH, str(view.last_batch).encode())]

@@ -10,6 +10,7 @@ import typer
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
+from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
 from app.services.backups import back_up
 from app.services.backups import restore as put_back
@@ -27,7 +28,7 @@ def backup(
 ) -> None:
     """Back up catalog and files while the service runs; what an earlier backup has is not copied again."""
     settings = settings_of(folder=data)
-    database, target = CatalogDatabase(settings.catalog_url), BackupFolder(folder)
+    database, target = there(data), BackupFolder(folder)
     done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
     database.close()
     for damage in done.damaged:

@@ -8,6 +8,7 @@ import typer
 
 from app.catalog.database import CatalogDatabase
 from app.cli.settings import DataFolder, settings_of
+from app.core.errors import Invalid
 
 commands = typer.Typer()
 
@@ -21,8 +22,23 @@ def migrate(data: DataFolder = None) -> None:
     database.close()
 
 
+def there(data: Path | None) -> CatalogDatabase:
+    """The catalog that is there already, an embedded one at this version's schema: a mistyped folder must not become a
+    catalog that holds nothing.
+
+    Raises ``Invalid`` where there is none.
+    """
+    settings = settings_of(folder=data)
+    if settings.embedded_catalog and not (settings.folder / "catalog.sqlite").exists():
+        raise Invalid(
+            f"there is no catalog in {settings.folder.resolve()}, and none was made: say by --data or KEYFOLD_DATA"
+            " where the service keeps its data, or by KEYFOLD_DATABASE_URL"
+        )
+    return migrated(data)
+
+
 def migrated(data: Path | None) -> CatalogDatabase:
-    """The catalog, the embedded one at this version's schema."""
+    """The catalog, an embedded one at this version's schema, and made if there is none."""
     settings = settings_of(folder=data)
     database = CatalogDatabase(settings.catalog_url)
     if settings.embedded_catalog:

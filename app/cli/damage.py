@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.catalog import migrated
+from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
 from app.core.table.damage import DamagedFile
 from app.services.scrubs import verify as read_and_compare
@@ -25,7 +25,7 @@ def verify(
     """Read every file that the catalog names and list what is damaged or missing; status 1 if anything is."""
     settings = settings_of(folder=data)
     log_to_stderr("CRITICAL")  # the log would say the same again
-    database = migrated(data)
+    database = there(data)
     files = size = 0
     damaged: list[DamagedFile] = []
     for finding in read_and_compare(database, Warehouse(settings.warehouse_root)):

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from pydantic import ValidationError
 
+from app import __version__
 from app.cli import backups, catalog, damage, service, spark, tokens
+from app.cli.client import program as client
+from app.cli.client.endings import settings_faults
 from app.core.errors import KeyfoldError
 
-cli = typer.Typer(
-    help="Primary-key tables assembled from partial, late, repeated and out-of-order updates.", no_args_is_help=True
-)
+cli = typer.Typer(no_args_is_help=True)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"keyfold {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    version: Annotated[  # its callback has answered
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version, and end.")
+    ] = False,
+) -> None:
+    """Primary-key tables assembled from partial, late, repeated and out-of-order updates."""
+
+
 for noun in (service, catalog, damage, backups, spark):
     cli.add_typer(noun.commands)
+cli.add_typer(client.commands)
 cli.add_typer(tokens.commands, name="token")
 
 
-def main() -> None:
-    """The console script; what the caller must know is one line, not a traceback."""
+def run() -> None:
+    """What the caller must know is one line, not a traceback."""
     try:
         cli()
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error
     except ValidationError as error:  # of the settings, the only thing that a command reads
-        for fault in error.errors(include_url=False, include_input=False):
-            name = ".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_")
-            typer.echo(f"keyfold: KEYFOLD_{name.upper()}: {fault['msg']}", err=True)
+        for line in settings_faults(error):
+            typer.echo(f"keyfold: {line}", err=True)
         raise SystemExit(1) from error

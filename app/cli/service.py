@@ -59,7 +59,10 @@ def serve(
     scheme = "http" if settings.tls_cert is None else "https"
     address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
     count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
-    announced = f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}"
+    announced = (
+        f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}\n"
+        f"Keyfold explains its routes at {address}/docs"
+    )
     if len(listeners) == 1:
         app = create_app(settings)
         typer.echo(announced)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.catalog import migrated
+from app.cli.catalog import migrated, there
 from app.cli.settings import DataFolder, settings_of
 from app.core.access import EVERYTHING, Role
 from app.services.audit_log import AuditLog
@@ -43,7 +43,7 @@ def token_create(
 @commands.command("list")
 def token_list(data: DataFolder = None) -> None:
     """List tokens by name: role, what for, and when they were made, expire and were last used."""
-    database = migrated(data)
+    database = there(data)
     typer.echo("name\trole\ton\tcreated\texpires\tlast used")
     with database.reading() as repository:
         for token in repository.tokens.page():
@@ -56,7 +56,7 @@ def token_list(data: DataFolder = None) -> None:
 @commands.command("revoke")
 def token_revoke(name: str, data: DataFolder = None) -> None:
     """Take a token back; running servers follow at once."""
-    database, audit = migrated(data), _audit_log(data)
+    database, audit = there(data), _audit_log(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)
     _tell(audit, "revokeToken", name=name)

@@ -15,6 +15,7 @@ from pythonjsonlogger.json import JsonFormatter
 from app.telemetry.traces import trace_id
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"
+_SHOWN: Final = "%(asctime)s %(level)s%(message)s"
 _JSON: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _RENAMED: Final = {"asctime": "time", "levelname": "level", "name": "logger"}
 _ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 127, 0x85, 0x2028, 0x2029)}
@@ -76,6 +77,17 @@ class _TextLines(logging.Formatter):
         return super().formatMessage(record)
 
 
+class _Shown(_TextLines):
+    """The same for whoever looks on: the time of the day, no ids, and a level only where something is wrong."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.level = "" if record.levelno < logging.WARNING else f"{record.levelname} "
+        return super().formatMessage(record)
+
+
 class _JsonLines(JsonFormatter):
     """A JSON object a line; the ids are members of their own."""
 
@@ -92,12 +104,15 @@ class _JsonLines(JsonFormatter):
 
 
 def log_to_stderr(level: str, log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Write the log of this process and its forks to standard error."""
+    """Write the log of this process and its forks to standard error, as text in short lines if that is a terminal."""
     stream = logging.StreamHandler()
     stream.addFilter(_About())
-    formatter: logging.Formatter = _TextLines(_TEXT)
+    shown = stream.stream.isatty() and log_format is LogFormat.TEXT
+    formatter: logging.Formatter = _Shown(_SHOWN) if shown else _TextLines(_TEXT)
     if log_format is LogFormat.JSON:
         formatter = _JsonLines(_JSON, rename_fields=_RENAMED)
     stream.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
     logging.getLogger("alembic").setLevel("WARNING")
+    if shown and level.upper() == "INFO":
+        logging.getLogger("uvicorn.error").setLevel("WARNING")  # what it says of its start, Keyfold says in a line

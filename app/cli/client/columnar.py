@@ -1,0 +1,103 @@
+"""Parquet and Arrow files cut into batches: whole rows, each batch a file of the same kind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import IO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.cli.client.endings import usage
+from app.cli.client.pieces import PIECE_BYTES, PIECE_RECORDS, Piece
+
+_READ_BYTES: Final = 2**20
+_MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins otherwise
+
+
+def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
+    """The rows of a Parquet file, as Parquet. See ``_pieces``."""
+    mark = _mark(file, salt)
+    try:
+        opened = pq.ParquetFile(file)
+        group_bytes = [opened.metadata.row_group(at).total_byte_size for at in range(opened.num_row_groups)]
+        rows = _rows_of_piece(sum(group_bytes), opened.metadata.num_rows)
+        yield from _pieces(_regrouped(opened.iter_batches(batch_size=rows), rows), _as_parquet, mark)
+    except (pa.ArrowException, OSError) as error:
+        raise usage(f"it is no Parquet file that can be read: {error}") from error
+
+
+def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Exactly ``rows`` at a time, however they are read."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        while sum(one.num_rows for one in waiting) >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, rows)
+            waiting = table.slice(rows).to_batches()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def arrow_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
+    """The rows of Arrow's file or streaming format, as streams. See ``_pieces``."""
+    mark = _mark(file, salt)
+    try:
+        yield from _pieces(_cut_batches(file), _as_stream, mark)
+    except (pa.ArrowException, OSError) as error:
+        raise usage(f"it is no Arrow file that can be read: {error}") from error
+
+
+def _cut_batches(file: IO[bytes]) -> Iterator[pa.Table]:
+    magic = file.read(len(_MAGIC))
+    file.seek(0)
+    if magic == _MAGIC:
+        opened = pa.ipc.open_file(file)
+        batches = (opened.get_batch(at) for at in range(opened.num_record_batches))
+    else:
+        batches = iter(pa.ipc.open_stream(file))
+    for batch in batches:
+        rows = _rows_of_piece(batch.nbytes, batch.num_rows)
+        for first in range(0, batch.num_rows, rows):
+            yield pa.Table.from_batches([batch.slice(first, rows)])
+
+
+def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], mark: str) -> Iterator[Piece]:
+    """A piece of each. It is marked by the digest of the whole file: bytes of Parquet and Arrow depend on who writes
+    them, and a newer PyArrow must not make new batches of rows that were sent.
+    """
+    before = 0
+    for batch in batches:
+        if batch.num_rows:
+            end = before + batch.num_rows
+            yield Piece(written(batch), before, batch.num_rows, end, f"{mark}-{end}")
+            before = end
+
+
+def _rows_of_piece(size: int, rows: int) -> int:
+    """How many rows make about ``PIECE_BYTES``."""
+    return max(1, min(PIECE_RECORDS, rows * PIECE_BYTES // max(size, 1)))
+
+
+def _as_parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _as_stream(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def _mark(file: IO[bytes], salt: str) -> str:
+    digest = blake2b(salt.encode(), digest_size=16)
+    while part := file.read(_READ_BYTES):
+        digest.update(part)
+    file.seek(0)
+    return digest.hexdigest()

@@ -1,0 +1,61 @@
+"""How a command ends: a status that scripts can switch on, and lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import ValidationError
+
+
+class Exit(IntEnum):
+    """The exit status of the commands that ask a service; a closed set, listed in docs/cli.md."""
+
+    OK = 0
+    REFUSED = 1  # the service refuses it as it is, or the merge that was waited for did not succeed
+    USAGE = 2  # the command line, a setting or a file cannot be understood; nothing was asked
+    NOT_FOUND = 3  # the database, table, row, snapshot or merge is not there
+    UNREACHABLE = 4  # nobody answers at the URL, or the answer broke off
+    NOT_PERMITTED = 5  # no token, one that is not valid, or one that may not do this
+    BUSY = 6  # the service cannot do it now, and could not while it was asked again
+    FAULT = 7  # an error inside the service; its log says more
+    INTERRUPTED = 130  # Ctrl-C
+
+
+_OF_STATUS = {
+    HTTPStatus.UNAUTHORIZED: Exit.NOT_PERMITTED,
+    HTTPStatus.FORBIDDEN: Exit.NOT_PERMITTED,
+    HTTPStatus.NOT_FOUND: Exit.NOT_FOUND,
+    HTTPStatus.TOO_MANY_REQUESTS: Exit.BUSY,
+    HTTPStatus.SERVICE_UNAVAILABLE: Exit.BUSY,
+}
+
+
+def exit_of(status: int) -> Exit:
+    """How a command ends whose last answer had this status."""
+    other = Exit.FAULT if status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED else Exit.REFUSED
+    return next((end for known, end in _OF_STATUS.items() if known == status), other)
+
+
+class Failure(Exception):
+    """The end of a command that did not do what it was asked to: ``lines`` for people, ``told`` for scripts."""
+
+    def __init__(self, end: Exit, *lines: str, told: Any = None) -> None:
+        super().__init__(*lines)
+        self.end = end
+        self.lines: Sequence[str] = lines
+        self.told = told if told is not None else {"message": " ".join(lines)}
+
+
+def usage(*lines: str) -> Failure:
+    """The end of a command that cannot be understood."""
+    return Failure(Exit.USAGE, *lines)
+
+
+def settings_faults(error: ValidationError) -> list[str]:
+    """What is wrong with the settings, by the names that the environment gives them."""
+    faults = error.errors(include_url=False, include_input=False)
+    names = [".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_").upper() for fault in faults]
+    return [f"KEYFOLD_{name}: {fault['msg']}" for name, fault in zip(names, faults, strict=True)]

@@ -1,0 +1,216 @@
+"""``keyfold load``: files in batches, each of which counts once however often the command is run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from app.cli.client.endings import Failure, usage
+from app.cli.client.pieces import Piece, text_pieces
+from app.cli.client.service import Refused, Service, fault_lines, path_of
+from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.shown import say_json, tell
+from app.cli.client.tables import TableName
+
+commands = typer.Typer()
+PATIENCE_SECONDS: Final = 600.0  # that a service which is restarted, or full, is waited for
+STDIN: Final = Path("-")
+_MOST_FAULTS = 20  # that are shown
+_SET_ASIDE = ("deleted", "damaged", "poisoned")  # what may have become of a batch that was sent before
+
+
+class FileFormat(StrEnum):
+    """How the records of a file are written."""
+
+    CSV = "csv"
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a format is called over HTTP, how its files end, and how they are cut."""
+
+    media_type: str
+    suffixes: tuple[str, ...]
+    pieces: Callable[[IO[bytes], str], Iterator[Piece]]
+    seeks: bool = False  # it is not read from its beginning to its end
+
+
+def _parquet(file: IO[bytes], salt: str) -> Iterator[Piece]:
+    from app.cli.client.columnar import parquet_pieces  # noqa: PLC0415  # PyArrow takes as long to load as the rest
+
+    return parquet_pieces(file, salt)
+
+
+def _arrow(file: IO[bytes], salt: str) -> Iterator[Piece]:
+    from app.cli.client.columnar import arrow_pieces  # noqa: PLC0415  # the same
+
+    return arrow_pieces(file, salt)
+
+
+_ENTRIES: Final = {
+    FileFormat.CSV: _Entry("text/csv", (".csv",), partial(text_pieces, csv=True)),
+    FileFormat.NDJSON: _Entry("application/x-ndjson", (".ndjson", ".jsonl"), partial(text_pieces, csv=False)),
+    FileFormat.PARQUET: _Entry("application/vnd.apache.parquet", (".parquet",), _parquet, seeks=True),
+    FileFormat.ARROW: _Entry(
+        "application/vnd.apache.arrow.stream", (".arrow", ".arrows", ".feather"), _arrow, seeks=True
+    ),
+}
+
+
+@dataclass
+class _Loaded:
+    """What became of one file."""
+
+    file: Path
+    records: int = 0
+    batches: int = 0
+    replayed: int = 0  # of the batches, those that were there already
+    ignored: int = 0  # of the records, those that the table ignores
+
+
+@commands.command()
+def load(
+    table: TableName,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="- for standard input, with --format")],
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="[default: told by the file's name]", show_default=False)
+    ] = None,
+    absent: Annotated[
+        bool, typer.Option("--empty-absent", help="an empty field of CSV says nothing, instead of null")
+    ] = False,
+    again: Annotated[
+        str, typer.Option("--again", metavar="WORD", help="load what was loaded before once more, under this word")
+    ] = "",
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Post the records of files, in their order. Run the same command again after a break: what was posted is known by
+    its content, and counts once.
+    """
+    chosen = [(file, form or _form_of(file)) for file in files]
+    with Service.at(url, token_file) as service:
+        service.ask("GET", path_of(table))  # nothing is read for a table that is not there
+        service.patience_seconds = PATIENCE_SECONDS
+        loaded = [_load(service, table, file, one, absent, again) for file, one in chosen]
+    if as_json:
+        say_json([{**vars(one), "file": str(one.file)} for one in loaded])
+
+
+def _form_of(file: Path) -> FileFormat:
+    for form, entry in _ENTRIES.items():
+        if file.suffix.lower() in entry.suffixes:
+            return form
+    raise usage(f"{file}: its name does not tell its format", f"  → --format {'|'.join(FileFormat)}")
+
+
+def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bool, salt: str) -> _Loaded:
+    """One file. Raises ``Failure``; what was posted before it is in the table."""
+    entry, loaded = _ENTRIES[form], _Loaded(file)
+    params = {"emptyFields": "absent"} if absent and form is FileFormat.CSV else {}
+    headers = {"Content-Type": entry.media_type}
+    with _opened(file, seeks=entry.seeks) as opened, _progress(file) as show:
+        for piece in _named(file, entry.pieces(opened, salt)):
+            key = {"Idempotency-Key": f"keyfold-load-{piece.mark}"}
+            try:
+                request: dict[str, Any] = {"content": piece.body, "headers": headers | key, "params": params}
+                answer = service.ask("POST", path_of(table, "/batches"), again=True, **request)
+            except Refused as refused:
+                raise _located(refused, file, piece) from refused
+            _count(loaded, answer.json(), replayed=answer.headers.get("Idempotency-Replayed") == "true")
+            show(opened, loaded)
+    ignored = f", {loaded.ignored} ignored" if loaded.ignored else ""
+    known = f" ({loaded.replayed} of them were there already)" if loaded.replayed else ""
+    tell(f"{file}: {loaded.records} records{ignored} in {loaded.batches} batches{known}")
+    return loaded
+
+
+def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
+    loaded.records += batch["records"]
+    loaded.ignored += batch["ignoredRecords"]
+    loaded.batches += 1
+    loaded.replayed += replayed
+    if replayed and batch["state"] in _SET_ASIDE:
+        tell(f"warning: batch {batch['number']}, posted before, is {batch['state']}: its records are in no answer")
+
+
+def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces; what is wrong with the file is told with its name."""
+    try:
+        yield from pieces
+    except Failure as failure:
+        raise Failure(failure.end, f"{file}: {failure.lines[0]}", *failure.lines[1:]) from failure
+    except OSError as error:
+        raise usage(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
+    """The refusal, with each fault where it is in the file."""
+    faults = refused.problem.get("errors") or []
+    if not faults:
+        return Failure(refused.end, f"{file}: {refused.lines[0]}", told=refused.problem)
+    lines = []
+    for fault in faults[:_MOST_FAULTS]:
+        row, column = fault.get("row"), fault.get("column")
+        place = "" if row is None else f", {piece.place(row)}"
+        lines += fault_lines(fault, f"{file}{place}{'' if column is None else f', column {column}'}")
+    more = int(refused.problem.get("errorCount") or len(faults)) - _MOST_FAULTS
+    lines += [f"… and {more} more"] if more > 0 else []
+    return Failure(refused.end, *lines, _what_is_there(piece), told=refused.problem)
+
+
+def _what_is_there(piece: Piece) -> str:
+    if not piece.before:
+        return "nothing of the file was stored; correct it and run the command again"
+    first = f"the {piece.before} records before {piece.place(0)} are stored"
+    if piece.lines:
+        return f"{first}; correct the file from there on, run the command again, and they count once"
+    return f"{first}; write the rows from there on to a file of their own, correct them, and load that"
+
+
+@contextmanager
+def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
+    """The file; standard input, where the format is not read from its beginning to its end, as a file of its own."""
+    if file != STDIN:
+        try:
+            opened = file.open("rb")
+        except OSError as error:
+            raise usage(f"{file} cannot be read: {error.strerror}") from error
+        with opened:
+            yield opened
+    elif not seeks:
+        yield sys.stdin.buffer
+    else:
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.seek(0)
+            yield copy
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[Callable[[IO[bytes], _Loaded], None]]:
+    """A bar at a terminal: how much of the file is read, and posted but for what is read ahead."""
+    size = None if file == STDIN else file.stat().st_size
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        shown = bar.add_task(file.name, total=size)
+
+        def show(opened: IO[bytes], loaded: _Loaded) -> None:
+            done = None if size is None else min(opened.tell(), size)
+            bar.update(shown, completed=done, description=f"{file.name}: {loaded.records} records")
+
+        yield show

@@ -1,0 +1,86 @@
+"""A file cut into batches: always at the same places, so that a load that broke goes on where it was.
+
+Where the cuts are follows from the file and the bounds below alone. A change of these bounds doubles the rest of a load
+that broke before it: it would send other batches, under other keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import IO, Final
+
+from app.cli.client.endings import usage
+
+PIECE_BYTES: Final = 4 * 2**20
+PIECE_RECORDS: Final = 25_000
+MOST_RECORD_BYTES: Final = 2**28  # more the service never takes for one record
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One batch: ``before`` records of the file come before its ``records``, ``end`` is how far into the file it goes
+    (bytes of text, rows of columns), and ``mark`` tells it from every other piece.
+
+    Of text, ``lines`` are the line numbers of its records in the file.
+    """
+
+    body: bytes
+    before: int
+    records: int
+    end: int
+    mark: str
+    lines: Sequence[int] = field(default=(), repr=False)
+
+    def place(self, row: int) -> str:
+        """Where in the file the record ``row`` of the piece is, from 0: its line, or its number from 1."""
+        number = self.before + row + 1
+        return f"line {self.lines[row]}" if row < len(self.lines) else f"row {number}"
+
+
+def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
+    """The records of NDJSON, or of CSV, each piece of which has the header line.
+
+    A piece is marked by all that the file holds up to its end: what was corrected behind it does not change it, and two
+    files that begin alike share the pieces that they have in common. Raises ``Failure`` for a record without an end.
+    """
+    digest = blake2b(salt.encode(), digest_size=16)
+    header = _record(file, quoted=True) if csv else b""
+    digest.update(header)
+    before, end, line = 0, len(header), header.count(b"\n") + 1
+    taken: list[bytes] = []
+    lines: list[int] = []
+    size = 0
+    while True:
+        record = _record(file, quoted=csv)
+        if taken and (not record or size + len(record) > PIECE_BYTES or len(lines) >= PIECE_RECORDS):
+            body = b"".join(taken)
+            digest.update(body)
+            end += len(body)
+            if lines:
+                yield Piece(header + body, before, len(lines), end, f"{digest.hexdigest()}-{end}", lines)
+            before, taken, lines, size = before + len(lines), [], [], 0
+        if not record:
+            return
+        if record.strip():
+            lines.append(line)
+        line += record.count(b"\n")
+        size += len(record)
+        taken.append(record)
+
+
+def _record(file: IO[bytes], *, quoted: bool) -> bytes:
+    """The bytes of the next record: a line, or several where line breaks may stand between quotes."""
+    parts: list[bytes] = []
+    quotes = size = 0
+    while part := file.readline(MOST_RECORD_BYTES + 1 - size):
+        parts.append(part)
+        size += len(part)
+        quotes += part.count(b'"') if quoted else 0
+        if size > MOST_RECORD_BYTES:
+            why = "; does a quote that opens a field close it?" if quoted else ""
+            raise usage(f"a record is larger than {MOST_RECORD_BYTES} bytes{why}")
+        if quotes % 2 == 0:
+            break
+    return b"".join(parts)

@@ -1,0 +1,44 @@
+"""The commands that ask a service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from pydantic import ValidationError
+
+from app.cli.client import changelog, databases, loads, rows, scans, status, tables, tasks
+from app.cli.client.endings import Exit, Failure, settings_faults
+from app.cli.client.shown import as_line, tell
+
+commands = typer.Typer(no_args_is_help=True)
+for noun in (loads, rows, scans, tasks, status, changelog):
+    commands.add_typer(noun.commands)
+commands.add_typer(databases.commands, name="database")
+commands.add_typer(tables.commands, name="table")
+
+
+def knows(words: Sequence[str]) -> bool:
+    """Whether the first word of a command line is a command here."""
+    return bool(words) and words[0] in getattr(typer.main.get_command(commands), "commands", {})
+
+
+def run() -> None:
+    """Carry out the command line. What went wrong is told in lines, with ``--json`` in JSON, on standard error, and by
+    the exit status: an ``Exit``.
+    """
+    try:
+        commands(prog_name="keyfold")
+    except Failure as failure:
+        if "--json" in sys.argv:
+            tell(as_line(failure.told))
+        else:
+            first, *others = failure.lines
+            for line in (f"keyfold: {first}", *others):
+                tell(line)
+        raise SystemExit(failure.end) from failure
+    except ValidationError as error:  # of the settings, the only thing that is read so
+        for line in settings_faults(error):
+            tell(f"keyfold: {line}")
+        raise SystemExit(Exit.USAGE) from error

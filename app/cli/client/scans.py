@@ -1,0 +1,98 @@
+"""``keyfold scan``: many rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from app.cli.client.endings import usage
+from app.cli.client.service import Service, path_of
+from app.cli.client.settings import TokenFile, Url
+from app.cli.client.shown import say_table, tell
+from app.cli.client.tables import TableName
+
+commands = typer.Typer()
+SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many
+PAGE_ROWS: Final = 100_000  # what the service gives at a time
+Params = list[tuple[str, str]]
+
+
+class ScanFormat(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    NDJSON = "ndjson"
+
+
+_ACCEPT = {ScanFormat.CSV: "text/csv", ScanFormat.NDJSON: "application/x-ndjson"}
+
+
+@commands.command()
+def scan(
+    table: TableName,
+    form: Annotated[
+        ScanFormat | None, typer.Option("--format", help="[default: table at a terminal, else ndjson]")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="those to show, with commas")] = None,
+    filters: Annotated[
+        list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="at most so many rows  [default: all; 100 as table]")] = None,
+    snapshot: Annotated[str | None, typer.Option(help="a snapshot's number or a tag: the rows as they were")] = None,
+    merged: Annotated[bool, typer.Option("--merged", help="without what is not merged yet")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write the rows of a table, all of one moment."""
+    shown = form or (ScanFormat.TABLE if sys.stdout.isatty() else ScanFormat.NDJSON)
+    optional = {"columns": columns, "snapshot": snapshot, "consistency": "merged" if merged else None}
+    params = [(name, one) for name, one in optional.items() if one is not None]
+    params += [("filter", one) for one in filters or ()]
+    with Service.at(url, token_file) as service:
+        path = path_of(table, "/rows:scan")
+        if shown is ScanFormat.TABLE:
+            _show(service, path, params, limit or SHOWN_ROWS)
+        elif limit is None:
+            _stream(service, path, params, shown)
+        else:
+            _page(service, path, params, shown, limit)
+
+
+def _stream(service: Service, path: str, params: Params, form: ScanFormat) -> None:
+    with service.streamed(path, params=params, headers={"Accept": _ACCEPT[form]}) as answer:
+        for piece in answer.iter_bytes():
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _page(service: Service, path: str, params: Params, form: ScanFormat, limit: int) -> None:
+    """The service gives no more than so many rows of a bounded scan at a time."""
+    if limit > PAGE_ROWS:
+        raise usage(f"--limit {limit} is more than {PAGE_ROWS}", "  → leave it out for all rows, or pipe them to head")
+    answer = service.ask("GET", path, params=[*params, ("limit", str(limit))], headers={"Accept": _ACCEPT[form]})
+    sys.stdout.buffer.write(answer.content)
+    sys.stdout.buffer.flush()
+
+
+def _show(service: Service, path: str, params: Params, limit: int) -> None:
+    if limit > PAGE_ROWS:
+        raise usage(f"--limit {limit} is more than {PAGE_ROWS}", "  → write --format ndjson")
+    headers = {"Accept": _ACCEPT[ScanFormat.NDJSON]}
+    answer = service.ask("GET", path, params=[*params, ("limit", str(limit))], headers=headers)
+    rows = list(_rows(answer.text))
+    if rows:
+        say_table(list(rows[0]), [list(row.values()) for row in rows])
+    more = "Keyfold-Next-Page" in answer.headers
+    tell(f"{len(rows)} rows{'; there are more: --limit' if more else ''}")
+
+
+def _rows(text: str) -> Iterator[dict[str, object]]:
+    for line in text.split("\n"):
+        if line:
+            yield json.loads(line)

@@ -1,0 +1,54 @@
+"""Where the service is and who asks: the environment's settings of the commands that ask a service."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.cli.client.endings import usage
+
+Url = Annotated[str | None, typer.Option("--url", help="where the service is [KEYFOLD_URL]", show_default=False)]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="file that holds the token, else KEYFOLD_TOKEN is it [KEYFOLD_TOKEN_FILE]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="the service's own JSON, for scripts; errors too")]
+
+
+class ClientSettings(BaseSettings):
+    """A token is never an argument: every user of the machine can read those."""
+
+    model_config = SettingsConfigDict(env_prefix="KEYFOLD_", frozen=True, extra="ignore")
+
+    url: str = Field("http://127.0.0.1:8080", description="where the service is")
+    token: SecretStr | None = Field(None, description="the API token that commands show")
+    token_file: Path | None = Field(None, description="file that holds it instead")
+
+    @field_validator("url")
+    @classmethod
+    def _of_http(cls, url: str) -> str:
+        """Raises ``ValueError`` for one that is none, or holds a password, which messages would show."""
+        if re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url) is None:
+            raise ValueError("write it like http://127.0.0.1:8080, without a name and password")
+        return url.rstrip("/")
+
+    @property
+    def shown_token(self) -> str | None:
+        """The token to show, None to show none. Raises ``Failure`` for a file that cannot be read."""
+        if self.token_file is None:
+            return None if self.token is None else self.token.get_secret_value().strip()
+        try:
+            return self.token_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise usage(f"the token's file {self.token_file} cannot be read: {why}") from error
+
+
+def client_settings(url: str | None, token_file: Path | None) -> ClientSettings:
+    """The environment's settings, overridden by what the command line gives."""
+    given = {"url": url, "token_file": token_file}
+    return ClientSettings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""What commands print: tables and lines for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_CONTROLS: Final = {number: repr(chr(number))[1:-1] for number in (*range(9), *range(11, 32), *range(127, 160))}
+_WIDE = 100_000  # of what is no terminal: nothing is cut off there
+
+
+def plain(value: object) -> str:
+    """A value as text; what it holds gives the terminal no orders."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.translate(_CONTROLS)
+
+
+def say(line: str) -> None:
+    """A line of the result."""
+    print(plain(line), flush=True)  # noqa: T201  # it is what the command is for
+
+
+def tell(line: str) -> None:
+    """A line about what goes on, beside the result."""
+    print(plain(line), file=sys.stderr, flush=True)  # noqa: T201  # the same
+
+
+def as_line(told: Any) -> str:
+    """A value as one line of JSON, in ASCII: it may hold what this terminal cannot show."""
+    return json.dumps(told, separators=(",", ":"))
+
+
+def say_json(told: Any) -> None:
+    """A value as one line of JSON."""
+    print(as_line(told), flush=True)  # noqa: T201  # the same
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table with a header; narrow enough for a terminal, whole anywhere else."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(Text(plain(column)))
+    for row in rows:
+        table.add_row(*(Text(plain(value), overflow="fold") for value in row))
+    console.print(table)
+
+
+def say_pairs(pairs: Sequence[tuple[str, object]]) -> None:
+    """Names and values below each other."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        say(f"{name:<{width}}  {plain(value)}".rstrip())
+
+
+def moment(millis: int | None) -> str:
+    """A time of the service, epoch milliseconds."""
+    return "" if millis is None else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,149 @@
+"""``keyfold table``: made of SQL, listed, shown, explained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from app.cli.client.endings import usage
+from app.cli.client.service import CATALOG, Service, path_of
+from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.shown import moment, say, say_json, say_pairs, say_table, tell
+from app.core.access import pattern_of
+from app.core.types.dialects import Dialect
+
+commands = typer.Typer(help="Tables of a service: made of SQL, listed, shown, explained.", no_args_is_help=True)
+TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="names that are not plain in backticks")]
+
+
+def read_text(file: Path) -> str:
+    """What a file, or ``-`` for standard input, holds. Raises ``Failure`` where that is no text that can be read."""
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise usage(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise usage(f"{file} is no text in UTF-8: byte {error.start}") from error
+
+
+@commands.command("create")
+def create(
+    file: Annotated[Path, typer.Option("--file", "-f", help="CREATE TABLE statements; - for standard input")],
+    database: Annotated[str, typer.Option("--database", "-d", help="where the tables are made")],
+    dialect: Annotated[Dialect | None, typer.Option(help="whose SQL it is; told by its words if left out")] = None,
+    check: Annotated[bool, typer.Option("--check", help="make nothing; tell the faults and warnings")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none."""
+    body = {"ddl": read_text(file), **({"dialect": dialect.value} if dialect else {})}
+    params = {"validateOnly": "true"} if check else {}
+    path = f"{CATALOG}/{quote(database, safe='')}/tables:fromDdl"
+    with Service.at(url, token_file) as service:
+        answer = service.json("POST", path, json=body, params=params)
+    if as_json:
+        say_json(answer)
+        return
+    for table in answer.get("tables", [answer]):
+        for warning in table["warnings"]:
+            tell(f"warning: {warning['message']}")
+            tell(f"  → {warning['fix']}")
+        if "created" in table:
+            made = "is made" if table["created"] else "was there already"
+            tell(f"table {pattern_of(table['database'], table['name'])} {made}")
+    if check:
+        tell("the statements can be carried out")
+
+
+@commands.command("list")
+def list_all(
+    database: Annotated[str | None, typer.Argument(help="of one database; else of all")] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name the tables, each as DATABASE.TABLE."""
+    with Service.at(url, token_file) as service:
+        names = list(_names(service, database))
+    if as_json:
+        say_json([{"database": one, "name": name} for one, name in names])
+        return
+    for name in names:
+        say(pattern_of(*name))
+
+
+def _names(service: Service, database: str | None) -> Iterator[tuple[str, str]]:
+    for one in service.listed(CATALOG, "databases") if database is None else [database]:
+        for name in service.listed(f"{CATALOG}/{quote(one, safe='')}/tables", "tables"):
+            yield one, name
+
+
+@commands.command("show")
+def show(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Tell a table's columns and options."""
+    with Service.at(url, token_file) as service:
+        details = service.json("GET", path_of(table))
+    if as_json:
+        say_json(details)
+        return
+    schema = details["schema"]
+    say_table(("column", "type", "key", "comment"), [_column(field, schema) for field in schema["fields"]])
+    say("")
+    say_pairs(
+        [
+            *schema["options"].items(),
+            ("(id)", details["id"]),
+            ("(files)", details["path"]),
+            ("(created)", moment(details["createdAt"])),
+        ]
+    )
+
+
+def _column(field: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[object, ...]:
+    name = field["name"]
+    key = "primary" if name in schema["primaryKeys"] else ""
+    partition = "partition" if name in schema["partitionKeys"] else ""
+    return name, field["type"], " ".join(filter(None, (key, partition))), field.get("description")
+
+
+@commands.command("rules")
+def rules(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Explain in words what becomes of the records: rules of columns, row kinds, what may surprise."""
+    with Service.at(url, token_file) as service:
+        told = service.json("GET", path_of(table, "/rules"))
+    if as_json:
+        say_json(told)
+        return
+    say(told["row"])
+    say(told["order"])
+    say("")
+    say_table(("column", "rule", "default"), [(one["column"], one["rule"], one["default"]) for one in told["columns"]])
+    say("")
+    say_table(
+        ("kind", "treatment", "because"), [(one["kind"], one["treatment"], one["reason"]) for one in told["kinds"]]
+    )
+    for warning in told["warnings"]:
+        tell(f"warning: {warning['message']}")
+
+
+@commands.command("ddl")
+def ddl(
+    table: TableName,
+    dialect: Annotated[Dialect, typer.Option(help="whose SQL")] = Dialect.FLINK,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the CREATE TABLE statement that makes the table."""
+    with Service.at(url, token_file) as service:
+        told = service.json("GET", path_of(table, "/ddl"), params={"dialect": dialect.value})
+    if as_json:
+        say_json(told)
+    else:
+        print(told["ddl"])  # noqa: T201  # it has lines of its own

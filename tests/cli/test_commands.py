@@ -1,0 +1,197 @@
+"""Each command against a real service: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.client.endings import Exit
+from tests.cli.terminal import DATABASE, SUMS, Terminal
+from tests.service import Service
+
+DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
+SCRIPT = Path(sys.executable).parent / "keyfold"
+
+
+def put(terminal: Terminal, table: str, **record: object) -> None:
+    assert terminal.run("put", table, json.dumps(record)).returncode == 0
+
+
+def test_a_row_is_put_shown_and_deleted(terminal: Terminal) -> None:
+    statement = SUMS.format("one_row", "'merge.max-staleness' = '1 d'")
+    assert terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=statement).returncode == 0
+    table = "shop.one_row"
+    put(terminal, table, id=7, word="new", n=9007199254740993)
+    shown = terminal.run("get", table, "7")
+    assert shown.stdout.split() == ["id", "7", "word", "new", "n", "9007199254740993"]
+    assert terminal.run("get", table, "7", "--columns", "n", "--json").stdout == '{"n":9007199254740993}\n'
+    assert terminal.run("delete", table, "7").stderr == "batch 2 is staged\n"
+    gone = terminal.run("get", table, "7")
+    assert (gone.returncode, gone.stdout) == (Exit.NOT_FOUND, "")
+    assert "it was deleted" in gone.stderr
+
+
+def test_a_delete_takes_what_its_record_needs(terminal: Terminal) -> None:
+    table = terminal.table("needs_more")
+    done = terminal.run("delete", table, "7", "--with", '{"n": 1}', "--json")
+    assert json.loads(done.stdout)["records"] == 1
+
+
+def test_a_record_comes_by_standard_input(terminal: Terminal) -> None:
+    table = terminal.table("typed")
+    assert terminal.run("put", table, "-", stdin='{"id": 1, "n": 2}').returncode == 0
+    assert terminal.sums(table) == (1, 2)
+
+
+@pytest.mark.parametrize("record", ["{", "[]", "7", '{"id": 1}, {"id": 2'])
+def test_a_record_that_is_no_object_is_not_sent(terminal: Terminal, record: str) -> None:
+    assert terminal.run("put", "shop.nothing", record).returncode == Exit.USAGE
+
+
+def test_faults_are_told_with_their_place_and_fix(terminal: Terminal) -> None:
+    table = terminal.table("faulty")
+    done = terminal.run("put", table, '{"id": "x", "what": 1}')
+    assert done.returncode == Exit.REFUSED
+    assert "/records/0/id: column 'id': 'x' is not a whole number" in done.stderr
+    assert "  → columns: id, word, n" in done.stderr
+    told = json.loads(terminal.run("put", table, '{"id": "x"}', "--json").stderr)
+    assert [fault["column"] for fault in told["errors"]] == ["id"]
+
+
+def test_tables_are_made_of_sql_listed_shown_explained_and_written(terminal: Terminal) -> None:
+    statements = [SUMS.format(name, "'bucket' = '1'") for name in ("ddl_a", "ddl_b")]
+    (terminal.folder / "two.sql").write_text(";\n".join(statements))
+    made = terminal.run("table", "create", "-d", DATABASE, "-f", "two.sql")
+    assert made.returncode == 0, made.stderr
+    assert "table shop.ddl_a is made\n" in made.stderr
+    listed = terminal.run("table", "list", DATABASE).stdout.split()
+    assert {"shop.ddl_a", "shop.ddl_b"} <= {*listed}
+    assert {"database": DATABASE, "name": "ddl_a"} in terminal.told("table", "list")
+    shown = terminal.run("table", "show", "shop.ddl_a").stdout
+    assert re.search(r"^id +BIGINT NOT NULL +primary", shown, re.MULTILINE)
+    assert "primary key" in terminal.run("table", "rules", "shop.ddl_a").stdout
+    statement = terminal.run("table", "ddl", "shop.ddl_a", "--dialect", "spark").stdout
+    again = terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=statement.replace("ddl_a", "ddl_c"))
+    assert again.returncode == 0, again.stderr
+
+
+def test_sql_with_faults_shows_them_and_makes_nothing(terminal: Terminal) -> None:
+    wrong = terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin="CREATE TABLE t_no (a STRNG)")
+    assert wrong.returncode == Exit.REFUSED
+    assert "unknown type 'STRNG'" in wrong.stderr
+    assert "^" in wrong.stderr
+    checked = terminal.run(
+        "table", "create", "--check", "-d", DATABASE, "-f", "-", stdin=SUMS.format("t_no", "'bucket'='1'")
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "shop.t_no" not in terminal.run("table", "list").stdout
+
+
+def test_rows_are_written_as_table_csv_and_ndjson(terminal: Terminal) -> None:
+    table = terminal.table("scanned")
+    for number in range(3):
+        put(terminal, table, id=number, word=f"w,{number}", n=number)
+    shown = terminal.run("scan", table, "--format", "table", "--limit", "2")
+    assert shown.stdout.split("\n")[0].split() == ["id", "word", "n"]
+    assert shown.stderr == "2 rows; there are more: --limit\n"
+    rows = list(csv.DictReader(io.StringIO(terminal.run("scan", table, "--format", "csv").stdout)))
+    assert {row["word"] for row in rows} == {"w,0", "w,1", "w,2"}
+    some = terminal.run("scan", table, "--filter", "n.gte.1", "--columns", "n", "--limit", "1").stdout
+    assert json.loads(some)["n"] in (1, 2)
+
+
+def test_what_a_row_holds_gives_the_terminal_no_orders(terminal: Terminal) -> None:
+    table = terminal.table("hostile")
+    put(terminal, table, id=1, word="\x1b]0;title\x07\x9b31m", n=1)
+    for command in (("get", table, "1"), ("scan", table, "--format", "table")):
+        shown = terminal.run(*command).stdout
+        assert "title" in shown
+        assert not {"\x1b", "\x07", "\x9b"} & {*shown}
+
+
+def test_a_service_without_spark_workers_is_ready_and_a_table_is_counted(terminal: Terminal) -> None:
+    assert terminal.run("status").returncode == 0
+    assert terminal.told("status")["status"] == "ok"
+    assert terminal.told("status", terminal.table("counted"))["staged"]["batches"] == 0
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b.c", "shop.*", "*", "", ".orders", "shop.or ders"])
+def test_a_name_that_is_none_is_a_fault_of_the_command(terminal: Terminal, name: str) -> None:
+    done = terminal.run("get", name, "1")
+    assert done.returncode == Exit.USAGE
+    assert "DATABASE.TABLE" in done.stderr
+
+
+def test_names_that_are_not_plain_stand_in_backticks(terminal: Terminal) -> None:
+    assert terminal.run("database", "create", "a.b cé").returncode == 0
+    assert "a.b cé" in terminal.told("database", "list")
+    assert terminal.run("get", "`a.b cé`.`x``y`", "1").stderr == "keyfold: table 'x`y' does not exist\n"
+
+
+def test_nobody_at_the_url_is_told_at_once(terminal: Terminal) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    done = terminal.run("table", "list", "--url", url)
+    assert done.returncode == Exit.UNREACHABLE
+    assert f"{url}: nobody answers" in done.stderr
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://a:b@c", "ftp://x", "http://"])
+def test_a_url_that_is_none_is_a_fault_of_the_command(terminal: Terminal, url: str) -> None:
+    done = terminal.run("status", KEYFOLD_URL=url)
+    assert done.returncode == Exit.USAGE
+    assert "KEYFOLD_URL" in done.stderr
+
+
+@pytest.mark.slow(reason="serves with tokens")
+def test_a_token_comes_by_the_environment_or_a_file_and_is_never_shown(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    service = Service(data, {"KEYFOLD_WORKERS": "0"})
+    terminal = Terminal(tmp_path, service.url)
+    try:
+        secret = terminal.run("token", "create", "till", "--role", "read", "--data", str(data)).stdout.strip()
+        (tmp_path / "token").write_text(f"{secret}\n")
+        assert terminal.run("database", "list").returncode == Exit.NOT_PERMITTED
+        assert terminal.run("database", "list", KEYFOLD_TOKEN=secret).returncode == 0
+        assert terminal.run("database", "list", "--token-file", "token").returncode == 0
+        assert terminal.run("database", "list", KEYFOLD_TOKEN_FILE="token").returncode == 0  # noqa: S106  # its name
+        assert terminal.run("database", "list", "--token-file", "none").returncode == Exit.USAGE
+        refused = terminal.run("database", "create", "x", KEYFOLD_TOKEN=secret)
+        assert refused.returncode == Exit.NOT_PERMITTED
+        assert "this needs the role admin" in refused.stderr
+        assert secret not in refused.stdout + refused.stderr + "".join(service.lines)
+        assert terminal.run("database", "list", KEYFOLD_TOKEN="kf_é").returncode == Exit.USAGE  # noqa: S106  # it is none
+    finally:
+        service.stop()
+
+
+def test_the_document_lists_every_exit_status() -> None:
+    listed = re.findall(r"^\| (\d+) \| `(\w+)` \|", DOCUMENT, re.MULTILINE)
+    assert listed == [(str(end.value), end.name.lower()) for end in Exit]
+
+
+def test_a_shell_is_told_how_to_complete_and_completes() -> None:
+    own = {**os.environ, "_KEYFOLD_COMPLETE": "source_bash"}
+    script = subprocess.run([SCRIPT], env=own, capture_output=True, text=True, check=True).stdout
+    assert "complete -o default -F" in script
+    own |= {"_KEYFOLD_COMPLETE": "complete_bash", "COMP_WORDS": "keyfold ta", "COMP_CWORD": "1"}
+    found = subprocess.run([SCRIPT], env=own, capture_output=True, text=True, check=True).stdout.split()
+    assert {*found} == {"table", "tail"}
+
+
+def test_a_command_that_asks_a_service_loads_none() -> None:
+    begun = "import sys; sys.argv[1:] = ['get', '--help']; from app.cli import main"
+    code = f"{begun}\ntry: main()\nfinally: print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "httpx" in loaded
+    assert not {"fastapi", "sqlalchemy", "pyarrow", "numpy", "pyspark", "app.settings"} & {*loaded}

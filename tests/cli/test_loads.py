@@ -1,0 +1,213 @@
+"""``keyfold load``: every format, every break, nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.cli.client.pieces import PIECE_RECORDS
+from tests.cli.terminal import DATABASE, Terminal, numbered_csv
+from tests.service import Service
+
+pytestmark = pytest.mark.slow(reason="loads files of several batches, and breaks loads in the middle")
+ROWS = 2 * PIECE_RECORDS + 1000
+
+
+def batches(terminal: Terminal, table: str) -> int:
+    path = f"/v1/catalog/databases/{DATABASE}/tables/{table.partition('.')[2]}/batches"
+    return len(terminal.http("GET", path).json()["batches"])
+
+
+def wait_for_batches(terminal: Terminal, table: str, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while batches(terminal, table) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def records() -> pa.Table:
+    numbers = list(range(ROWS))
+    return pa.table({"id": numbers, "word": [f"w{one}" for one in numbers], "n": [1] * ROWS})
+
+
+def write_arrow(path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, records().schema) as file:
+        file.write_table(records())
+
+
+def write_stream(path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, records().schema) as file:
+        file.write_table(records())
+
+
+def write_ndjson(path: Path) -> None:
+    path.write_text("".join(f"{json.dumps({'id': one, 'word': f'w{one}', 'n': 1})}\n\n" for one in range(ROWS)))
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "a.csv": lambda path: path.write_text(numbered_csv(range(ROWS))),
+    "a.ndjson": write_ndjson,
+    "a.parquet": lambda path: pq.write_table(records(), path, row_group_size=70_001),
+    "a.arrow": write_arrow,
+    "a.arrows": write_stream,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_each_format_counts_once_however_often_it_is_loaded(terminal: Terminal, name: str) -> None:
+    table = terminal.table(name.replace(".", "_"))
+    FILES[name](terminal.folder / name)
+    [first] = terminal.told("load", table, name)
+    assert (first["records"], first["replayed"]) == (ROWS, 0)
+    assert first["batches"] >= 3
+    [second] = terminal.told("load", table, name)
+    assert (second["records"], second["replayed"]) == (ROWS, first["batches"])
+    assert terminal.sums(table) == (ROWS, ROWS)
+
+
+def test_what_was_loaded_is_loaded_once_more_if_that_is_said(terminal: Terminal) -> None:
+    table = terminal.table("twice")
+    (terminal.folder / "twice.csv").write_text(numbered_csv(range(3)))
+    assert terminal.told("load", table, "twice.csv")[0]["replayed"] == 0
+    assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 0
+    assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 1
+    assert terminal.sums(table) == (3, 6)
+
+
+def test_a_load_that_is_killed_in_the_middle_goes_on_where_it_was(terminal: Terminal) -> None:
+    table = terminal.table("killed")
+    (terminal.folder / "killed.csv").write_text(numbered_csv(range(5 * PIECE_RECORDS)))
+    for count in (1, 3):
+        broken = terminal.begin("load", table, "killed.csv")
+        wait_for_batches(terminal, table, count)
+        broken.kill()
+        broken.communicate()
+        assert broken.returncode < 0
+        assert 0 < batches(terminal, table) < 5
+    [whole] = terminal.told("load", table, "killed.csv")
+    assert whole["replayed"] >= 3
+    assert terminal.sums(table) == (5 * PIECE_RECORDS, 5 * PIECE_RECORDS)
+
+
+def test_what_came_by_standard_input_is_known_when_it_comes_as_a_file(terminal: Terminal) -> None:
+    table = terminal.table("piped")
+    text = numbered_csv(range(ROWS))
+    broken = terminal.begin("load", table, "-", "--format", "csv")
+    assert broken.stdin is not None
+    broken.stdin.write(text.encode()[: len(text) * 3 // 4])
+    broken.stdin.flush()
+    wait_for_batches(terminal, table, 1)
+    broken.kill()
+    broken.communicate()
+    (terminal.folder / "whole.csv").write_text(text)
+    [whole] = terminal.told("load", table, "whole.csv")
+    assert whole["replayed"] >= 1
+    assert terminal.sums(table) == (ROWS, ROWS)
+
+
+def test_a_parquet_file_comes_by_standard_input(terminal: Terminal) -> None:
+    table = terminal.table("piped_parquet")
+    pq.write_table(records().slice(0, 10), terminal.folder / "ten.parquet")
+    sent = (terminal.folder / "ten.parquet").read_bytes()
+    assert terminal.run("load", table, "-", "--format", "parquet", stdin=sent).returncode == 0
+    assert terminal.sums(table) == (10, 10)
+
+
+def test_a_load_outlives_a_service_that_is_killed_and_restarted(tmp_path: Path) -> None:
+    service = Service(tmp_path / "data", {"KEYFOLD_WORKERS": "0"})
+    terminal = Terminal(tmp_path, service.url)
+    try:
+        assert terminal.run("database", "create", DATABASE).returncode == 0
+        table = terminal.table("restarted")
+        (tmp_path / "a.csv").write_text(numbered_csv(range(4 * PIECE_RECORDS)))
+        going = terminal.begin("load", table, "a.csv")
+        wait_for_batches(terminal, table, 1)
+        service.kill()
+        service = Service(tmp_path / "data", {"KEYFOLD_WORKERS": "0"}, port=int(service.url.rpartition(":")[2]))
+        _, err = going.communicate(timeout=200)
+        assert going.returncode == 0, err
+        assert terminal.sums(table) == (4 * PIECE_RECORDS, 4 * PIECE_RECORDS)
+    finally:
+        service.stop()
+
+
+def test_a_bad_record_is_named_by_line_and_column_and_what_was_corrected_counts_once(terminal: Terminal) -> None:
+    table = terminal.table("corrected")
+    lines = numbered_csv(range(PIECE_RECORDS + 10)).splitlines()
+    lines[0] = 'id,"word",n'
+    lines[1] = '0,"two\nlines",1'
+    good = "\n".join(lines) + "\n"
+    lines[PIECE_RECORDS + 5] = f"{PIECE_RECORDS + 4},w,many"
+    (terminal.folder / "bad.csv").write_text("\n".join(lines) + "\n")
+    refused = terminal.run("load", table, "bad.csv")
+    assert refused.returncode == 1
+    assert f"bad.csv, line {PIECE_RECORDS + 7}, column n: " in refused.stderr, "the header and a line break more"
+    assert "→ send" in refused.stderr
+    assert f"the {PIECE_RECORDS} records before line {PIECE_RECORDS + 3} are stored" in refused.stderr
+    (terminal.folder / "bad.csv").write_text(good)
+    assert terminal.run("load", table, "bad.csv").returncode == 0
+    assert terminal.sums(table) == (PIECE_RECORDS + 10, PIECE_RECORDS + 10)
+
+
+def test_a_bad_row_of_columns_is_named_by_its_number(terminal: Terminal) -> None:
+    table = terminal.table("bad_columns")
+    columns = {"id": [1, None], "word": ["a", "b"], "n": [1, 1]}
+    pq.write_table(pa.table(columns), terminal.folder / "bad.parquet")
+    refused = terminal.run("load", table, "bad.parquet")
+    assert refused.returncode == 1
+    assert "bad.parquet, row 2, column id: " in refused.stderr
+    assert "nothing of the file was stored" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.xls", b"", "--format csv|ndjson|parquet|arrow"),
+        ("a.parquet", b"id,n\n", "it is no Parquet file that can be read"),
+        ("a.arrow", b"id,n\n", "it is no Arrow file that can be read"),
+        ("missing.csv", None, "missing.csv cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_fault_of_the_command(
+    terminal: Terminal, name: str, content: bytes | None, said: str
+) -> None:
+    table = terminal.table(f"unread_{len(said)}")
+    if content is not None:
+        (terminal.folder / name).write_bytes(content)
+    done = terminal.run("load", table, name)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_what_scan_writes_as_csv_loads_into_the_same_rows(terminal: Terminal) -> None:
+    first, second = terminal.table("source"), terminal.table("copy")
+    words = ["", None, 'say "hi"', "a,b", "two\nlines", "\u2028ünïcode", "null", " edge "]
+    typed = "".join(f"{json.dumps({'id': place, 'word': word, 'n': place})}\n" for place, word in enumerate(words))
+    assert terminal.run("load", first, "-", "--format", "ndjson", stdin=typed).returncode == 0
+    written = terminal.run("scan", first, "--format", "csv").stdout
+    assert terminal.run("load", second, "-", "--format", "csv", stdin=written).returncode == 0
+    rows = terminal.rows(second)
+    assert rows == terminal.rows(first)
+    assert {row["word"] for row in rows} == {*words}
+
+
+def test_a_load_into_no_table_reads_nothing(terminal: Terminal) -> None:
+    done = terminal.run("load", "shop.none", "-", "--format", "csv")
+    assert (done.returncode, done.stderr) == (3, "keyfold: table 'none' does not exist\n")
+
+
+def test_the_processes_of_a_machine_see_no_token(terminal: Terminal) -> None:
+    going = terminal.begin("load", terminal.table("silent"), "-", "--format", "csv")
+    shown = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(going.pid)], capture_output=True, text=True, check=True
+    )
+    assert "load" in shown.stdout
+    assert "kf_" not in shown.stdout
+    going.communicate()
