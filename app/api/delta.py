@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, Told
@@ -55,8 +55,9 @@ class DeltaAnswer(Answer):
 
 
 @router.get("/delta", operation_id="getTableDelta", response_model=DeltaAnswer)
-def get_delta(table: ReadTable, repository: Reading, warehouse: WarehouseDep) -> DeltaAnswer:
+def get_delta(table: ReadTable, repository: Reading, warehouse: WarehouseDep, response: Response) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
+    response.headers["Cache-Control"] = "no-store"  # it tells the moment
     state = delta_state(repository, warehouse, table)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)

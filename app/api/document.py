@@ -48,6 +48,7 @@ _SECURITY: Final = {
 }
 # What any operation may be refused with, by what it has.
 _NOT_ACCEPTABLE: Final = HTTPStatus.NOT_ACCEPTABLE.value
+_OF_THE_MOMENT: Final = frozenset({"getTableDelta"})
 _IF_NONE_MATCH: Final = "if-none-match"
 _OF_ALL: Final = (401, 403, 429, 503)
 _OF_INPUT: Final = (400,)
@@ -154,7 +155,8 @@ def _own_headers(status: str) -> Json:
 
 def _revalidate(operation: Json | None) -> None:
     """What ``app.api.conditions`` does for every answer to GET that does not tell the moment."""
-    if operation is None or "200" not in operation["responses"] or NEEDS.get(operation["operationId"]) is None:
+    name = None if operation is None else operation["operationId"]
+    if operation is None or name in _OF_THE_MOMENT or "200" not in operation["responses"] or NEEDS.get(name) is None:
         return
     told = operation["responses"]
     kept = headers("ETag", "Cache-Control", "Vary")

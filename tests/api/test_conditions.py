@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app.api.paths import TABLE_PATH
 from tests.api.conftest import DATABASES, TABLES
 from tests.api.walk import BODIES, READS, TABLE, Fill, filled_catalog, query
 
 WIDE = f"{TABLES}/wide"
-LIVE = ("/healthz", "/readyz")  # they tell the moment
+LIVE = ("/healthz", "/readyz", f"{TABLE_PATH}/delta")  # they tell the moment
 SET_COMMENT = {"changes": [{"action": "updateComment", "comment": "other"}]}
 Create = Callable[..., dict[str, Any]]
 
@@ -26,6 +27,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
 @pytest.mark.parametrize("path", [path for path in READS if path not in LIVE])
 def test_who_has_an_answer_is_told_so_without_it(walked: tuple[TestClient, Fill], path: str) -> None:
     client, fill = walked
+    client.headers["Accept-Encoding"] = "identity"
     params = query(path)
     first = client.get(fill(path), params=params)
     etag = first.headers["etag"]
@@ -41,7 +43,8 @@ def test_who_has_an_answer_is_told_so_without_it(walked: tuple[TestClient, Fill]
 
 @pytest.mark.parametrize("path", LIVE)
 def test_what_tells_the_moment_is_not_kept(walked: tuple[TestClient, Fill], path: str) -> None:
-    answer = walked[0].get(path, headers={"If-None-Match": "*"})
+    client, fill = walked
+    answer = client.get(fill(path), headers={"If-None-Match": "*"})
     assert answer.headers["cache-control"] == "no-store"
     assert answer.content
 

@@ -91,7 +91,8 @@ def test_what_paimons_clients_send_is_declared(shop: TestClient) -> None:
 def test_head_answers_the_headers_of_get_and_no_body(shop: TestClient, fill: Fill, slash: str) -> None:
     for path in READS:
         asked = fill(path) + (slash if "{key}" not in path else "")
-        got, headers = (shop.request(method, asked, params=query(path)) for method in ("GET", "HEAD"))
+        plain = {"Accept-Encoding": "identity"}  # HEAD has no body to compress
+        got, headers = (shop.request(one, asked, params=query(path), headers=plain) for one in ("GET", "HEAD"))
         assert got.status_code in (200, 503), got.text  # readiness: no Spark here
         assert (headers.status_code, headers.content) == (got.status_code, b""), path
         assert headers_of(headers) == headers_of(got)

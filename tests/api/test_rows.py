@@ -285,9 +285,11 @@ def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table:
     rows.merge({"id": 1, "n": 1})
     direct = rows.client.get(f"{ROWS}?{query}")
     documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
-    of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in (direct, documented)]
+    answers = (direct, documented)
+    of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in answers]
     assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1])
-    assert headers_of(direct) == headers_of(documented)
+    told = [{name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers]
+    assert told[0] == told[1]
     assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
 
 
