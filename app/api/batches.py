@@ -20,6 +20,7 @@ from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.preferences import preference
 from app.api.problems import PROBLEM_RESPONSES, problems
+from app.api.slashes import register_convertors
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
 from app.core.table import history
@@ -32,6 +33,7 @@ from app.services.merges import request_merge
 from app.settings import Settings
 
 logger = logging.getLogger(__name__)
+register_convertors()
 router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
@@ -179,13 +181,13 @@ def get_batches(
     return BatchList.of(list_batches(repository, table, wanted, state, order))
 
 
-@router.get("/{batch_id}", operation_id="getBatch")
+@router.get("/{batch_id:id}", operation_id="getBatch")
 def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> Batch:
     """One batch."""
     return Batch.of(repository.batches.get(table.id, batch_id))
 
 
-@router.delete("/{batch_id}", operation_id="deleteBatch", responses=problems(409))
+@router.delete("/{batch_id:id}", operation_id="deleteBatch", responses=problems(409))
 async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Withdraw a batch while it is staged."""
     notes.tell(batch=batch_id)
@@ -193,7 +195,7 @@ async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: No
     return Batch.of(batch)
 
 
-@router.post("/{batch_id}:retry", operation_id="retryBatch", responses=problems(409))
+@router.post("/{batch_id:id}:retry", operation_id="retryBatch", responses=problems(409))
 async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Stage a batch that was set aside again, under the next number: it counts as come now."""
     notes.tell(batch=batch_id)

@@ -20,7 +20,7 @@ from app.api.components import headers
 from app.api.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.following import Following, Lines, events
 from app.api.negotiation import chosen
-from app.api.paging import page_size, size_words
+from app.api.paging import is_of_64_bits, page_size, size_words
 from app.api.paths import TABLE_PATH, FullName, sent_path
 from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
@@ -61,7 +61,7 @@ def _number(name: str, text: str | None, most: int, faults: list[Violation]) -> 
 
 
 def _asked(text: str | None, faults: list[Violation]) -> int | None:
-    if text is None or re.fullmatch("[+-]?[0-9]{1,1000}", text):
+    if text is None or (re.fullmatch("[+-]?[0-9]{1,1000}", text) and is_of_64_bits(int(text))):
         return None if text is None else int(text)
     message = f"maxResults {text[:50]!r} is no number"
     faults.append(Violation("/maxResults", FaultCode.NOT_A_NUMBER, message, "send a number, or leave it out"))

@@ -48,11 +48,12 @@ class Compressed:
 
 
 def _tagged(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers, the ETag that of the encoding that they name."""
+    """The headers, the ETag that of the encoding that they name, ``Vary`` with each name once."""
     coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
-    if coding is None:
-        return headers
-    return [
-        (name, value[:-1] + b"--" + coding + b'"') if name.lower() == b"etag" else (name, value)
-        for name, value in headers
-    ]
+    return [(name, _told(name.lower(), value, coding)) for name, value in headers]
+
+
+def _told(name: bytes, value: bytes, coding: bytes | None) -> bytes:
+    if name == b"etag" and coding is not None:
+        return value[:-1] + b"--" + coding + b'"'
+    return b", ".join(dict.fromkeys(value.split(b", "))) if name == b"vary" else value

@@ -155,8 +155,10 @@ def _own_headers(status: str) -> Json:
 
 def _revalidate(operation: Json | None) -> None:
     """What ``app.api.conditions`` does for every answer to GET that does not tell the moment."""
-    name = None if operation is None else operation["operationId"]
-    if operation is None or name in _OF_THE_MOMENT or "200" not in operation["responses"] or NEEDS.get(name) is None:
+    if operation is None or "200" not in operation["responses"]:
+        return
+    name = operation["operationId"]
+    if name in _OF_THE_MOMENT or NEEDS.get(name) is None:
         return
     told = operation["responses"]
     kept = headers("ETag", "Cache-Control", "Vary")

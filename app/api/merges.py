@@ -13,9 +13,11 @@ from app.api.deps import Reading, Writing
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
+from app.api.slashes import register_convertors
 from app.core.table.history import TaskKind, TaskState, TaskTrigger
 from app.services.merges import ask_for_merge, list_merges
 
+register_convertors()
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
@@ -67,13 +69,13 @@ def get_merges(
     return MergeList.of(list_merges(repository, table, wanted, state, job))
 
 
-@router.get("/{merge_id}", operation_id="getMerge")
+@router.get("/{merge_id:id}", operation_id="getMerge")
 def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> Merge:
     """One merge: state, progress, and its outcome or error."""
     return Merge.of(repository.tasks.get(table.id, merge_id))
 
 
-@router.post("/{merge_id}:cancel", operation_id="cancelMerge")
+@router.post("/{merge_id:id}:cancel", operation_id="cancelMerge")
 def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> Merge:
     """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
     return Merge.of(repository.tasks.request_cancel(table.id, merge_id))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from app.services.pages import PageRequest
 
@@ -25,8 +27,21 @@ def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:
     return f"Page size; {default} without it and for 0 or less, at most {largest}."
 
 
+def is_of_64_bits(number: int) -> bool:
+    """Whether the document's ``int64`` can hold it."""
+    return -(2**63) <= number < 2**63
+
+
+def _of_64_bits(number: int) -> int:
+    if not is_of_64_bits(number):
+        raise PydanticCustomError("int_parsing_size", "Input should be a whole number of 64 bits")
+    return number
+
+
 async def _wanted_page(
-    max_results: Annotated[int | None, Query(alias="maxResults", description=size_words())] = None,
+    max_results: Annotated[
+        Annotated[int, AfterValidator(_of_64_bits)] | None, Query(alias="maxResults", description=size_words())
+    ] = None,
     page_token: Annotated[
         str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")
     ] = None,

@@ -28,8 +28,13 @@ CONFIG_OVERRIDES: Final[Mapping[str, str]] = {
 TABLE_OPTIONS: Final[Mapping[str, str]] = {"query-auth.enabled": "true"}
 
 
-async def _is_paimon(request: Request) -> bool:
+def is_paimon(request: Request) -> bool:
+    """Whether one of Paimon's own clients asks."""
     return request.headers.get(_HEADER) == _PAIMON
+
+
+async def _is_paimon(request: Request) -> bool:
+    return is_paimon(request)
 
 
 PaimonClient = Annotated[bool, Depends(_is_paimon)]

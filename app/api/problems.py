@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
 from app.api.methods import allowed_methods
-from app.api.paimon_clients import not_done
+from app.api.paimon_clients import is_paimon, not_done
 from app.core.errors import (
     AlreadyExists,
     Conflict,
@@ -294,7 +294,9 @@ def _pointer(source: str, path: Sequence[str | int]) -> str:
 
 def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
-    if error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
+    # A path that others find has its own methods: only Paimon's clients are told what of theirs is not done there.
+    told = error.status_code == HTTPStatus.NOT_FOUND or is_paimon(request)
+    if told and error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
         return _keyfold_error(request, refused)
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:

@@ -11,12 +11,12 @@ from app.api.components import schema as component
 from app.api.deps import Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.slashes import register_keys
+from app.api.slashes import register_convertors
 from app.core.errors import UnsupportedMediaType
 from app.services.formats import JSON
 from app.services.row_changes import RowChange, RowMethod
 
-register_keys()
+register_convertors()
 router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)
 
 Body = Annotated[bytes, Depends(whole_body)]

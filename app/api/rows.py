@@ -27,11 +27,11 @@ from app.api.paths import TABLE_PATH, FullName
 from app.api.payloads import first_fault_of
 from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
-from app.api.slashes import register_keys
+from app.api.slashes import register_convertors
 from app.services.lookups import Consistency, Images
 from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
 
-register_keys()
+register_convertors()
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]

@@ -19,9 +19,22 @@ class _KeyConvertor(Convertor[str]):
         return value
 
 
-def register_keys() -> None:
-    """Make ``{name:key}`` known to the router."""
+class _IdConvertor(Convertor[str]):
+    """An id in a path: it has no colon, behind which stands what is to be done with it (``{batch_id:id}:retry``)."""
+
+    regex = "[^/:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def register_convertors() -> None:
+    """Make ``{name:key}`` and ``{name:id}`` known to the router."""
     register_url_convertor("key", _KeyConvertor())
+    register_url_convertor("id", _IdConvertor())
 
 
 def accept_trailing_slashes(app: FastAPI) -> None:

@@ -125,7 +125,7 @@ def test_a_last_page_that_is_full_promises_no_further_one(client: TestClient) ->
     assert client.get(DATABASES, params={"maxResults": 2}).json() == {"databases": ["a", "b"], "nextPageToken": None}
 
 
-@pytest.mark.parametrize("size", ["0", "-5", "99999999999999999999"])
+@pytest.mark.parametrize("size", ["0", "-5", "999999999999999999"])
 def test_a_page_size_outside_the_bounds_falls_back(shop: TestClient, size: str) -> None:
     assert shop.get(DATABASES, params={"maxResults": size}).json()["databases"] == ["shop"]
 

@@ -32,7 +32,7 @@ def test_what_keyfold_has_not_of_paimons_protocol_is_a_501_that_says_what_to_do(
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{}/tables/{}" in route])
 def test_the_refusal_names_the_path_to_write_to_as_it_was_asked(shop: TestClient, route: str) -> None:
     method, path = route.split(" ")
-    answer = shop.request(method, f"/v1/catalog/{path.replace('{}', 'a%5Cb%2Bc')}").json()
+    answer = shop.request(method, f"/v1/catalog/{path.replace('{}', 'a%5Cb%2Bc')}", headers=PAIMON).json()
     assert "POST /v1/catalog/databases/a%5Cb%2Bc/tables/a%5Cb%2Bc/batches" in answer["message"]
 
 
@@ -47,6 +47,8 @@ def test_any_other_path_is_still_a_404_and_any_other_method_a_405(create: Create
     assert shop.get(f"{TABLES}/wide/nothing").status_code == 404
     assert shop.get(f"{TABLES}/wide/branches/b/c/d").status_code == 404
     assert shop.put(f"{TABLES}/wide/partitions").status_code == 405
+    of_others = shop.post(f"{TABLES}/wide/partitions")  # the path is one of theirs, too, and has its own methods
+    assert (of_others.status_code, of_others.headers["allow"]) == (405, "GET, HEAD")
     assert shop.get(f"{TABLES}/wide/commit").status_code == 404
 
 

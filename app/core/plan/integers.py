@@ -1,4 +1,4 @@
-"""BIGINT as text in answers: JavaScript reads no whole number beyond 2^53 without loss (docs/decisions/0030).
+"""BIGINT as text in answers: JavaScript reads no whole number beyond 2^53 without loss (docs/decisions/0032).
 
 Only BIGINT is that wide; DECIMAL is text anyway. A row's finished JSON stays the one with numbers, and is read for the
 other form.
