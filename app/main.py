@@ -33,6 +33,7 @@ from app.api import (
     tables,
     tags,
     tokens,
+    twins,
 )
 from app.api.audit import Audited
 from app.api.auth import Gate
@@ -99,6 +100,7 @@ ROUTERS = (
     rules,
     simulations,
     tokens,
+    twins,
 )
 
 

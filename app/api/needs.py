@@ -93,7 +93,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("deleteRow", "deleteRowByPath", "postMerge", "cancelMerge", "postCompaction"), _WRITE),
     **dict.fromkeys(("deleteBatch", "retryBatch"), Need(Role.WRITE, audited=True)),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
-    **dict.fromkeys(("listDamage", "getTableDdl"), _READ),
+    **dict.fromkeys(("listDamage", "getTableDdl", "getTableToken"), _READ),
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),

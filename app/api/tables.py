@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.audit import NotesDep
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
-from app.api.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     NewTable,
@@ -22,6 +21,7 @@ from app.api.payloads import (
 )
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.schema_changes import AlterTable
+from app.api.twins import Details
 from app.core.access import Role
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
@@ -39,25 +39,6 @@ TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's
 ValidateOnly = Annotated[
     bool, Query(alias="validateOnly", description="Checks name, schema and options; stores nothing.")
 ]
-
-
-class _Details:
-    """Tables as the client that asks is told them."""
-
-    def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
-        self.warehouse, self.paimon = warehouse, paimon
-
-    def of(self, table: Table) -> TableDetails:
-        """One table."""
-        details = TableDetails.of(table, path=service.location_of(self.warehouse, table))
-        if not self.paimon:
-            return details
-        schema = details.table_schema
-        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
-        return details.model_copy(update={"table_schema": told})
-
-
-Details = Annotated[_Details, Depends()]
 
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:

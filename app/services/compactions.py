@@ -24,6 +24,7 @@ from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
+from app.services.twins import publish
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.named_files import files_of_run
@@ -151,6 +152,7 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
         runs, changelog = _combine(site, table, picked, lease)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)
+    publish(site, table, snapshot)
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(

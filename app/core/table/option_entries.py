@@ -249,6 +249,7 @@ _TABLE_OPTIONS = (
         names=Names.COLUMNS,
     ),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("twin.publish", boolean, False, "each full compaction writes the rows once more, for Paimon's clients"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.

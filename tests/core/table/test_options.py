@@ -66,6 +66,7 @@ READ = [
     ("snapshot.time-retained", "2 h", timedelta(hours=2)),
     ("tombstone.time-retained", "7 d", timedelta(days=7)),
     ("catalog.history-retained", "30 d", timedelta(days=30)),
+    ("twin.publish", "true", True),
     ("tag.default-time-retained", "7 d", timedelta(days=7)),
     ("target-file-size", "64 mb", 64 * 1024**2),
     ("target-file-size", "1 KB", 1024),
