@@ -148,11 +148,14 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     picked_now = pick_runs(options, snapshot, other, full=claimed.task.full) if snapshot else []
     groups = [*_together(picked_now)]
     lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
+    left: Sequence[Run] = snapshot.runs if snapshot else ()
     for picked in groups:
         runs, changelog = _combine(site, table, picked, lease)
+        left = replaced(left, [[run.id for run in one.runs] for one in picked], runs)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)
-    publish(site, table, snapshot)
+    if not any(map(_all_of, _partitions(left))):  # it was a full one, whatever was merged meanwhile
+        publish(site, table, snapshot)
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(

@@ -20,7 +20,7 @@ from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.storage.layout import Warehouse, data_file, staging_file, table_folder
-from app.storage.twins import remove_unfinished
+from app.storage.twins import keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
 
 logger = logging.getLogger(__name__)
@@ -51,19 +51,16 @@ def sweep(
         expire_partitions(database, table)
     check_not_gone(warehouse)
     try:
-        kept = {table.id: sweep_twins(database, warehouse, table) for table in every_table(database)}
-    except OSError as error:
-        logger.warning("snapshots and files are swept later: %s", reason_of(error))
-        return 0
-    for table_id, run_id in expire_snapshots(database, kept=kept):
-        _mark(warehouse, table_id, run_id)
-    forget_history(database, keys_known)
-    try:
         before = now_of(warehouse) - grace
+        twins = {table.id: sweep_twins(database, warehouse, table, before) for table in every_table(database)}
     except OSError as error:
         logger.warning("the warehouse is swept later: %s", reason_of(error))
         return 0
-    removed = 0
+    kept = {table_id: number for table_id, (number, _) in twins.items()}
+    for table_id, run_id in expire_snapshots(database, kept=kept):
+        _mark(warehouse, table_id, run_id)
+    forget_history(database, keys_known)
+    removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder:
             try:
@@ -210,8 +207,9 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     garbage = [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
     removed = sum(remove(warehouse, path) for path in garbage)
     removed += sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
-    removed += remove_unfinished(warehouse, table_id, before)
     root = warehouse.path(*folder)
+    if named.dropped:
+        removed += keep_twins(warehouse, table_id, (), before)
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
@@ -19,7 +19,7 @@ from app.services.executor import MergeSite
 from app.services.scans import Scan, parts
 from app.services.views import View, schemas_of
 from app.storage.layout import Warehouse, twin_file
-from app.storage.twins import Twin, begun_twins, remove_twin, twin_fields, whole_twins, write_twin
+from app.storage.twins import Twin, begun_twins, keep_twins, twin_fields, whole_twins, write_twin
 
 logger = logging.getLogger(__name__)
 PUBLISH = "twin.publish"
@@ -43,11 +43,11 @@ class Published:
 
 
 def publish(site: MergeSite, table: Table, snapshot: Snapshot | None) -> None:
-    """Writes the twin of ``snapshot``, if ``table`` wants one and each partition is one run that was compacted in full.
+    """Writes the twin of ``snapshot``, which a full compaction has made, if ``table`` wants one.
 
     What goes wrong is a warning, and the twin before it stays: nothing else depends on it.
     """
-    if snapshot is None or not table.schema.parsed[PUBLISH] or not _compacted(snapshot):
+    if snapshot is None or not table.schema.parsed[PUBLISH]:
         return
     twin = Twin(snapshot.id, table.schema_id)
     try:
@@ -57,11 +57,6 @@ def publish(site: MergeSite, table: Table, snapshot: Snapshot | None) -> None:
         logger.warning(
             "the twin of table %s at snapshot %d is not written", table.full_name, snapshot.id, exc_info=True
         )
-
-
-def _compacted(snapshot: Snapshot) -> bool:
-    counts = Counter(run.partition for run in snapshot.runs)
-    return all(run.full for run in snapshot.runs) and max(counts.values(), default=1) == 1
 
 
 def _write(site: MergeSite, table: Table, snapshot: Snapshot, twin: Twin) -> None:
@@ -94,20 +89,21 @@ def _same_columns(one: TableSchema, other: TableSchema) -> bool:
     return [(c.id, c.name, c.type) for c in one.columns] == [(c.id, c.name, c.type) for c in other.columns]
 
 
-def sweep_twins(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> int | None:
-    """Removes the twins of ``table`` that nobody is told of any more, each once its snapshot has expired, and at once
-    those of rows that are gone. Returns the number of the snapshot that must stay for the one that is read.
+def sweep_twins(
+    database: CatalogDatabase, warehouse: Warehouse, table: Table, before: datetime
+) -> tuple[int | None, int]:
+    """Removes the twins of ``table`` that nobody is told of any more: those whose snapshot has expired, and those of
+    rows that are gone. What is no twin's file, or a client's own, goes if it is older than ``before``.
+
+    Returns the number of the snapshot that must stay for the twin that is read, and how many files were removed.
     """
     begun = begun_twins(warehouse, table.id)
-    if not begun:
-        return None
     with database.reading() as repository:
-        kept = published(repository, warehouse, table)
+        kept = published(repository, warehouse, table) if begun else None
         ended = repository.snapshots.last_of(table.id, _ENDING) or 0
         known = [one for one in begun if one.snapshot_id >= ended and _is_known(repository, table, one)]
-    for twin in set(begun) - set(known):
-        remove_twin(warehouse, table.id, twin)
-    return kept.snapshot.id if kept else None
+    removed = keep_twins(warehouse, table.id, known, before)
+    return (kept.snapshot.id if kept else None), removed
 
 
 def _is_known(repository: Repository, table: Table, twin: Twin) -> bool:

@@ -11,7 +11,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -55,10 +55,15 @@ class Twin(NamedTuple):
         return f"rows-{self.snapshot_id}-{self.schema_id}.parquet"
 
     @property
+    def schema_name(self) -> str:
+        """What says its columns; other twins may have it, too."""
+        return f"schema-{self.schema_id}"
+
+    @property
     def files(self) -> Sequence[tuple[str, str]]:
-        """Folder and name of each of its files, the one that makes it whole first."""
+        """Folder and name of each of its files."""
         names = ("manifest", self.list_name), ("manifest", self.empty_list_name), ("manifest", self.manifest_name)
-        return (*names, ("bucket-0", self.data_name))
+        return (*names, ("bucket-0", self.data_name), ("schema", self.schema_name))
 
 
 _LIST: Final = re.compile(r"list-([0-9]+)-([0-9]+)")
@@ -82,16 +87,15 @@ def _found(warehouse: Warehouse, table_id: str, pattern: re.Pattern[str]) -> lis
     return sorted({Twin(int(match[1]), int(match[2])) for match in matches}, reverse=True)
 
 
-def remove_unfinished(warehouse: Warehouse, table_id: str, before: datetime) -> int:
-    """Removes what nobody writes any more: files that were begun and left ``before`` that moment. Says how many."""
-    found = entries(warehouse, warehouse.path(*twin_file(table_id)), recursive=True)
-    left = [one for one in found if one.name.startswith(_ASIDE) and one.changed_at and one.changed_at < before]
-    return sum(remove_file(warehouse, one.path) for one in left)
-
-
-def remove_twin(warehouse: Warehouse, table_id: str, twin: Twin) -> int:
-    """Removes the files of a twin and says how many there were."""
-    return sum(remove_file(warehouse, warehouse.path(*twin_file(table_id, *place))) for place in twin.files)
+def keep_twins(warehouse: Warehouse, table_id: str, kept: Collection[Twin], before: datetime) -> int:
+    """Removes the files of all twins but ``kept``, and of those that are no twin's the ones from before that moment:
+    begun by a worker that died, or left by a client. Says how many.
+    """
+    root = warehouse.path(*twin_file(table_id))
+    named = {warehouse.path(*twin_file(table_id, *place)) for twin in kept for place in twin.files}
+    files = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder and one.path not in named]
+    garbage = [one for one in files if _ANY.fullmatch(one.name) or (one.changed_at and one.changed_at < before)]
+    return sum(remove_file(warehouse, one.path) for one in garbage)
 
 
 def write_twin(
@@ -106,8 +110,8 @@ def write_twin(
 
     What was begun before is written anew. Raises what reading and writing raise; then the twin is not whole.
     """
-    _write(warehouse, twin_file(table_id, "schema", f"schema-{twin.schema_id}"), _schema_text(twin, schema, at_millis))
     rows, size = _write_rows(warehouse, twin_file(table_id, "bucket-0", twin.data_name), schema.columns, batches)
+    _write(warehouse, twin_file(table_id, "schema", twin.schema_name), _schema_text(twin, schema, at_millis))
     named = [data_file_record(twin.data_name, size, rows, twin.schema_id, at_millis)] if rows else []
     manifest = _avro(DATA_FILE, named)
     _write(warehouse, twin_file(table_id, "manifest", twin.manifest_name), manifest)

@@ -13,7 +13,8 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.table.history import Table
+from app.core.table.history import SnapshotKind, Table
+from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.partitions import drop_partitions
 from app.services.snapshots import roll_back
@@ -21,6 +22,7 @@ from app.services.sweeps import sweep
 from app.services.tables import alter_table
 from app.services.twins import Published, published
 from tests.services.builders import SUM, compact, create_table, merge_staged, post, schema, snapshot_of
+from tests.services.executor import InterruptedExecutor
 
 PUBLISH = SUM | {"twin.publish": "true"}
 REMOVES = {"partial-update.remove-record-on-delete": "true"}
@@ -91,6 +93,31 @@ def test_a_full_compaction_publishes_the_rows_that_are_shown(site: MergeSite) ->
     assert rows(site, table)[0] == {"id": 1, "n": 2}
     compact(site, table)
     assert rows(site, table)[0] == {"id": 1, "n": 3}
+
+
+def test_what_is_merged_while_a_table_is_compacted_is_in_its_twin_as_it_is_in_its_snapshot(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISH)
+    fold(site, table, {"id": 1, "n": 1})
+    fold(site, table, {"id": 1, "n": 1})
+    busy = InterruptedExecutor(lambda: fold(site, table, {"id": 1, "n": 5}), in_compaction=True)
+    compact(MergeSite(site.database, site.warehouse, busy, 600), table)
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert len(snapshot.runs) == 2
+    found = twin_of(site, table)
+    assert found is not None
+    assert (found.snapshot, rows(site, table)) == (snapshot, [{"id": 1, "n": 7}])
+
+
+def test_a_compaction_of_some_runs_publishes_nothing(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISH | {"num-sorted-run.compaction-trigger": "3"})
+    fold(site, table, *({"id": number, "n": 1} for number in range(2000)))
+    for _ in range(3):
+        fold(site, table, {"id": 1, "n": 1})
+    assert run_next_compaction(site, "compactor")
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert (snapshot.kind, len(snapshot.runs) > 1, twin_of(site, table)) == (SnapshotKind.COMPACTION, True, None)
 
 
 def test_a_total_outside_its_type_and_a_default_are_published_as_they_are_shown(site: MergeSite) -> None:
@@ -182,12 +209,13 @@ def test_what_is_read_stays_however_many_snapshots_come_and_what_was_read_goes_w
     assert not {name for name in first if not name.startswith("schema-")} & files(site, table)
 
 
-def test_a_sweep_removes_what_a_killed_worker_left(site: MergeSite) -> None:
+def test_a_sweep_removes_what_a_killed_worker_or_a_client_left(site: MergeSite) -> None:
     table = create_table(site.database, PUBLISH)
     fold(site, table, {"id": 1, "n": 1})
     compact(site, table)
     folder = Path(site.warehouse.path(table.id, "twin", "bucket-0"))
-    young, old = folder / "_writing-young", folder / "_writing-old"
+    young, old = folder / "_writing-young", folder.parent / "tag" / "tag-of-a-client"
+    old.parent.mkdir()
     for path in (young, old):
         path.write_bytes(b"x")
     os.utime(old, (time.time() - 7200,) * 2)
