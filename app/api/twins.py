@@ -19,9 +19,14 @@ from app.services import tables as service
 from app.services.twins import published
 
 router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
-# A twin is a table without a key. Who writes to it fails before there is a file, for no writer has this format; readers
-# take a file's format from its name.
-_TWIN_OPTIONS: Final[Mapping[str, str]] = {"bucket": "-1", "file.format": "none: write with POST …/batches"}
+_READ_ONLY: Final = "none: this table is read only, write with POST …/batches"
+# A twin is a table without a key. Who writes to it fails before there is a file, for no writer has this format, and no
+# commit such a number; readers take a file's format from its name.
+_TWIN_OPTIONS: Final[Mapping[str, str]] = {
+    "bucket": "-1",
+    "file.format": _READ_ONLY,
+    "commit.max-retries": _READ_ONLY,
+}
 _ASKED_AGAIN: Final = timedelta(hours=1, minutes=1)  # clients ask anew an hour before the end
 
 

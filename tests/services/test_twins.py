@@ -111,7 +111,7 @@ def test_what_is_merged_while_a_table_is_compacted_is_in_its_twin_as_it_is_in_it
 
 def test_a_compaction_of_some_runs_publishes_nothing(site: MergeSite) -> None:
     table = create_table(site.database, PUBLISH | {"num-sorted-run.compaction-trigger": "3"})
-    fold(site, table, *({"id": number, "n": 1} for number in range(2000)))
+    fold(site, table, *({"id": number, "n": 1} for number in range(900)))
     for _ in range(3):
         fold(site, table, {"id": 1, "n": 1})
     assert run_next_compaction(site, "compactor")
