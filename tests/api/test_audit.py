@@ -85,7 +85,7 @@ def test_changes_of_databases_tables_and_options_are_told(watched: Watched) -> N
         {**done, "operation": "alterTable", **of_wide, "changes": changes},
         {**done, "operation": "renameTable", **of_wide, "to": {"database": "shop", "table": "new"}},
         {**done, "operation": "dropTable", "database": "shop", "table": "new"},
-        {**done, "operation": "dropDatabase", "database": "hr"},
+        {**done, "operation": "dropDatabase", "database": "hr", "tables": 0},
     ]
 
 
