@@ -36,6 +36,7 @@ from app.api import (
     tables,
     tags,
     tokens,
+    twins,
 )
 from app.api.audit import Audited
 from app.api.auth import Gate
@@ -109,6 +110,7 @@ ROUTERS = (
     rules,
     simulations,
     tokens,
+    twins,
 )
 
 

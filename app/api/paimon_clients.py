@@ -52,16 +52,18 @@ class NotDone:
 
 _D: Final = "databases/{}"
 _T: Final = f"{_D}/tables/{{}}"
+NO_FILES: Final = NotDone(
+    "the files of a Keyfold table are not Paimon's, so Paimon's clients can neither read nor write them: read rows with"
+    " GET T/rows or GET T/rows:scan, write with POST T/batches; to read with these clients, set the option twin.publish"
+    " to true and POST T/compact",
+    (f"POST {_T}/auth",),
+)
 NOT_DONE: Final[Iterable[NotDone]] = (
     NotDone(
         "Keyfold takes no commits of Paimon's clients, for its files are not Paimon's: write with POST T/batches",
         (f"POST {_T}/commit",),
     ),
-    NotDone(
-        "the files of a Keyfold table are not Paimon's, so Paimon's clients can neither read nor write them:"
-        " read rows with GET T/rows or GET T/rows:scan, write with POST T/batches",
-        (f"GET {_T}/token", f"POST {_T}/auth"),
-    ),
+    NO_FILES,
     NotDone(
         "Keyfold makes no empty partitions: POST T/batches makes those of its rows, POST T/partitions/drop drops some",
         (f"POST {_T}/partitions", f"POST {_T}/partitions/alter", f"POST {_T}/partitions/mark"),
@@ -138,10 +140,12 @@ _ROUTES: Final = [(_pattern(route), entry) for entry in NOT_DONE for route in en
 
 def not_done(request: Request) -> Unsupported | None:
     """Why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
-    path = sent_path(request)
-    asked = f"{request.method} {path.removesuffix('/')}"
+    asked = f"{request.method} {sent_path(request).removesuffix('/')}"
     found = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(asked)), None)
-    if found is None:
-        return None
-    table = _TABLE.match(path)
-    return Unsupported(_PLACE.sub(lambda _: f"{table[0] if table else _ANY_TABLE}/", found.text))
+    return None if found is None else refusal_of(found, request)
+
+
+def refusal_of(entry: NotDone, request: Request) -> Unsupported:
+    """What is told of ``entry`` to who asks for it."""
+    table = _TABLE.match(sent_path(request))
+    return Unsupported(_PLACE.sub(lambda _: f"{table[0] if table else _ANY_TABLE}/", entry.text))

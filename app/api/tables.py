@@ -12,7 +12,6 @@ from app.api.audit import NotesDep
 from app.api.conditions import IfMatch, table_etag, unchanged
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.paging import WantedPage, name_pattern
-from app.api.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
     NewTable,
@@ -25,6 +24,7 @@ from app.api.payloads import (
 )
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.schema_changes import AlterTable
+from app.api.twins import Details
 from app.core.access import Grant, Role
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
@@ -41,25 +41,6 @@ TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]
 TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
 # Not in the OpenAPI document, where each operation has one answer: there the operations that validate stand for it.
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=False)]
-
-
-class _Details:
-    """Tables as the client that asks is told them."""
-
-    def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
-        self.warehouse, self.paimon = warehouse, paimon
-
-    def of(self, table: Table) -> TableDetails:
-        """One table."""
-        details = TableDetails.of(table, path=service.location_of(self.warehouse, table))
-        if not self.paimon:
-            return details
-        schema = details.table_schema
-        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
-        return details.model_copy(update={"table_schema": told})
-
-
-Details = Annotated[_Details, Depends()]
 
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
@@ -180,7 +161,8 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
 def get_table(table: ReadTable, details: Details, response: Response) -> TableDetails:
     """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
-    response.headers["ETag"] = table_etag(table)
+    if not details.paimon:  # what these are shown follows compactions, too
+        response.headers["ETag"] = table_etag(table)
     return details.of(table)
 
 
@@ -191,7 +173,8 @@ def get_table_by_id(
     """A table by its id, whatever its name is now."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
-    response.headers["ETag"] = table_etag(table)
+    if not details.paimon:  # what these are shown follows compactions, too
+        response.headers["ETag"] = table_etag(table)
     return details.of(table)
 
 

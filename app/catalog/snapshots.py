@@ -58,6 +58,17 @@ class Snapshots:
             raise self.not_found(table_id, f"snapshot {number}", str(number))
         return self._existing(table_id, number)
 
+    def find(self, table_id: str, number: int) -> Snapshot | None:
+        """The same; None if there is none."""
+        found = self._load(table_id, snapshots.c.id == number)
+        return found[0] if found else None
+
+    def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
+        """The number of the newest snapshot of one of these kinds that has not expired."""
+        query = sa.select(sa.func.max(snapshots.c.id)).where(snapshots.c.table_id == table_id)
+        found: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
+        return found
+
     def ends(self, table_id: str) -> tuple[int, int] | None:
         """The numbers of the earliest and the latest snapshot, None before the first commit.
 

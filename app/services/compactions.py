@@ -25,6 +25,7 @@ from app.services.commits import Commit, commit_on_current
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
+from app.services.twins import publish
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
 from app.storage.named_files import files_of_run
@@ -150,21 +151,23 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     with site.database.reading() as repository:
         other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
     picked_now = pick_runs(options, snapshot, other, full=claimed.task.full) if snapshot else []
-    left = {run.id for run in snapshot.runs} if snapshot else set()
     groups = [*_together(picked_now)]
     lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
+    left: Sequence[Run] = snapshot.runs if snapshot else ()
     for picked in groups:
         runs, changelog = _combine(site, table, picked, lease)
+        left = replaced(left, [[run.id for run in one.runs] for one in picked], runs)
         snapshot = _commit(site, claimed, picked, runs, changelog)
         rows += sum(run.rows for run in runs)
-        left = left - {run.id for one in picked for run in one.runs} | {run.id for run in runs}
+    if not any(_all_of(runs, other) for runs in _partitions(left)):  # it was a full one, whatever was merged meanwhile
+        publish(site, table, snapshot)
     with site.database.transaction() as repository:
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(
             claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
         )
         if claimed.task.full and claimed.base is not None and snapshot is not None:
-            repository.delta.follow_compaction(claimed.base, snapshot, left)
+            repository.delta.follow_compaction(claimed.base, snapshot, {run.id for run in left})
         if snapshot is not None and rows:
             request_due_compaction(repository, table, snapshot)
     return Done(rows)

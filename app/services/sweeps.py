@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,8 +18,10 @@ from app.core.table.history import Database, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.delta import keep_logs
 from app.services.partitions import expire_partitions
+from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.storage.layout import Warehouse, data_file, delta_log, staging_file, table_folder
+from app.storage.twins import keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or t
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
 CHUNK = 100  # staging files that are removed under one lock of their table
 HELD_SECONDS = 10.0  # a sweep that slept longer may have lost that lock (PostgreSQL gives it up after a minute)
+NOTHING_KEPT: Mapping[str, int | None] = {}
 EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten
 PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
@@ -48,16 +51,18 @@ def sweep(
     for table in every_table(database):
         expire_partitions(database, table)
     keep_logs(database, warehouse, every_table(database))
-    for table_id, run_id in expire_snapshots(database):
-        _mark(warehouse, table_id, run_id)
-    forget_history(database, keys_known)
     check_not_gone(warehouse)
     try:
         before = now_of(warehouse) - grace
+        twins = {table.id: sweep_twins(database, warehouse, table, before) for table in every_table(database)}
     except OSError as error:
         logger.warning("the warehouse is swept later: %s", reason_of(error))
         return 0
-    removed = 0
+    kept = {table_id: number for table_id, (number, _) in twins.items()}
+    for table_id, run_id in expire_snapshots(database, kept=kept):
+        _mark(warehouse, table_id, run_id)
+    forget_history(database, keys_known)
+    removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder:
             try:
@@ -67,13 +72,17 @@ def sweep(
     return removed
 
 
-def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
+def expire_snapshots(
+    database: CatalogDatabase, now: datetime | None = None, kept: Mapping[str, int | None] = NOTHING_KEPT
+) -> list[tuple[str, str]]:
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
-    keep; returns the (table id, run id) of the runs that only they named.
+    keep, nor ``kept`` by table id; returns the (table id, run id) of the runs that only they named.
     """
     with database.reading() as repository:
         moment = now or repository.now()
-    return [run for table in every_table(database) for run in sorted(_expire(database, table, moment))]
+    return [
+        run for table in every_table(database) for run in sorted(_expire(database, table, moment, kept.get(table.id)))
+    ]
 
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
@@ -119,7 +128,7 @@ def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
         after = found[-1].name
 
 
-def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple[str, str]]:
+def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | None) -> set[tuple[str, str]]:
     options = table.schema.parsed
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
@@ -133,6 +142,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple
                 for place, (snapshot, at) in enumerate(zip(newest, committed, strict=True))
                 if place < least or (place < most and now - at < options["snapshot.time-retained"])
             ]
+            keep += [] if kept is None else [kept]
             named = repository.snapshots.live_run_ids(table.id)
             if newest:
                 repository.snapshots.expire(table.id, keep)
@@ -202,6 +212,7 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     root = warehouse.path(*folder)
     if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
+        removed += keep_twins(warehouse, table_id, (), before)
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed

@@ -106,6 +106,11 @@ def changelog_file(table_id: str, name: str) -> tuple[str, ...]:
     return (*changelog_folder(table_id, name.partition("/")[0]), name.partition("/")[2])
 
 
+def twin_file(table_id: str, *path: str) -> tuple[str, ...]:
+    """The segments of a file below the folder of the table's twins, or of a folder."""
+    return (table_id, "twin", *path)
+
+
 def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
     """The segments of one data file of a run."""
     return (*run_folder(table_id, run_id), name)

@@ -7,6 +7,7 @@ runs in an environment of its own: each file there is one test here.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.service import Client, serving
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "paimon_client"
+DOCUMENT = ROOT / "docs" / "paimon-clients.md"
 FIELDS = [{"name": "id", "type": "INT"}, {"name": "name", "type": "STRING"}]
 SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"]}
 
@@ -46,6 +48,14 @@ def checked(python: Path, file: str, **environment: str) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout
+
+
+def test_the_documented_client_prints_what_is_documented(paimon_python: Path, client: Client) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    text = "".join(blocks).replace("http://127.0.0.1:8080", str(client.base_url).rstrip("/"))
+    ended = subprocess.run([paimon_python, "-c", text], capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == re.findall(r"^# (.*)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("file", sorted({path.name for path in CHECKS.glob("check_*.py")} - {"check_tokens.py"}))

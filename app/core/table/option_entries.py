@@ -257,6 +257,7 @@ _TABLE_OPTIONS = (
         names=Names.COLUMNS,
     ),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("twin.publish", boolean, False, "each full compaction writes the rows once more, for Paimon's clients"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
     Option("delta.publish", boolean, False, "write a Delta log beside the runs, of each full compaction"),
     Option(

@@ -68,6 +68,7 @@ READ = [
     ("snapshot.time-retained", "2 h", timedelta(hours=2)),
     ("tombstone.time-retained", "7 d", timedelta(days=7)),
     ("catalog.history-retained", "30 d", timedelta(days=30)),
+    ("twin.publish", "true", True),
     ("tag.default-time-retained", "7 d", timedelta(days=7)),
     ("delta.publish", "true", True),
     ("delta.publish.interval", "15 min", timedelta(minutes=15)),
