@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
@@ -201,6 +202,20 @@ def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
     with pytest.raises(Exception, match=r"(?i)unsupported|unknown|not supported"):
         write_deltalake(folder_of(site.warehouse, table), more, mode="append")
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
+
+
+def test_readers_without_deletion_vectors_read_a_table_that_takes_no_deletes(site: MergeSite) -> None:
+    """deltalake's own datasets, which pandas users have, do without them."""
+    table = create_table(site.database, {"delta.publish": "true", "ignore-delete": "true"})
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    assert DeltaTable(folder_of(site.warehouse, table)).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 1}]
+    hiding = create_table(site.database, {"delta.publish": "true"}, "hiding")
+    post(site.database, site.warehouse, {"id": 1, "n": 1}, name="hiding")
+    merge_staged(site.database, site.warehouse, hiding.id)
+    publish(site.database, site.warehouse)
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        DeltaTable(folder_of(site.warehouse, hiding)).to_pyarrow_table()
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -241,3 +241,23 @@ def test_a_log_that_lags_less_than_the_interval_waits(site: MergeSite, database:
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 1})
     assert request_due_publications(database) == 0
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("more", [{}, {"sequence.field": "n"}], ids=["by arrival", "by a sequence"])
+def test_a_table_that_takes_no_deletes_any_more_is_read_on(
+    reader: str, more: dict[str, str], site: MergeSite, database: CatalogDatabase
+) -> None:
+    """What is asked of readers changes with the rows that may be hidden."""
+    table = create_table(database, {"delta.publish": "true", **more})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
+    merge(site, table, {"_kind": "-D", "id": 1, "n": 2})
+    compact(site, table)
+    publish(database, site.warehouse)
+    alter(database, option("ignore-delete", "true"))
+    merge(site, table, {"id": 3, "n": 1}, {"_kind": "-D", "id": 2, "n": 5})
+    compact(site, table)
+    assert publish(database, site.warehouse) == 1
+    assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]
+    keep_log(database, site.warehouse, table.id, later(database))
+    assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]
