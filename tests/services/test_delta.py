@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -14,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import delta_versions
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
 from app.services.delta import Publisher
@@ -104,8 +106,22 @@ def test_a_log_that_somebody_else_wrote_to_is_left_alone_and_told(
     path.parent.mkdir()
     path.write_text('{"commitInfo": {"engineInfo": "other"}}\n')
     assert publish(site.database, site.warehouse) == 0
-    assert "was not written by Keyfold" in caplog.text
+    assert "is not the version that the catalog has" in caplog.text
     assert path.read_text() == '{"commitInfo": {"engineInfo": "other"}}\n'
+
+
+def test_a_log_of_another_time_of_the_catalog_is_not_taken_for_its_own(
+    site: MergeSite, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A catalog that was put back beside a newer warehouse numbers snapshots and versions once more."""
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    with site.database.transaction() as repository:
+        later = repository.now() + timedelta(seconds=5)
+        values = {"committed_at": later, "written_at": None}
+        repository.transaction.execute(delta_versions.update().values(values))
+    assert publish(site.database, site.warehouse) == 0
+    assert "is not the version that the catalog has" in caplog.text
 
 
 def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, table: Table) -> None:

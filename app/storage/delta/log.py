@@ -72,18 +72,18 @@ def write_version(warehouse: Warehouse, published: Published, before: Published 
     content = "".join(f"{line}\n" for line in lines).encode()
     version = published.version
     segments = delta_log(version.table_id, version_name(version.version))
-    if not _create(warehouse, segments, content) and not _is_ours(warehouse, segments, published):
+    if not _create(warehouse, segments, content) and not _is_there(warehouse, segments, published):
         raise Conflict(
-            f"{'/'.join(segments)} was not written by Keyfold: the log of a table that publishes is Keyfold's alone;"
-            " remove the file, or set delta.publish = false"
+            f"{'/'.join(segments)} is not the version that the catalog has: somebody else wrote it, or the catalog is"
+            " older than the warehouse; remove it and the versions after it"
         )
 
 
 def _actions(warehouse: Warehouse, published: Published, before: Published | None) -> Iterable[dict[str, Any]]:
-    at = int(published.version.committed_at.timestamp() * 1000)
+    at = _millis(published)
     added = added_files(warehouse, published)
     gone = {} if before is None else added_files(warehouse, before)
-    yield {"commitInfo": _commit_info(published, at)}
+    yield {"commitInfo": _commit_info(published)}
     if before is None or protocol_of(before) != protocol_of(published):
         yield {"protocol": protocol_of(published)}
     if before is None or metadata_of(before) != metadata_of(published):
@@ -92,9 +92,13 @@ def _actions(warehouse: Warehouse, published: Published, before: Published | Non
     yield from ({"add": added[path]} for path in added if path not in gone)
 
 
-def _commit_info(published: Published, at: int) -> dict[str, Any]:
+def _millis(published: Published) -> int:
+    return int(published.version.committed_at.timestamp() * 1000)
+
+
+def _commit_info(published: Published) -> dict[str, Any]:
     return {
-        "timestamp": at,
+        "timestamp": _millis(published),
         "operation": "WRITE",
         "operationParameters": {"mode": "Overwrite", "snapshotId": str(published.version.as_of)},
         "isolationLevel": "Serializable",
@@ -103,17 +107,14 @@ def _commit_info(published: Published, at: int) -> dict[str, Any]:
     }
 
 
-def _is_ours(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
-    """Whether a file of the log is the version that the catalog has."""
+def _is_there(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
+    """Whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]
     try:
-        said = json.loads(first).get("commitInfo", {})
-        return bool(
-            said["engineInfo"] == ENGINE
-            and said["operationParameters"] == _commit_info(published, 0)["operationParameters"]
-        )
-    except (ValueError, KeyError, AttributeError, TypeError):
+        said, wanted = json.loads(first)["commitInfo"], _commit_info(published)
+        return all(said[name] == wanted[name] for name in ("timestamp", "operationParameters", "engineInfo"))
+    except (ValueError, KeyError, TypeError):
         return False
 
 
