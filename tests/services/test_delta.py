@@ -157,6 +157,21 @@ def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site
     assert read(site.warehouse, table) == [{"id": 1, "n": 103}]
 
 
+def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by_the_next(
+    site: MergeSite, database: CatalogDatabase, table: Table
+) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+    with database.reading() as repository:
+        base = repository.snapshots.get(table.id, 2)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    with database.transaction() as repository:
+        last = repository.snapshots.get(table.id, 3)
+        repository.snapshots.expire(table.id, {2})
+        assert repository.delta.follow_compaction(base, last, set()) is None
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_a_partitioned_table_is_read_and_a_dropped_partition_is_gone(
     reader: str, site: MergeSite, database: CatalogDatabase
