@@ -7,8 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Invalid
@@ -16,10 +17,12 @@ from app.core.table.history import Table
 from app.services.compactions import run_next_compaction
 from app.services.delta import keep_log, keep_logs, request_due_publications
 from app.services.executor import MergeSite
+from app.services.files import list_files
+from app.services.pages import PageRequest
 from app.services.sweeps import sweep
 from app.services.tables import alter_table, drop_table
 from app.storage.layout import Warehouse, delta_log
-from tests.delta_readers import READERS
+from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
 
@@ -98,7 +101,12 @@ def test_time_travel_finds_the_snapshot_of_a_version(site: MergeSite, database: 
         [told] = [a["commitInfo"] for a in actions(site.warehouse, table, one.version) if "commitInfo" in a]
         assert told["operationParameters"]["snapshotId"] == str(one.as_of)
         found = DeltaTable(folder_of(site.warehouse, table), version=one.version)
-        assert len(found.file_uris()) == 1
+        rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
+        with database.reading() as repository:
+            then = list_files(repository, site.warehouse, table, str(one.as_of), PageRequest(10))
+        [file] = then.files
+        assert rows == pq.ParquetFile(file.uri.removeprefix("file://")).read(columns=["id", "n"]).to_pylist()
+    assert rows == [{"id": 1, "n": 3}]
 
 
 def test_the_removal_of_versions_goes_on_where_it_ended(site: MergeSite, database: CatalogDatabase) -> None:
