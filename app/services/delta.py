@@ -170,6 +170,13 @@ def lags(repository: Repository, table: Table) -> bool:
     return repository.delta.shows_other_columns(newest, table.schema)
 
 
+def waits_for_its_first(repository: Repository, table: Table) -> bool:
+    """Whether the table publishes and no version was ever decided: the compaction that its ALTER asked for is to come,
+    or has failed.
+    """
+    return bool(table.schema.parsed["delta.publish"]) and repository.delta.newest(table.id) is None
+
+
 def request_due_publications(database: CatalogDatabase) -> int:
     """Ask for a full compaction of the tables whose log lags by ``delta.publish.interval``; returns how many."""
     with database.reading() as repository:

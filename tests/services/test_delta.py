@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,7 +24,7 @@ from app.storage.layout import delta_log
 from tests.delta_readers import READERS
 from tests.services.builders import compact, create_table, merge_staged, post
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
-from tests.services.executor import PythonExecutor
+from tests.services.executor import InterruptedExecutor
 
 # Late records must meet a delete, which therefore stays in the run.
 PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
@@ -140,14 +139,10 @@ def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, ta
 
 
 def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site: MergeSite, table: Table) -> None:
-    class Busy(PythonExecutor):
-        def compact(self, *args: Any) -> None:
-            super().compact(*args)
-            merge(site, table, {"id": 1, "n": 100})
-
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})
-    compact(MergeSite(site.database, site.warehouse, Busy(), 600), table)
+    busy = InterruptedExecutor(lambda: merge(site, table, {"id": 1, "n": 100}), in_compaction=True)
+    compact(MergeSite(site.database, site.warehouse, busy, 600), table)
     publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
     newest = versions(site.database, table)[-1]

@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import merges
 from app.core.errors import Invalid
 from app.core.table.history import Table
-from app.services.compactions import run_next_compaction
+from app.services.compactions import request_failed_compactions, run_next_compaction
 from app.services.delta import keep_log, keep_logs, request_due_publications
 from app.services.executor import MergeSite
 from app.services.files import list_files
@@ -25,6 +26,7 @@ from app.storage.layout import Warehouse, delta_log
 from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
+from tests.services.executor import BrokenExecutor
 
 NAME = ("shop", "wide")
 
@@ -127,6 +129,25 @@ def test_a_table_that_begins_to_publish_is_compacted_for_it(site: MergeSite, dat
     merge(site, table, {"id": 1, "n": 2})
     alter(database, option("delta.publish", "true"))
     assert versions(database, table) == []
+    assert run_next_compaction(site, "compactor")
+    publish(database, site.warehouse)
+    assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
+
+
+def test_the_first_publication_is_tried_again_where_its_compaction_failed(
+    site: MergeSite, database: CatalogDatabase
+) -> None:
+    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "99"})
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 2})
+    alter(database, option("delta.publish", "true"))
+    failing = MergeSite(database, site.warehouse, BrokenExecutor(OSError("the disk is full")), 600)
+    assert run_next_compaction(failing, "compactor")
+    assert not run_next_compaction(site, "compactor")
+    with database.transaction() as repository:
+        now = repository.now() - timedelta(hours=1)
+        repository.transaction.execute(merges.update().values(finished_at=now))
+    request_failed_compactions(database)
     assert run_next_compaction(site, "compactor")
     publish(database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
