@@ -9,7 +9,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, delta_versions, tables
+from app.catalog.models import batches, delta_versions, snapshots, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.plan.delta_runs import full_runs, readable_as, whole_runs
@@ -68,6 +68,8 @@ class DeltaVersions:
         committed meanwhile. ``left`` are the ids of the runs that hold the rows of ``base`` now.
         """
         row = self.tables.lock(base.table_id)
+        if not self._exists(last):
+            return None  # it expired since it was committed: what came after it will be compacted, too
         if whole_runs(last.runs) is not None:
             return self._add(last, last.id, last.runs, row.schema_id)
         runs = full_runs(last.runs)
@@ -75,6 +77,10 @@ class DeltaVersions:
         if {run.id for run in runs} != left:
             return None
         return self._add(last, base.id, runs, row.schema_id)
+
+    def _exists(self, snapshot: Snapshot) -> bool:
+        mine = (snapshots.c.table_id == snapshot.table_id) & (snapshots.c.id == snapshot.id)
+        return self.transaction.execute(sa.select(snapshots.c.id).where(mine)).first() is not None
 
     def _add(self, kept: Snapshot, as_of: int, runs: tuple[Run, ...], schema_id: int) -> DeltaVersion | None:
         schema = self.tables.schema_at(kept.table_id, schema_id)

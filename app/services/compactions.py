@@ -22,6 +22,7 @@ from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
 from app.services.checked_jobs import run_checked
 from app.services.commits import Commit, commit_on_current
+from app.services.delta import waits_for_its_first
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
@@ -68,6 +69,7 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
+    full = full or waits_for_its_first(repository, table)
     if not full and not pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
         return
     if not still_waits(repository.tasks.failed_compactions(table.id).get(table.id), repository.now()):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
@@ -59,9 +60,8 @@ class Publisher:
                 written += 1
         except NotFound:
             pass  # dropped meanwhile
-        except (KeyfoldError, OSError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            logger.warning("the Delta log of table %s waits: %s", table_id, reason)
+        except Exception as error:  # whatever it is, other tables do not wait for it
+            _tell(table_id, error)
             self._not_before[table_id] = self._clock() + RETRY_SECONDS
             return written
         self._not_before.pop(table_id, None)
@@ -91,46 +91,62 @@ def _published(repository: Repository, version: DeltaVersion) -> Published:
     return Published(version, schemas[version.schema_id], runs, schemas)
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What a log keeps: the versions from ``first`` on, and those of them that have a checkpoint."""
+
+    first: DeltaVersion
+    checkpoints: Sequence[Published]
+
+
 def keep_log(database: CatalogDatabase, warehouse: Warehouse, table_id: str, now: datetime | None = None) -> int:
     """Checkpoint the log, and forget the versions that were followed longer than ``delta.log-retained`` ago: in the log
     first, then in the catalog, which keeps their files until then. Returns how many versions were forgotten.
-
-    Under the table's lock: of two that name a checkpoint one would name what the other has removed.
     """
+    with database.reading() as repository:
+        kept = _kept(repository, table_id, now or repository.now())
+    if kept is None:
+        return 0
+    sizes = [write_checkpoint(warehouse, version) for version in kept.checkpoints]
     with database.transaction() as repository:
-        repository.tables.lock(table_id)
-        kept = repository.delta.page(table_id)
-        written = [version for version in kept if version.written_at is not None]
-        if not written:
-            return 0
-        retained = repository.tables.existing(table_id).schema.parsed["delta.log-retained"]
-        moment = now or repository.now()
-        first = next((one for one, after in pairwise(written) if moment - after.committed_at < retained), written[-1])
-        tenth = written[-1].version - written[-1].version % CHECKPOINT_EVERY
-        wanted = [one for one in written if one.version and (one == first or one.version == max(tenth, first.version))]
-        sizes = [write_checkpoint(warehouse, _published(repository, version)) for version in wanted]
-        if wanted:
-            name_checkpoint(warehouse, table_id, wanted[-1].version, sizes[-1])
-        forget_versions(warehouse, table_id, first.version)
-        repository.delta.forget_before(table_id, first.version)
-        return first.version - kept[0].version
+        repository.tables.lock(table_id)  # of two that name a checkpoint one would name what the other removes
+        known = [version.version for version in repository.delta.page(table_id)]
+        if kept.checkpoints and kept.checkpoints[-1].version.version in known:
+            name_checkpoint(warehouse, table_id, kept.checkpoints[-1].version.version, sizes[-1])
+        forget_versions(warehouse, table_id, kept.first.version)
+        repository.delta.forget_before(table_id, kept.first.version)
+        return sum(number < kept.first.version for number in known)
+
+
+def _kept(repository: Repository, table_id: str, now: datetime) -> _Kept | None:
+    """None where nothing is written yet. The log begins with a checkpoint, unless it begins with version 0."""
+    written = [version for version in repository.delta.page(table_id) if version.written_at is not None]
+    if not written:
+        return None
+    retained = repository.tables.existing(table_id).schema.parsed["delta.log-retained"]
+    first = next((one for one, after in pairwise(written) if now - after.committed_at < retained), written[-1])
+    newest = written[-1].version
+    numbers = {first.version, max(newest - newest % CHECKPOINT_EVERY, first.version)} - {0}
+    return _Kept(first, [_published(repository, version) for version in written if version.version in numbers])
 
 
 def keep_logs(database: CatalogDatabase, warehouse: Warehouse, tables: Sequence[Table]) -> int:
     """As ``keep_log``, of all ``tables`` that have a log; what cannot be done now is done by a later sweep."""
     forgotten = 0
     for table in tables:
-        with database.reading() as repository:
-            if repository.delta.newest(table.id) is None:
-                continue
         try:
             forgotten += keep_log(database, warehouse, table.id)
         except NotFound:
             continue  # dropped meanwhile
         except (KeyfoldError, OSError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            logger.warning("the Delta log of table %s could not be checkpointed: %s", table.id, reason)
+            _tell(table.id, error)
     return forgotten
+
+
+def _tell(table_id: str, error: Exception) -> None:
+    known = isinstance(error, (KeyfoldError, OSError))
+    reason = reason_of(error) if isinstance(error, OSError) else str(error)
+    logger.warning("the Delta log of table %s waits: %s", table_id, reason, exc_info=not known)
 
 
 def follow_alter(repository: Repository, before: Table, table: Table) -> None:
@@ -152,6 +168,13 @@ def lags(repository: Repository, table: Table) -> bool:
     if newest is None or newest.as_of != table.snapshot_id:
         return table.snapshot_id is not None
     return repository.delta.shows_other_columns(newest, table.schema)
+
+
+def waits_for_its_first(repository: Repository, table: Table) -> bool:
+    """Whether the table publishes and no version was ever decided: the compaction that its ALTER asked for is to come,
+    or has failed.
+    """
+    return bool(table.schema.parsed["delta.publish"]) and repository.delta.newest(table.id) is None
 
 
 def request_due_publications(database: CatalogDatabase) -> int:

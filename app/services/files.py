@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
+from app.core.plan.column_functions import stored_otherwise
 from app.core.plan.evolution import same_fold
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN
@@ -70,15 +71,15 @@ def list_files(
     page = page_of(numbered, request, lambda one: one[0])
     schemas = {number: compile_plan(schema) for number, schema in schemas_of(repository, table, snapshot).items()}
     hidden = dict.fromkeys(column.name for plan in schemas.values() for column in plan.hidden)
-    shown = schemas[table.schema_id]
     incomplete = []
     if len({run.partition for run in runs}) < len(runs):
         incomplete.append("a partition has several runs, whose rows must be combined: POST …/compact leaves one")
     if any(not same_fold(schemas[run.schema_id].schema, table.schema) for run in runs):
         incomplete.append("a run was written under other rules than the table has now: POST …/compact rewrites it")
-    if shown.unions:
-        names = ", ".join(rule.column.name for rule in shown.unions)
-        incomplete.append(f"columns hold the state of their function, not its value: {names}")
+    own = table.schema
+    names = [column.name for column in own.value_columns if stored_otherwise(own, own.parsed, column.name)]
+    if names:
+        incomplete.append(f"columns hold the state of their function, not its value: {', '.join(names)}")
     return TableFiles(
         None if snapshot is None else snapshot.id,
         [file for _, file in page.items],

@@ -45,11 +45,14 @@ CLUSTERING = "pk-clustering-override"
 GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
 HORIZON = "sequence.late-horizon"
+PUBLISH = "delta.publish"
 
 # Each: what is wrong, the options, the option and code of the violation.
 EXPIRATION, TIME_PATTERN = "partition.expiration-time", "partition.timestamp-pattern"
 ILLEGAL: list[tuple[str, Options, str, str]] = [
     ("no partitions to expire", {EXPIRATION: "1 d"}, EXPIRATION, "missing_partition_keys"),
+    ("default that is only shown", PARTIAL | {A_DEFAULTED: "1", PUBLISH: "true"}, PUBLISH, "not_in_delta"),
+    ("interval of nothing", {f"{PUBLISH}.interval": "5 min"}, f"{PUBLISH}.interval", "missing_option"),
     ("time of no partition column", {TIME_PATTERN: "$a"}, TIME_PATTERN, "unknown_column"),
     ("unknown function", AGGREGATION | {A_FUNCTION: "summ"}, A_FUNCTION, "unknown_function"),
     ("unknown function of a key", AGGREGATION | {K_FUNCTION: "x"}, K_FUNCTION, "unknown_function"),
@@ -230,5 +233,7 @@ LEGAL: list[tuple[str, Options]] = [
     ("clustering", {CLUSTERING: "true", CHANGELOG: "input"}),
     ("buckets", {"bucket": "4", "bucket-key": "k"}),
     ("dynamic and postponed buckets", {"bucket": "-2"}),
+    ("published", {PUBLISH: "true", f"{PUBLISH}.interval": "5 min", A_DEFAULTED: "5"}),
+    ("published no more", {PUBLISH: "false", f"{PUBLISH}.interval": "5 min"}),
     ("nullable key", {"primary-key.nullable": "true"}),
 ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import delta_versions
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
 from app.services.delta import Publisher
@@ -22,7 +24,7 @@ from app.storage.layout import delta_log
 from tests.delta_readers import READERS
 from tests.services.builders import compact, create_table, merge_staged, post
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
-from tests.services.executor import PythonExecutor
+from tests.services.executor import InterruptedExecutor
 
 # Late records must meet a delete, which therefore stays in the run.
 PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
@@ -103,8 +105,22 @@ def test_a_log_that_somebody_else_wrote_to_is_left_alone_and_told(
     path.parent.mkdir()
     path.write_text('{"commitInfo": {"engineInfo": "other"}}\n')
     assert publish(site.database, site.warehouse) == 0
-    assert "was not written by Keyfold" in caplog.text
+    assert "is not the version that the catalog has" in caplog.text
     assert path.read_text() == '{"commitInfo": {"engineInfo": "other"}}\n'
+
+
+def test_a_log_of_another_time_of_the_catalog_is_not_taken_for_its_own(
+    site: MergeSite, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A catalog that was put back beside a newer warehouse numbers snapshots and versions once more."""
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    with site.database.transaction() as repository:
+        later = repository.now() + timedelta(seconds=5)
+        values = {"committed_at": later, "written_at": None}
+        repository.transaction.execute(delta_versions.update().values(values))
+    assert publish(site.database, site.warehouse) == 0
+    assert "is not the version that the catalog has" in caplog.text
 
 
 def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, table: Table) -> None:
@@ -123,14 +139,10 @@ def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, ta
 
 
 def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site: MergeSite, table: Table) -> None:
-    class Busy(PythonExecutor):
-        def compact(self, *args: Any) -> None:
-            super().compact(*args)
-            merge(site, table, {"id": 1, "n": 100})
-
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})
-    compact(MergeSite(site.database, site.warehouse, Busy(), 600), table)
+    busy = InterruptedExecutor(lambda: merge(site, table, {"id": 1, "n": 100}), in_compaction=True)
+    compact(MergeSite(site.database, site.warehouse, busy, 600), table)
     publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
     newest = versions(site.database, table)[-1]
@@ -138,6 +150,21 @@ def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site
     compact(site, table)
     publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 103}]
+
+
+def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by_the_next(
+    site: MergeSite, database: CatalogDatabase, table: Table
+) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+    with database.reading() as repository:
+        base = repository.snapshots.get(table.id, 2)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    with database.transaction() as repository:
+        last = repository.snapshots.get(table.id, 3)
+        repository.snapshots.expire(table.id, {2})
+        assert repository.delta.follow_compaction(base, last, set()) is None
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -201,6 +228,20 @@ def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
     with pytest.raises(Exception, match=r"(?i)unsupported|unknown|not supported"):
         write_deltalake(folder_of(site.warehouse, table), more, mode="append")
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
+
+
+def test_readers_without_deletion_vectors_read_a_table_that_takes_no_deletes(site: MergeSite) -> None:
+    """deltalake's own datasets, which pandas users have, do without them."""
+    table = create_table(site.database, {"delta.publish": "true", "ignore-delete": "true"})
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    assert DeltaTable(folder_of(site.warehouse, table)).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 1}]
+    hiding = create_table(site.database, {"delta.publish": "true"}, "hiding")
+    post(site.database, site.warehouse, {"id": 1, "n": 1}, name="hiding")
+    merge_staged(site.database, site.warehouse, hiding.id)
+    publish(site.database, site.warehouse)
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        DeltaTable(folder_of(site.warehouse, hiding)).to_pyarrow_table()
 
 
 @pytest.mark.parametrize("reader", READERS)

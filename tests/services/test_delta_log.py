@@ -7,21 +7,26 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from app.catalog.database import CatalogDatabase
+from app.catalog.models import merges
 from app.core.errors import Invalid
 from app.core.table.history import Table
-from app.services.compactions import run_next_compaction
+from app.services.compactions import request_failed_compactions, run_next_compaction
 from app.services.delta import keep_log, keep_logs, request_due_publications
 from app.services.executor import MergeSite
+from app.services.files import list_files
+from app.services.pages import PageRequest
 from app.services.sweeps import sweep
 from app.services.tables import alter_table, drop_table
 from app.storage.layout import Warehouse, delta_log
-from tests.delta_readers import READERS
+from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table
 from tests.services.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
+from tests.services.executor import BrokenExecutor
 
 NAME = ("shop", "wide")
 
@@ -98,7 +103,12 @@ def test_time_travel_finds_the_snapshot_of_a_version(site: MergeSite, database: 
         [told] = [a["commitInfo"] for a in actions(site.warehouse, table, one.version) if "commitInfo" in a]
         assert told["operationParameters"]["snapshotId"] == str(one.as_of)
         found = DeltaTable(folder_of(site.warehouse, table), version=one.version)
-        assert len(found.file_uris()) == 1
+        rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
+        with database.reading() as repository:
+            then = list_files(repository, site.warehouse, table, str(one.as_of), PageRequest(10))
+        [file] = then.files
+        assert rows == pq.ParquetFile(file.uri.removeprefix("file://")).read(columns=["id", "n"]).to_pylist()
+    assert rows == [{"id": 1, "n": 3}]
 
 
 def test_the_removal_of_versions_goes_on_where_it_ended(site: MergeSite, database: CatalogDatabase) -> None:
@@ -119,6 +129,25 @@ def test_a_table_that_begins_to_publish_is_compacted_for_it(site: MergeSite, dat
     merge(site, table, {"id": 1, "n": 2})
     alter(database, option("delta.publish", "true"))
     assert versions(database, table) == []
+    assert run_next_compaction(site, "compactor")
+    publish(database, site.warehouse)
+    assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
+
+
+def test_the_first_publication_is_tried_again_where_its_compaction_failed(
+    site: MergeSite, database: CatalogDatabase
+) -> None:
+    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "99"})
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 2})
+    alter(database, option("delta.publish", "true"))
+    failing = MergeSite(database, site.warehouse, BrokenExecutor(OSError("the disk is full")), 600)
+    assert run_next_compaction(failing, "compactor")
+    assert not run_next_compaction(site, "compactor")
+    with database.transaction() as repository:
+        now = repository.now() - timedelta(hours=1)
+        repository.transaction.execute(merges.update().values(finished_at=now))
+    request_failed_compactions(database)
     assert run_next_compaction(site, "compactor")
     publish(database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
@@ -241,3 +270,23 @@ def test_a_log_that_lags_less_than_the_interval_waits(site: MergeSite, database:
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 1})
     assert request_due_publications(database) == 0
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("more", [{}, {"sequence.field": "n"}], ids=["by arrival", "by a sequence"])
+def test_a_table_that_takes_no_deletes_any_more_is_read_on(
+    reader: str, more: dict[str, str], site: MergeSite, database: CatalogDatabase
+) -> None:
+    """What is asked of readers changes with the rows that may be hidden."""
+    table = create_table(database, {"delta.publish": "true", **more})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
+    merge(site, table, {"_kind": "-D", "id": 1, "n": 2})
+    compact(site, table)
+    publish(database, site.warehouse)
+    alter(database, option("ignore-delete", "true"))
+    merge(site, table, {"id": 3, "n": 1}, {"_kind": "-D", "id": 2, "n": 5})
+    compact(site, table)
+    assert publish(database, site.warehouse) == 1
+    assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]
+    keep_log(database, site.warehouse, table.id, later(database))
+    assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]

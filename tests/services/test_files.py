@@ -10,7 +10,7 @@ from app.services.executor import MergeSite
 from app.services.files import TableFiles, list_files
 from app.services.pages import PageRequest
 from app.services.tables import alter_table
-from tests.services.builders import compact, merge_staged, post
+from tests.services.builders import compact, merge_staged, post, schema
 from tests.services.executor import path_of
 from tests.services.test_scans import partitioned, scanned, seen
 
@@ -43,6 +43,22 @@ def test_files_say_whether_they_are_the_table(database: CatalogDatabase, site: M
     assert page.next_token is not None
     rest = listed(database, site, table, PageRequest(5, page.next_token))
     assert [*page.files, *rest.files] == list(found.files)
+
+
+def test_files_are_incomplete_where_a_function_stores_another_value_than_it_shows(
+    database: CatalogDatabase, site: MergeSite
+) -> None:
+    options = {
+        "merge-engine": "aggregation",
+        "fields.all.aggregate-function": "bool_and",
+        "fields.seen.aggregate-function": "hll_sketch",
+    }
+    columns = (("id", "BIGINT"), ("all", "BOOLEAN"), ("seen", "BYTES"))
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", schema(*columns, options=options))
+    [reason] = listed(database, site, table).incomplete
+    assert reason == "columns hold the state of their function, not its value: seen"
 
 
 def listed(

@@ -50,6 +50,12 @@ def function_of(schema: TableSchema, options: TableOptions, column: str) -> Colu
     return None if of_engine is None else ColumnFunction(of_engine, "merge-engine")
 
 
+def stored_otherwise(schema: TableSchema, options: TableOptions, column: str) -> AggregateFunction | None:
+    """The function of the column if the column of a compacted run holds another value than is shown."""
+    used = function_of(schema, options, column)
+    return None if used is None or used.entry is None or used.entry.shown_as_stored else used.entry
+
+
 def _orders(options: TableOptions, column: str) -> bool:
     if options.engine is MergeEngine.AGGREGATION:
         return column in options["sequence.field"]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from app.core.errors import FaultCode, Violation
-from app.core.plan.column_functions import function_of
+from app.core.plan.column_functions import stored_otherwise
 from app.core.plan.delta_schema import DELTA_TYPES
 from app.core.table.option_entries import MergeEngine
 from app.core.table.options import TableOptions, option_violation
@@ -47,9 +47,9 @@ def _unlike(schema: TableSchema, options: TableOptions, column: Column) -> str |
     odd = next((name for name in names if set(name) & set(_ODD_CHARACTERS)), None)
     if odd is not None:
         return f"no name in Delta has a blank or one of ,;{{}}()= as {odd!r} has"
-    used = function_of(schema, options, column.name)
-    if used is not None and used.entry is not None and not used.entry.shown_as_stored:
-        return f"{used.entry.name} stores another value than it shows"
+    function = stored_otherwise(schema, options, column.name)
+    if function is not None:
+        return f"{function.name} stores another value than it shows"
     defaulted = column.default is not None or options.of_field(column.name, "default-value") is not None
     if defaulted and options.engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         return "its default stands for null only when a row is shown"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from app.core.table.delta import Published
 from app.storage.delta.files import added_files
-from app.storage.delta.log import PROTOCOL, metadata_of, replace_file
+from app.storage.delta.log import metadata_of, protocol_of, replace_file
 from app.storage.folders import entries, remove_file
 from app.storage.layout import Warehouse, delta_log
 
@@ -112,7 +112,7 @@ def _content(published: Published, added: Mapping[str, Mapping[str, Any]]) -> by
     metadata |= {"configuration": [*metadata["configuration"].items()]}
     metadata |= {"format": {**metadata["format"], "options": []}}
     files = [{"add": {**one, "partitionValues": [], "dataChange": False}} for one in added.values()]
-    rows: list[dict[str, Any]] = [{"protocol": dict(PROTOCOL)}, {"metaData": metadata}, *files]
+    rows: list[dict[str, Any]] = [{"protocol": protocol_of(published)}, {"metaData": metadata}, *files]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink)
     return sink.getvalue()

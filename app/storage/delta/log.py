@@ -9,31 +9,46 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 from app.core.errors import Conflict
 from app.core.plan.delta_schema import delta_schema
+from app.core.plan.merge_plan import compile_plan
+from app.core.rules.row import Liveness
 from app.core.table.delta import Published
 from app.storage.delta.files import added_files, removed_file
 from app.storage.layout import Warehouse, delta_log, sync_folder
 
 ENGINE: Final = "Keyfold"
-# Readers look at readerFeatures only. Of writerFeatures, writers must know all (PROTOCOL.md, Table Features): the last
-# one keeps them from writing to a log that is not theirs.
-_READER_FEATURES: Final = ("timestampNtz", "deletionVectors")
-PROTOCOL: Final[Mapping[str, Any]] = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": [*_READER_FEATURES],
-    "writerFeatures": [*_READER_FEATURES, "keyfold"],
-}
+# Readers look at readerFeatures only. Writers must know all of writerFeatures (PROTOCOL.md, Table Features): this one
+# keeps them from writing to a log that is not theirs.
+_OURS: Final = "keyfold"
+_VECTORS: Final = "deletionVectors"
 
 
 def version_name(version: int) -> str:
     """The file of a version."""
     return f"{version:020}.json"
+
+
+def protocol_of(published: Published) -> dict[str, Any]:
+    """Delta's ``protocol`` of a version. Deletion vectors are asked for only where rows can be hidden: some readers do
+    without them.
+    """
+    features = ["timestampNtz", *([_VECTORS] if _may_hide(published) else [])]
+    return {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": [*features, _OURS],
+    }
+
+
+def _may_hide(published: Published) -> bool:
+    plans = (compile_plan(schema) for schema in (published.schema, *published.written.values()))
+    return any(plan.row.liveness is not Liveness.ALWAYS for plan in plans)
 
 
 def metadata_of(published: Published) -> dict[str, Any]:
@@ -43,7 +58,7 @@ def metadata_of(published: Published) -> dict[str, Any]:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(delta_schema(published.schema)),
         "partitionColumns": [],
-        "configuration": {"delta.enableDeletionVectors": "true"},
+        "configuration": {"delta.enableDeletionVectors": "true"} if _may_hide(published) else {},
         "createdTime": 0,
     }
 
@@ -57,29 +72,33 @@ def write_version(warehouse: Warehouse, published: Published, before: Published 
     content = "".join(f"{line}\n" for line in lines).encode()
     version = published.version
     segments = delta_log(version.table_id, version_name(version.version))
-    if not _create(warehouse, segments, content) and not _is_ours(warehouse, segments, published):
+    if not _create(warehouse, segments, content) and not _is_there(warehouse, segments, published):
         raise Conflict(
-            f"{'/'.join(segments)} was not written by Keyfold: the log of a table that publishes is Keyfold's alone;"
-            " remove the file, or set delta.publish = false"
+            f"{'/'.join(segments)} is not the version that the catalog has: somebody else wrote it, or the catalog is"
+            " older than the warehouse; remove it and the versions after it"
         )
 
 
 def _actions(warehouse: Warehouse, published: Published, before: Published | None) -> Iterable[dict[str, Any]]:
-    at = int(published.version.committed_at.timestamp() * 1000)
+    at = _millis(published)
     added = added_files(warehouse, published)
     gone = {} if before is None else added_files(warehouse, before)
-    yield {"commitInfo": _commit_info(published, at)}
-    if before is None:
-        yield {"protocol": dict(PROTOCOL)}
+    yield {"commitInfo": _commit_info(published)}
+    if before is None or protocol_of(before) != protocol_of(published):
+        yield {"protocol": protocol_of(published)}
     if before is None or metadata_of(before) != metadata_of(published):
         yield {"metaData": metadata_of(published)}
     yield from ({"remove": removed_file(gone[path], at)} for path in gone if path not in added)
     yield from ({"add": added[path]} for path in added if path not in gone)
 
 
-def _commit_info(published: Published, at: int) -> dict[str, Any]:
+def _millis(published: Published) -> int:
+    return int(published.version.committed_at.timestamp() * 1000)
+
+
+def _commit_info(published: Published) -> dict[str, Any]:
     return {
-        "timestamp": at,
+        "timestamp": _millis(published),
         "operation": "WRITE",
         "operationParameters": {"mode": "Overwrite", "snapshotId": str(published.version.as_of)},
         "isolationLevel": "Serializable",
@@ -88,17 +107,14 @@ def _commit_info(published: Published, at: int) -> dict[str, Any]:
     }
 
 
-def _is_ours(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
-    """Whether a file of the log is the version that the catalog has."""
+def _is_there(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
+    """Whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]
     try:
-        said = json.loads(first).get("commitInfo", {})
-        return bool(
-            said["engineInfo"] == ENGINE
-            and said["operationParameters"] == _commit_info(published, 0)["operationParameters"]
-        )
-    except (ValueError, KeyError, AttributeError, TypeError):
+        said, wanted = json.loads(first)["commitInfo"], _commit_info(published)
+        return all(said[name] == wanted[name] for name in ("timestamp", "operationParameters", "engineInfo"))
+    except (ValueError, KeyError, TypeError):
         return False
 
 
