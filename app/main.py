@@ -45,6 +45,7 @@ from app.api.compressed import Compressed
 from app.api.conditions import OnlyTakenConditions, Revalidated
 from app.api.deps import Parts
 from app.api.direct_rows import DirectRows
+from app.api.docs_page import install_docs
 from app.api.document import ABOUT, install_document
 from app.api.limits import BodyLimit
 from app.api.methods import HeadAsGet
@@ -139,9 +140,9 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         # Paimon's clients send JSON without a Content-Type.
         strict_content_type=False,
         separate_input_output_schemas=False,
-        # More pages than the open ones would need the gate to know them.
+        # A page of our own, without what a CDN would bring.
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
         dependencies=[OnlyPermitted, OnlyDeclaredQuery, OnlyAcceptable, OnlyTakenConditions],
     )
@@ -149,6 +150,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     for module in (*ROUTERS, health, metrics):
         app.include_router(module.router)
     install_document(app)
+    install_docs(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
     app.add_middleware(Revalidated)

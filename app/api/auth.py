@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.browsers import Place, check_host, check_page
 from app.api.deps import GRANT, Parts
+from app.api.docs_page import PAGE_PATHS
 from app.api.refusals import refuse
 from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import FaultCode, KeyfoldError, TooMany, Unauthorized, Violation
@@ -20,7 +21,7 @@ from app.services.token_gate import TokenGate
 from app.settings import Settings, is_loopback
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"}) | PAGE_PATHS
 METRICS_PATH = "/metrics"
 _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 

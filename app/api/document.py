@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from threading import Lock
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -58,12 +60,14 @@ _OF_BODY: Final = (408, 413, 415)
 
 def install_document(app: FastAPI) -> None:
     """Makes ``app`` answer the document that ``described`` makes of FastAPI's."""
-    generate = app.openapi
+    generate, lock = app.openapi, Lock()
+    made: list[Json] = []
 
     def openapi() -> Json:
-        if app.openapi_schema is None:
-            app.openapi_schema = described(generate())
-        return app.openapi_schema
+        with lock:  # routes in threads ask, too, and FastAPI keeps its own before it is described
+            if not made:
+                made.append(described(copy.deepcopy(generate())))
+        return made[0]
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
 

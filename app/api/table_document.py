@@ -20,6 +20,7 @@ from app.core.plan.integers import integers_of
 from app.core.plan.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
 from app.core.table.option_entries import Integers
+from app.core.table.records import RowKind
 from app.services.rules import table_rules
 
 router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
@@ -89,8 +90,10 @@ def _components(table: Table, integers: Integers) -> Json:
     columns = table.schema.columns
     named = columns_schema(columns, integers)
     key = columns_schema(table.schema.key_columns, integers)
-    kinds = [rule.kind for rule in table_rules(table.schema).kinds if rule.treatment != "refused"]
-    kind = {"type": "string", "enum": kinds, "description": "an insert without it"}
+    refused = {rule.kind for rule in table_rules(table.schema).kinds if rule.treatment == "refused"}
+    taken = [kind for kind in RowKind if kind.text not in refused]
+    names, signs = [kind.name for kind in taken], [kind.text for kind in taken]
+    kind = {"type": "string", "enum": signs, "x-enum-varnames": names, "description": "an insert without it"}
     required = [column.name for column in table.schema.key_columns]
     record = {**named, "properties": {**named["properties"], KIND_MEMBER: kind}, "required": required}
     told = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from app.api.document import operations_in
 from app.main import create_app
 from app.settings import Settings
 
@@ -44,10 +46,29 @@ def app(built_app: tuple[FastAPI, Path], tmp_path: Path, sqlite_template: Path) 
     return built
 
 
+@cache
+def _statuses(app: FastAPI) -> dict[str, set[int]]:
+    return {
+        operation["operationId"]: {int(status) for status in operation["responses"] if status.isdigit()}
+        for operation in operations_in(app.openapi())
+    }
+
+
 @pytest.fixture
 def client(app: FastAPI) -> Iterator[TestClient]:
     with TestClient(app, LOOPBACK, raise_server_exceptions=False) as opened:
+        opened.event_hooks["response"] = [partial(declared, app)]
         yield opened
+
+
+def declared(app: FastAPI, answer: Any) -> None:
+    """Every answer of every test has a status that the OpenAPI document says of its operation; 500 is its default."""
+    request = answer.request
+    scope = {"type": "http", "method": request.method, "path": request.url.path, "raw_path": request.url.raw_path}
+    asked = app.state.operations.asked({**scope, "raw_path": request.url.raw_path.split(b"?")[0]})
+    if asked is not None and answer.status_code != 500:
+        statuses = _statuses(app).get(asked.operation.id)
+        assert statuses is None or answer.status_code in statuses, (asked.operation.id, answer.status_code)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from app.api.auth import OPEN_PATHS
+from app.api.docs_page import PAGE_PATHS
 from app.api.needs import NEEDS, About
 from app.api.operations import Operations
 from app.core.access import Role
@@ -44,7 +45,7 @@ def test_a_route_that_says_nothing_does_not_start() -> None:
 
 def test_only_open_paths_need_nothing() -> None:
     open_ids = {operation for operation, need in NEEDS.items() if need is None}
-    assert {operation_ids()[operation][0] for operation in open_ids} == OPEN_PATHS - {"/openapi.json", "/docs"}
+    assert {operation_ids()[operation][0] for operation in open_ids} == OPEN_PATHS - PAGE_PATHS - {"/openapi.json"}
 
 
 def test_what_a_path_names_is_what_the_token_must_be_for() -> None:

@@ -36,7 +36,7 @@ def told(kind: type[T], answer: object) -> T:
 def table(url: str, token: str) -> None:
     """RecordList, rows, and what is refused."""
     client = AuthenticatedClient(base_url=url, token=token)
-    one = Record(id=LARGE, field_kind=RecordKind.VALUE_0, edited="2026-03-01T10:00:00", status="new", total=LARGE)
+    one = Record(id=LARGE, field_kind=RecordKind.INSERT, edited="2026-03-01T10:00:00", status="new", total=LARGE)
     assert told(Batch, post_batch.sync(client=client, body=RecordList(records=[one]))).records == 1
     found = get_row.sync_detailed(client=client, key=[str(LARGE)])
     row = told(Row, found.parsed)
