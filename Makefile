@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi
+.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi docs
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,10 @@ $(VENV)/.fuzz: $(VENV)/.installed
 # hour (SECONDS=), on SQLite or PostgreSQL (CATALOG=postgres). As root it also takes disks away, with cc it sets clocks.
 soak: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m tests.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
+
+# The documents as a site, in site/: read it from the disk, it asks nobody for anything. Any dead link fails.
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench startup

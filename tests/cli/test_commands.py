@@ -7,15 +7,22 @@ import io
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from app.cli.client.endings import Exit
-from tests.cli.terminal import DATABASE, SUMS, Terminal
+from app.cli.client.program import commands
+from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
 from tests.service import Service
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
@@ -173,6 +180,92 @@ def test_a_token_comes_by_the_environment_or_a_file_and_is_never_shown(tmp_path:
         assert terminal.run("database", "list", KEYFOLD_TOKEN="kf_é").returncode == Exit.USAGE  # noqa: S106  # it is none
     finally:
         service.stop()
+
+
+def commands_of(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        yield from commands_of(command) if hasattr(command, "commands") else [command]
+
+
+def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process() -> None:
+    options = {
+        name for command in commands_of(typer.main.get_command(commands)) for one in command.params for name in one.opts
+    }
+    assert "--token-file" in options
+    assert "--token" not in options
+
+
+@contextmanager
+def answering(answers: list[bytes]) -> Iterator[str]:
+    """The URL of something that gives these answers, one a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for told in answers:
+                with listener.accept()[0] as connection:
+                    connection.recv(65_536)
+                    connection.sendall(told)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(30)
+
+
+def told(status: str, body: str, *headers: str) -> bytes:
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+def test_who_is_busy_is_asked_again_when_it_said(terminal: Terminal) -> None:
+    busy = told("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
+    full = told("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
+    with answering([busy, full, told("200 OK", '{"databases": ["a"], "nextPageToken": null}')]) as url:
+        done = terminal.run("database", "list", "--url", url)
+    assert (done.returncode, done.stdout) == (0, "a\n")
+    assert done.stderr == (
+        "the catalog does not answer; asking again in 0 s\ntoo much is staged; asking again in 0 s\n"
+    )
+
+
+def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Terminal) -> None:
+    with answering([told("503 Service Unavailable", '{"detail": "a file is damaged"}', "Retry-After: 60")]) as url:
+        done = terminal.run("get", "shop.t", "1", "--url", url)
+    assert (done.returncode, done.stderr) == (Exit.BUSY, "keyfold: a file is damaged\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "end", "said"),
+    [
+        (told("200 OK", "<html>"), Exit.REFUSED, "answers, but not as Keyfold does"),
+        (told("502 Bad Gateway", "<html>"), Exit.FAULT, "the answer is 502 Bad Gateway"),
+        (told("302 Found", "", "Location: /"), Exit.REFUSED, "the answer is 302 Found"),
+        (told("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),
+    ],
+)
+def test_what_answers_in_its_place_is_told_apart(terminal: Terminal, answer: bytes, end: Exit, said: str) -> None:
+    with answering([answer]) as url:
+        done = terminal.run("get", "shop.t", "1", "--url", url)
+    assert done.returncode == end
+    assert said in done.stderr
+
+
+def test_a_scan_that_breaks_off_is_no_whole_answer(terminal: Terminal) -> None:
+    half = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"k": 1}\n\r\n'
+    with answering([half]) as url:
+        done = terminal.run("scan", "shop.t", "--format", "ndjson", "--url", url)
+    assert (done.returncode, done.stdout) == (Exit.UNREACHABLE, '{"k": 1}\n')
+
+
+def test_ctrl_c_ends_a_command_by_its_status() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        going = subprocess.Popen([*COMMAND, "get", "shop.t", "1", "--url", url], stderr=subprocess.PIPE, text=True)
+        with listener.accept()[0]:
+            going.send_signal(signal.SIGINT)
+            _, err = going.communicate(timeout=60)
+    assert going.returncode == Exit.INTERRUPTED
+    assert "Traceback" not in err
 
 
 def test_the_document_lists_every_exit_status() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -203,11 +202,10 @@ def test_a_load_into_no_table_reads_nothing(terminal: Terminal) -> None:
     assert (done.returncode, done.stderr) == (3, "keyfold: table 'none' does not exist\n")
 
 
-def test_the_processes_of_a_machine_see_no_token(terminal: Terminal) -> None:
-    going = terminal.begin("load", terminal.table("silent"), "-", "--format", "csv")
-    shown = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(going.pid)], capture_output=True, text=True, check=True
-    )
-    assert "load" in shown.stdout
-    assert "kf_" not in shown.stdout
-    going.communicate()
+def test_a_line_that_is_no_json_is_named_as_it_stands_in_the_file(terminal: Terminal) -> None:
+    table = terminal.table("no_json")
+    good = "".join(f'{{"id": {number}, "n": 1}}\n' for number in range(PIECE_RECORDS + 2))
+    refused = terminal.run("load", table, "-", "--format", "ndjson", stdin=f"{good}{{\n")
+    assert refused.returncode == 1
+    assert f"-, line {PIECE_RECORDS + 3}: line 3 is not JSON" in refused.stderr
+    assert f"its line 1 is line {PIECE_RECORDS + 1} of the file" in refused.stderr

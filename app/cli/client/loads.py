@@ -132,7 +132,7 @@ def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bo
                 answer = service.ask("POST", path_of(table, "/batches"), again=True, **request)
             except Refused as refused:
                 raise _located(refused, file, piece) from refused
-            _count(loaded, answer.json(), replayed=answer.headers.get("Idempotency-Replayed") == "true")
+            _count(loaded, service.read(answer), replayed=answer.headers.get("Idempotency-Replayed") == "true")
             show(opened, loaded)
     ignored = f", {loaded.ignored} ignored" if loaded.ignored else ""
     known = f" ({loaded.replayed} of them were there already)" if loaded.replayed else ""
@@ -171,6 +171,11 @@ def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
         lines += fault_lines(fault, f"{file}{place}{'' if column is None else f', column {column}'}")
     more = int(refused.problem.get("errorCount") or len(faults)) - _MOST_FAULTS
     lines += [f"… and {more} more"] if more > 0 else []
+    if piece.before and piece.lines and not all(fault.get("column") for fault in faults):
+        named = piece.body.count(b"\n", 0, piece.header) + 1
+        lines.append(
+            f"(a line that a message names is one of the batch: its line {named} is {piece.place(0)} of the file)"
+        )
     return Failure(refused.end, *lines, _what_is_there(piece), told=refused.problem)
 
 

@@ -23,7 +23,7 @@ class Piece:
     """One batch: ``before`` records of the file come before its ``records``, ``end`` is how far into the file it goes
     (bytes of text, rows of columns), and ``mark`` tells it from every other piece.
 
-    Of text, ``lines`` are the line numbers of its records in the file.
+    Of text, ``lines`` are the line numbers of its records in the file, and ``header`` bytes come before its records.
     """
 
     body: bytes
@@ -32,6 +32,7 @@ class Piece:
     end: int
     mark: str
     lines: Sequence[int] = field(default=(), repr=False)
+    header: int = 0
 
     def place(self, row: int) -> str:
         """Where in the file the record ``row`` of the piece is, from 0: its line, or its number from 1."""
@@ -59,7 +60,7 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
             digest.update(body)
             end += len(body)
             if lines:
-                yield Piece(header + body, before, len(lines), end, f"{digest.hexdigest()}-{end}", lines)
+                yield Piece(header + body, before, len(lines), end, f"{digest.hexdigest()}-{end}", lines, len(header))
             before, taken, lines, size = before + len(lines), [], [], 0
         if not record:
             return

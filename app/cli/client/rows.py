@@ -36,10 +36,11 @@ def get(
     params = [*(("key", one) for one in key), *((name, one) for name, one in optional.items() if one is not None)]
     with Service.at(url, token_file) as service:
         answer = service.ask("GET", path_of(table, "/rows"), params=params)
+        row = service.read(answer)
     if as_json:
         say(answer.text)
     else:
-        say_pairs(list(answer.json().items()))
+        say_pairs(list(row.items()))
 
 
 @commands.command()
@@ -58,7 +59,7 @@ def put(
         # As it was written: no number is read here and written anew.
         body, headers = f'{{"records":[{told}]}}', {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("POST", path_of(table, "/batches"), content=body, headers=headers, again=True)
-    _accepted(answer.text, answer.json(), as_json)
+        _accepted(answer.text, service.read(answer), as_json)
 
 
 @commands.command()
@@ -81,7 +82,7 @@ def delete(
         params = [("key", one) for one in key]
         headers = {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("DELETE", path_of(table, "/rows"), params=params, headers=headers, again=True, **body)
-    _accepted(answer.text, answer.json(), as_json)
+        _accepted(answer.text, service.read(answer), as_json)
 
 
 def _once(wait: bool) -> dict[str, str]:

@@ -12,11 +12,12 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_exponential_jitter
 
 from app import __version__
 from app.cli.client.endings import Exit, Failure, exit_of
 from app.cli.client.settings import client_settings
+from app.cli.client.shown import tell
 from app.core.access import TokenScope
 from app.core.errors import Invalid
 
@@ -83,7 +84,15 @@ class Service:
 
     def json(self, method: str, path: str, **request: Any) -> Any:
         """What the answer holds."""
-        return self.ask(method, path, **request).json()
+        return self.read(self.ask(method, path, **request))
+
+    def read(self, answer: httpx.Response) -> Any:
+        """The JSON of an answer. Raises ``Failure`` for one that has none: something else answers at the URL."""
+        try:
+            return answer.json()
+        except ValueError as error:
+            message = f"{self.url} answers, but not as Keyfold does: is --url or KEYFOLD_URL right?"
+            raise Failure(Exit.REFUSED, message) from error
 
     def listed(self, path: str, member: str) -> Iterator[Any]:
         """All items of a list, page after page."""
@@ -119,9 +128,10 @@ class Service:
 
     def _patiently(self, once: Any, *, again: bool) -> httpx.Response:
         retrying = Retrying(
-            stop=stop_after_delay(self.patience_seconds),
+            stop=stop_before_delay(self.patience_seconds),
             wait=_pause,
             retry=retry_if_exception(partial(self._may_pass, again=again)),
+            before_sleep=_tell_of_pause,
             reraise=True,
         )
         answer: httpx.Response = retrying(once)
@@ -155,6 +165,13 @@ def _pause(state: RetryCallState) -> float:
     error = None if state.outcome is None else state.outcome.exception()
     asked = error.retry_seconds if isinstance(error, Refused) else None
     return _BACKOFF(state) if asked is None else asked
+
+
+def _tell_of_pause(state: RetryCallState) -> None:
+    """Nobody waits without knowing what for."""
+    error = None if state.outcome is None else state.outcome.exception()
+    if isinstance(error, Failure):
+        tell(f"{error.lines[0]}; asking again in {state.upcoming_sleep:.0f} s")
 
 
 def _retry_seconds(response: httpx.Response) -> float | None:
