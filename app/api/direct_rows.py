@@ -95,10 +95,10 @@ class _Parameters:
 
 
 def _spelling(scope: Scope, given: _Parameters) -> Spelling:
-    prefer = next((value for name, value in scope["headers"] if name == b"prefer"), None)
-    if prefer is None and given.integers is None:
+    lines = [value for name, value in scope["headers"] if name == b"prefer"]
+    if not lines and given.integers is None:
         return USUAL
-    return spelling(given.integers, None if prefer is None else prefer.decode("latin-1"))
+    return spelling(given.integers, b",".join(lines).decode("latin-1"))
 
 
 def _parameters(query: bytes) -> _Parameters | None:

@@ -80,10 +80,10 @@ def described(document: Json) -> Json:
         _revalidate(item.get("get"))
     parts = document.setdefault("components", {})
     parts["schemas"] = dict(sorted((parts.get("schemas", {}) | _schemas()).items()))
-    parts |= {"headers": {name: dict(one) for name, one in HEADERS.items()}, "securitySchemes": _SECURITY}
+    parts |= {"headers": copy.deepcopy({**HEADERS}), "securitySchemes": _SECURITY}
     document["security"] = [{"token": []}, {}]  # none is needed where no token was made
     document["tags"] = [{"name": name, "description": words} for name, words in TAGS.items()]
-    for one in objects_in(document["paths"]):
+    for one in objects_in([document["paths"], parts["headers"]]):
         _tidy(one)
     for name, one in parts["schemas"].items():
         for member in objects_in(one):
@@ -197,7 +197,7 @@ def _schemas() -> Json:
 
 @cache
 def examples() -> Mapping[str, Any]:
-    """Of each operation a request and its answer, as ``tests/api/test_answers.py`` recorded them."""
+    """Of each operation a request and its answer, as ``tests/api/test_examples.py`` recorded them."""
     text = files("app.api").joinpath("examples.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Header, Query, Request
 
 from app.core.table.option_entries import Integers
 
@@ -42,7 +42,7 @@ USUAL: Final = Spelling()
 
 def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
     """What the parameter or else the preference says; a preference that is not understood says nothing."""
-    if integers is not None or prefer is None:
+    if integers is not None or not prefer:
         return USUAL if integers is None else Spelling(integers)
     preferred = _INTEGERS.get((preference(prefer, "integers") or "").lower())
     return USUAL if preferred is None else Spelling(preferred, preferred=True)
@@ -52,10 +52,11 @@ _WORDS = "BIGINT as text, which JavaScript reads without loss beyond 2^53; witho
 
 
 async def _spelling(
+    request: Request,
     integers: Annotated[Integers | None, Query(description=_WORDS)] = None,
-    prefer: Annotated[str | None, Header(description="`integers=text`: the same, as a preference")] = None,
+    _: Annotated[str | None, Header(alias="prefer", description="`integers=text`: the same, as a preference")] = None,
 ) -> Spelling:
-    return spelling(integers, prefer)
+    return spelling(integers, ",".join(request.headers.getlist("prefer")))
 
 
 SpellingDep = Annotated[Spelling, Depends(_spelling)]

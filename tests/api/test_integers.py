@@ -154,6 +154,13 @@ def test_a_preference_that_is_not_understood_is_ignored_and_a_parameter_refused(
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "enum")
 
 
+def test_a_preference_may_stand_on_a_line_of_its_own(wide: Callable[..., TestClient]) -> None:
+    client = wide(merged=True)
+    lines = [("Prefer", "wait=1"), ("Prefer", "integers=text")]
+    for params in ({"key": str(LARGE)}, {"key": str(LARGE), "snapshot": "1"}):
+        assert client.get(f"{WIDE}/rows", params=params, headers=lines).json() == TEXT
+
+
 def test_what_was_answered_as_text_can_be_sent_back(wide: Callable[..., TestClient]) -> None:
     client = wide(merged=True)
     client.post(f"{WIDE}/batches", json={"records": [TEXT | {"n": "7"}]}).raise_for_status()
