@@ -116,6 +116,17 @@ def test_a_table_with_one_key_column_has_the_routes_with_the_key_in_the_path(ord
     assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in document["paths"]
 
 
+def test_names_that_mean_something_to_openapi_are_only_names(
+    create: Callable[..., dict[str, Any]], shop: TestClient
+) -> None:
+    names = ["$ref", "title", "example", "examples", "mapping", "type", "properties", "{a}", "~/x", "enum", "required"]
+    odd = [{"name": name, "type": "BIGINT", "description": "#/components/schemas/Nothing"} for name in names]
+    create("a{b}c", fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *odd])
+    document = _document(shop, "a%7Bb%7Dc")
+    validate(document)
+    assert [*document["components"]["schemas"]["Row"]["properties"]] == ["id", *names]
+
+
 def test_every_family_of_types_is_typed() -> None:
     assert TYPED.keys() == set(Family)
     assert {parse_type(one).kind for one in EVERY} == set(Kind)
