@@ -27,7 +27,7 @@ _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
 class Settings(BaseSettings):
-    """One frozen value for the whole process; nothing else reads the environment."""
+    """One frozen value for the whole process; nothing else of a service reads the environment."""
 
     model_config = SettingsConfigDict(env_prefix="KEYFOLD_", frozen=True, extra="forbid")
 
