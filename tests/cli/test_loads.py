@@ -111,6 +111,23 @@ def test_what_came_by_standard_input_is_known_when_it_comes_as_a_file(terminal: 
     assert terminal.sums(table) == (ROWS, ROWS)
 
 
+def test_small_batches_of_an_arrow_file_are_gathered(terminal: Terminal) -> None:
+    table = terminal.table("gathered")
+    words = pa.array(["a", "b"]).dictionary_encode()
+    other = pa.array(["c", "d"]).dictionary_encode()
+    schema = pa.schema([("id", pa.int64()), ("word", words.type), ("n", pa.int64())])
+    with (
+        pa.OSFile(str(terminal.folder / "small.arrows"), "wb") as sink,
+        pa.ipc.new_stream(sink, schema) as stream,
+    ):
+        for first, texts in ((0, words), (2, other), (4, words)):
+            columns = [pa.array([first, first + 1]), texts, pa.array([1, 1])]
+            stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    [loaded] = terminal.told("load", table, "small.arrows")
+    assert (loaded["records"], loaded["batches"]) == (6, 1)
+    assert {(row["id"], row["word"]) for row in terminal.rows(table)} == {*enumerate("abcdab")}
+
+
 def test_a_parquet_file_comes_by_standard_input(terminal: Terminal) -> None:
     table = terminal.table("piped_parquet")
     pq.write_table(records().slice(0, 10), terminal.folder / "ten.parquet")

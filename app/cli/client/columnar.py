@@ -46,7 +46,7 @@ def arrow_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
     """The rows of Arrow's file or streaming format, as streams. See ``_pieces``."""
     mark = _mark(file, salt)
     try:
-        yield from _pieces(_cut_batches(file), _as_stream, mark)
+        yield from _pieces(_gathered(_cut_batches(file)), _as_stream, mark)
     except (pa.ArrowException, OSError) as error:
         raise usage(f"it is no Arrow file that can be read: {error}") from error
 
@@ -63,6 +63,20 @@ def _cut_batches(file: IO[bytes]) -> Iterator[pa.Table]:
         rows = _rows_of_piece(batch.nbytes, batch.num_rows)
         for first in range(0, batch.num_rows, rows):
             yield pa.Table.from_batches([batch.slice(first, rows)])
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Several of them together where they are small: a file may have a thousand batches of ten rows."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        if waiting and (rows + table.num_rows > PIECE_RECORDS or size + table.nbytes > PIECE_BYTES):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], mark: str) -> Iterator[Piece]:
