@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
@@ -29,6 +30,7 @@ from app.services.merges import request_merge, run_next_merge
 from app.services.readiness import take_warehouse, warehouse_fault
 from app.services.scrubs import verify
 from app.services.sweeps import sweep
+from app.services.twins import published
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, file_of_batch
@@ -131,6 +133,27 @@ def test_what_nobody_names_is_swept_and_the_rest_stays(site: MergeSite, table: T
     assert {one for one in there if "/staging/" in one} == {f"{table.id}/staging/{batch.file}"}
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
     assert sweep(site.database, site.warehouse, NO_GRACE) == 0
+
+
+def test_a_twin_is_written_kept_and_swept(site: MergeSite) -> None:
+    take_warehouse(site.database, site.warehouse)
+    few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = create_table(site.database, SUM | QUIET | few | {"twin.publish": "true"})
+    names: list[str] = []
+    for _ in range(2):
+        merge(site, table, 1, 2)
+        compact(site, table)
+        with site.database.reading() as repository:
+            found = published(repository, site.warehouse, repository.tables.get("shop", "wide"))
+        assert found is not None
+        assert found.location == f"s3://{site.warehouse.path(table.id, 'twin')}"
+        names.append(f"{table.id}/twin/bucket-0/{found.twin.data_name}")
+    assert {one for one in objects_in(site.warehouse) if "/bucket-0/" in one} == {*names}
+    for _ in range(2):
+        sweep(site.database, site.warehouse, NO_GRACE)
+    assert [one for one in objects_in(site.warehouse) if "/bucket-0/" in one] == names[1:]
+    with site.warehouse.filesystem.open_input_file(site.warehouse.path(names[1])) as file:
+        assert [row["n"] for row in pq.read_table(file).to_pylist()] == [2, 2]
 
 
 def test_a_dropped_table_leaves_no_object(site: MergeSite, table: Table) -> None:
