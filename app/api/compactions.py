@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from app.api.answers import Payload
 from app.api.batches import LOOK_AGAIN_SECONDS
@@ -19,7 +22,7 @@ router = APIRouter(prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONS
 class CompactionWish(Payload):
     """``full``: combine all runs; otherwise those that the table's policy picks."""
 
-    full: bool = True
+    full: Annotated[bool, Field(strict=True)] = True
 
 
 @router.post(
