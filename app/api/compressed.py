@@ -32,12 +32,12 @@ class Compressed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] != "http" or not any(name == b"accept-encoding" for name, _ in scope["headers"]):
+        names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
+        if b"accept-encoding" not in names:
             await self.app(scope, receive, send)
             return
-        scope["headers"] = [
-            (name, _ENCODED.sub(b'"', value)) if name in _TAGS else (name, value) for name, value in scope["headers"]
-        ]
+        if any(name in names for name in _TAGS):
+            scope["headers"] = [(name, _plain(name, value)) for name, value in scope["headers"]]
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -45,6 +45,10 @@ class Compressed:
             await send(message)
 
         await self._compressing(scope, receive, tagged)
+
+
+def _plain(name: bytes, value: bytes) -> bytes:
+    return _ENCODED.sub(b'"', value) if name in _TAGS else value
 
 
 def _tagged(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
