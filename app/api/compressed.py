@@ -11,8 +11,10 @@ from starlette_compress import CompressMiddleware, add_compress_type
 LEAST_BYTES: Final = 1024  # of an answer that is worth it
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
+_CODINGS: Final = (b"zstd", b"gzip")
 _ENCODED: Final = re.compile(rb'--(?:gzip|zstd)"')
-_TAGS: Final = (b"if-none-match", b"if-match")
+_TAKEN: Final = b"accept-encoding"
+_KNOWN, _SEEN = b"if-none-match", b"if-match"
 for _media_type in ("application/x-ndjson", "application/problem+json", "text/csv"):
     add_compress_type(_media_type)
 
@@ -21,7 +23,8 @@ class Compressed:
     """Compresses text of some length; Arrow streams and Parquet go as they are.
 
     A compressed answer is another representation, so its ETag is another one (RFC 9110, 8.8.3.3): ``"x--gzip"`` for
-    ``"x"``, which comes back in conditions and is ``"x"`` again to whoever looks at them.
+    ``"x"``, which comes back in conditions and is ``"x"`` again to whoever looks at them. A 304 has the ETag by which
+    the caller knows the answer (RFC 9110, 15.4.5): a cache would else not find what it is about.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -33,31 +36,40 @@ class Compressed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
-        if b"accept-encoding" not in names:
+        if _SEEN in names:  # who read it compressed need not take that of the answer to what it does now
+            _decode(scope, _SEEN)
+        if _TAKEN not in names:
             await self.app(scope, receive, send)
             return
-        if any(name in names for name in _TAGS):
-            scope["headers"] = [(name, _plain(name, value)) for name, value in scope["headers"]]
+        known = _decode(scope, _KNOWN) if _KNOWN in names else b""
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _tagged(message["headers"])
+                message["headers"] = _tagged(message["headers"], known if message["status"] == 304 else b"")
             await send(message)
 
         await self._compressing(scope, receive, tagged)
 
 
-def _plain(name: bytes, value: bytes) -> bytes:
-    return _ENCODED.sub(b'"', value) if name in _TAGS else value
+def _decode(scope: Scope, condition: bytes) -> bytes:
+    """Take the encodings from the ETags of a condition; returns what was sent."""
+    sent = b",".join(value for name, value in scope["headers"] if name == condition)
+    scope["headers"] = [
+        (name, _ENCODED.sub(b'"', value)) if name == condition else (name, value) for name, value in scope["headers"]
+    ]
+    return sent
 
 
-def _tagged(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers, the ETag that of the encoding that they name, ``Vary`` with each name once."""
+def _tagged(headers: list[tuple[bytes, bytes]], known: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers, ``Vary`` with each name once, the ETag that of the encoding that they name, or else the one that is
+    ``known``.
+    """
     coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
-    return [(name, _told(name.lower(), value, coding)) for name, value in headers]
+    return [(name, _told(name.lower(), value, coding, known)) for name, value in headers]
 
 
-def _told(name: bytes, value: bytes, coding: bytes | None) -> bytes:
-    if name == b"etag" and coding is not None:
-        return value[:-1] + b"--" + coding + b'"'
+def _told(name: bytes, value: bytes, coding: bytes | None, known: bytes) -> bytes:
+    if name == b"etag":
+        encoded = (value[:-1] + b"--" + one + b'"' for one in (_CODINGS if coding is None else (coding,)))
+        return next((tag for tag in encoded if coding is not None or tag in known), value)
     return b", ".join(dict.fromkeys(value.split(b", "))) if name == b"vary" else value

@@ -21,7 +21,7 @@ NO_STORE: Final = (b"cache-control", b"no-store")
 VARY: Final = (b"vary", b"Accept, Accept-Encoding, Prefer, Keyfold-Client")
 _LIVE_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _OF_BODY: Final = (b"content-length", b"content-type")
-_CONDITIONS: Final = ("if-match", "if-unmodified-since")
+_CONDITIONS: Final = ("if-match", "if-none-match", "if-unmodified-since")  # of a write; of GET, If-None-Match is taken
 
 IfMatch = Annotated[
     str | None, Header(description="the ETag of the table as it was read: 412 if the table is another one by now")

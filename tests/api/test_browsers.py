@@ -184,6 +184,21 @@ def test_a_page_that_the_settings_name_may_call_and_read_the_headers(open_to_a_p
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (404, APP)
 
 
+def test_a_page_that_the_settings_name_may_read_rows(open_to_a_page: TestClient) -> None:
+    """The ordinary lookup has a way of its own through the service."""
+    open_to_a_page.post(DATABASES, json={"name": "shop"}).raise_for_status()
+    schema = {"fields": [{"id": 0, "name": "id", "type": "INT"}], "primaryKeys": ["id"]}
+    table = {"identifier": {"database": "shop", "object": "orders"}, "schema": schema}
+    open_to_a_page.post(f"{DATABASES}/shop/tables", json=table).raise_for_status()
+    orders = f"{DATABASES}/shop/tables/orders"
+    open_to_a_page.post(f"{orders}/batches", json={"records": [{"id": 7}]}).raise_for_status()
+    for path in (f"{orders}/rows/7", f"{orders}/rows?key=7", f"{orders}/rows/8"):
+        answer = open_to_a_page.get(path, headers={"Origin": APP})
+        assert answer.headers["access-control-allow-origin"] == APP, path
+        assert "origin" in answer.headers["vary"].lower()
+        assert "access-control-allow-origin" not in open_to_a_page.get(path).headers
+
+
 def test_every_other_page_is_refused_all_the_same(open_to_a_page: TestClient) -> None:
     for origin in ("https://evil.example", f"{APP}.evil.example", f"{APP}:8443", "http://app.example", "null"):
         asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}

@@ -96,12 +96,12 @@ def test_a_table_made_anew_under_the_same_name_is_not_dropped_for_the_old_one(sh
     assert shop.delete(WIDE, headers={"If-Match": "*"}).status_code == 404
 
 
-@pytest.mark.parametrize("header", ["If-Match", "If-Unmodified-Since"])
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
 def test_a_condition_that_nobody_looks_at_is_refused(
     walked: tuple[TestClient, Fill], header: str, shop: TestClient, create: Create
 ) -> None:
     create()
-    sent = {header: '"1"' if header == "If-Match" else "Sun, 22 Nov 2026 10:00:00 GMT"}
+    sent = {header: "Sun, 22 Nov 2026 10:00:00 GMT" if header == "If-Unmodified-Since" else '"1"'}
     refused = shop.put(f"{WIDE}/rows/1", json={"note": "x"}, headers=sent)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "condition_not_taken")
     assert shop.get(f"{WIDE}/rows/1").status_code == 404
