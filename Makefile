@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi docs
+.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -97,10 +97,14 @@ $(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
 	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-# Needs uv; run it after a change of the dependencies in pyproject.toml.
 # The OpenAPI document as it is committed; a test says in words where it differs from the one that is served.
 openapi: $(VENV)/.installed
 	$(BIN)/python -m tests.api.openapi
 
+# The pages of docs/reference, of the tables that the program has; a test fails where they differ.
+reference: $(VENV)/.installed
+	$(BIN)/python -m tests.reference
+
+# Needs uv; run it after a change of the dependencies in pyproject.toml.
 lock:
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.lock

@@ -1,4 +1,4 @@
-"""The documentation is true: README's commands answer what it prints, and what it names exists."""
+"""The documentation is true: the commands of its pages answer what they print, and what it names exists."""
 
 from __future__ import annotations
 
@@ -22,9 +22,27 @@ from tests.service import Client, TableClient, serving
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
-CLI = (ROOT / "docs" / "cli.md").read_text()
+# Read after each other, in this order: each page goes on where the one before it ended.
+STORY = [README, *((ROOT / "docs" / f"{name}.md").read_text() for name in ("merges", "snapshots", "files", "tokens"))]
+ALONE = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("operations", "cli")}
+SETTINGS = (ROOT / "docs" / "settings.md").read_text()
+MAP = (ROOT / "docs" / "map.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
+# The others call what they name by a short name of their own: /tables/T, /batches/{id}.
+WITH_PATHS = [
+    "changelogs",
+    "clients",
+    "files",
+    "http",
+    "limits",
+    "merges",
+    "rows",
+    "settings",
+    "snapshots",
+    "sql",
+    "tokens",
+]
+OF_ROUTES = ["README.md", *(f"docs/{name}.md" for name in WITH_PATHS)]
 ADDRESS = "127.0.0.1:8080"
 END_OF_ANSWER = "--- end of answer ---"
 NOT_A_SETTING = {"KEYFOLD_JAVA_HOME"}  # read where Java is looked for
@@ -33,7 +51,7 @@ OF_TESTS = {"KEYFOLD_RECORD"}  # only docs/extending.md has to do with it
 
 @dataclass
 class Step:
-    """One command of a console block and what README says it prints."""
+    """One command of a console block and what the page says it prints."""
 
     command: str
     printed: list[str] = field(default_factory=list)
@@ -133,18 +151,19 @@ def check(bash: Shell, address: str, steps: list[Step]) -> None:
         assert re.fullmatch(expected_pattern(step.printed), answer, re.DOTALL), f"$ {step.command}\n{answer}"
 
 
-def test_the_commands_of_the_readme_answer_what_it_prints(shell: tuple[Shell, str]) -> None:
-    check(*shell, console_steps(README))
+def test_the_commands_of_the_readme_and_of_the_pages_after_it_answer_what_they_print(shell: tuple[Shell, str]) -> None:
+    for page in STORY:
+        check(*shell, console_steps(page))
 
 
 @pytest.mark.slow(reason="serves and asks with the commands of a page")
-@pytest.mark.parametrize("page", [OPERATIONS, CLI], ids=["operations", "cli"])
-def test_the_commands_of_a_page_answer_what_they_print(tmp_path: Path, page: str) -> None:
+@pytest.mark.parametrize("name", ALONE)
+def test_the_commands_of_a_page_answer_what_they_print(tmp_path: Path, name: str) -> None:
     with serving(tmp_path / "keyfold-data", workers="0") as (service, _):
         bash = Shell(tmp_path)
         try:
             bash.run(f"PATH={Path(sys.executable).parent}:$PATH")
-            check(bash, service.url.removeprefix("http://"), console_steps(page))
+            check(bash, service.url.removeprefix("http://"), console_steps(ALONE[name]))
         finally:
             bash.close()
 
@@ -154,7 +173,13 @@ def test_make_targets_that_the_documents_name_exist() -> None:
     for document in DOCUMENTS:
         named = set(re.findall(r"(?:`|^)make (\w+)", document.read_text(), re.MULTILINE))
         assert named <= targets, document
-    assert {"serve", "test", "check", "bench", "lock"} <= set(re.findall(r"make (\w+)", README))
+    listed = set(re.findall(r"^\| `make (\w+)", (ROOT / "docs" / "make.md").read_text(), re.MULTILINE))
+    assert {"serve", "test", "check", "bench", "lock"} <= listed
+    assert {"serve", "test"} <= set(re.findall(r"make (\w+)", README))
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < 200
 
 
 def command_paths() -> set[str]:
@@ -173,7 +198,7 @@ def test_cli_commands_that_the_documents_name_exist() -> None:
             r"\bkeyfold ((?:token |table |database )?[a-z][a-z-]*)\b(?=[^\n]*)", _code_of(document.read_text())
         ):
             assert words in paths, f"{document}: keyfold {words}"
-    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", README))
+    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", ALONE["cli"]))
 
 
 def _code_of(text: str) -> str:
@@ -194,8 +219,8 @@ def setting_variables() -> set[str]:
     return {*defaults()}
 
 
-def test_the_readme_lists_every_setting_and_no_other() -> None:
-    listed = set(re.findall(r"^\| `(KEYFOLD_\w+)` \|", README, re.MULTILINE))
+def test_the_page_of_settings_lists_every_one_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `(KEYFOLD_\w+)` \|", SETTINGS, re.MULTILINE))
     assert listed == setting_variables() | NOT_A_SETTING
 
 
@@ -203,15 +228,15 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "million": 10**6}
 
 
 def says(told: str, default: Any) -> bool:
-    """Whether the README's words mean the default of a setting."""
+    """Whether the page's words mean the default of a setting."""
     if isinstance(default, bool) or not isinstance(default, (int, float)):
         return told.strip("`") in (str(default).lower(), str(default or "none"))
     number, _, unit = told.strip("`").replace("a day", "86400").partition(" ")
     return float(number) == round(default / _UNITS[unit], 1 if unit == "" else None)
 
 
-def test_the_readme_says_the_defaults_of_the_settings() -> None:
-    listed = dict(re.findall(r"^\| `(KEYFOLD_\w+)` \| ([^|]+) \|", README, re.MULTILINE))
+def test_the_page_of_settings_says_their_defaults() -> None:
+    listed = dict(re.findall(r"^\| `(KEYFOLD_\w+)` \| ([^|]+) \|", SETTINGS, re.MULTILINE))
     known = defaults()
     assert listed["KEYFOLD_UMASK"] == f"`{known.pop('KEYFOLD_UMASK'):03o}`"
     wrong = {name: (listed[name], one) for name, one in known.items() if one is not None}
@@ -224,22 +249,24 @@ def test_settings_that_the_documents_name_exist() -> None:
         assert named <= setting_variables() | NOT_A_SETTING | OF_TESTS, document
 
 
-def test_routes_that_the_readme_names_are_in_the_openapi_document(tmp_path: Path) -> None:
+def test_routes_that_the_documents_name_are_in_the_openapi_document(tmp_path: Path) -> None:
     paths = set(create_app(Settings(KEYFOLD_DATA=tmp_path)).openapi()["paths"])
-    for shortened in re.findall(r"`(?:[A-Z]+ )?…?(/[a-z][\w:{}/]*)`", README):
-        if shortened in {"/v1", "/openapi.json", "/docs", "/metrics"}:
-            continue
-        assert any(path.endswith(shortened) for path in paths), shortened
     table = "/v1/catalog/databases/{database}/tables/{table}"
-    for used in {f"{table}{rest}" for rest in re.findall(r"\$T(/[a-z]+(?::\w+)?)", README)}:
-        assert used in paths, used
+    for name in OF_ROUTES:
+        text = (ROOT / name).read_text()
+        named = set(re.findall(r"`(?:[A-Z]+ )?…?(/[a-z][\w:{}/]*)`", text))
+        for shortened in named - {"/v1", "/openapi.json", "/docs", "/metrics"}:
+            assert any(path.endswith(shortened) for path in paths), f"{name}: {shortened}"
+        for used in {f"{table}{rest}" for rest in re.findall(r"\$T(/[a-z]+(?::\w+)?)", text)}:
+            assert used in paths, f"{name}: {used}"
 
 
 def test_the_files_and_functions_of_the_map_exist() -> None:
-    section = README.partition("## The map of the code")[2].partition("\n## ")[0]
-    for name in re.findall(r"`((?:app|spark_jobs|migrations|tests|bench|docs)/[\w/.]*)`", section):
+    folders = README.partition("## The map of the code")[2].partition("\n## ")[0]
+    assert "| `app/core/` |" in folders
+    for name in re.findall(r"`((?:app|spark_jobs|migrations|tests|bench|docs)/[\w/.]*)`", folders + MAP):
         assert (ROOT / name).exists(), name
-    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", MAP, re.MULTILINE)
     rows = [(functions, files) for functions, files in rows if "`" in functions]
     assert len(rows) > 10
     for functions, files in rows:
