@@ -20,6 +20,8 @@ OURS = "paimon"
 _SIZED = (Kind.VARCHAR, Kind.CHAR, Kind.VARBINARY, Kind.BINARY)
 _WITHOUT_LENGTH = re.compile(rf"\b({'|'.join(_SIZED)})\b(?!\s*\()", re.IGNORECASE)
 _TEMPORAL = frozenset(kind for kind in Kind if ENTRIES[kind].family in (Family.DATE, Family.TIME, Family.TIMESTAMP))
+# Comments by which a column of Paimon's is of another type than the one that is written.
+_DIRECTIVE = re.compile(r"__(?:BLOB|VECTOR)(?:_[A-Z]+)*_FIELD\b")
 _LEFT_OUT = "compute it where rows are written or read"
 _SAID_ONCE = {
     "not_null": "whether it may be null",
@@ -131,7 +133,7 @@ class Elements:
         self._check_once(parts)
         for part in parts:
             if part.data == "comment":
-                column["description"] = self._text_of(trees(part)[0])
+                column["description"] = self._description(part, self._text_of(trees(part)[0]))
             elif part.data == "default":
                 column |= self._default(trees(part)[0])
             elif part.data == "key_here":
@@ -139,6 +141,13 @@ class Elements:
             else:
                 nullable = part.data != "not_null"
         self._add(column, node, type_node, nullable)
+
+    def _description(self, part: Node, text: str) -> str:
+        directive = _DIRECTIVE.match(text)
+        if directive:
+            message = f"{directive[0]} is a comment like others: the column has the type that is written"
+            self._warn(part, message, "remove it, if Paimon need not read the statement")
+        return text
 
     def _add(self, column: dict[str, Any], node: Node, type_node: Node, nullable: bool) -> None:
         pointer = f"/schema/fields/{len(self.fields)}"

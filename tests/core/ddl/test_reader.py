@@ -198,6 +198,14 @@ def test_buckets_are_left_out_and_named(clause: str) -> None:
     assert (warning.code, "work" in warning.message) == (FaultCode.CLAUSE_LEFT_OUT, True)
 
 
+@pytest.mark.parametrize("comment", ["__BLOB_FIELD", "__BLOB_DESCRIPTOR_FIELD; pictures", "__VECTOR_FIELD;3"])
+def test_a_comment_that_means_another_type_to_paimon_is_kept_and_warned_of(comment: str) -> None:
+    statement = only(f"CREATE TABLE t (a BYTES COMMENT '{comment}', b INT COMMENT '__b')")
+    assert statement.body["fields"][0] == {"name": "a", "type": "BYTES", "description": comment}
+    [warning] = statement.warnings
+    assert (warning.code, "the type that is written" in warning.message) == (FaultCode.CLAUSE_LEFT_OUT, True)
+
+
 @pytest.mark.parametrize("declared", ["VARCHAR", "CHAR", "ROW<a VARBINARY>", "ARRAY<VARCHAR NOT NULL>"])
 def test_a_type_without_length_warns(declared: str) -> None:
     [warning] = only(f"CREATE TABLE t (a {declared})").warnings
@@ -231,6 +239,10 @@ REFUSED = {
     " -- nothing ;\n ;": (FaultCode.NOT_SQL, 1, 1, "no statement"),
     "CREATE TABLE t (id INT": (FaultCode.NOT_SQL, 1, 23, "ends too early"),
     "CREATE TABLE t (id INT) PARTITIONED BY (days(at))": (FaultCode.NOT_SQL, 1, 45, "'('"),
+    "CREATE TABLE t (id INT,\n ...)": (FaultCode.NOT_SQL, 2, 2, "left out"),
+    "CREATE TABLE t (id INT) WITH (\n'a' = 'b', ...)": (FaultCode.NOT_SQL, 2, 12, "left out"),
+    "CREATE TABLE t (m MAP\\<INT, INT>)": (FaultCode.NOT_SQL, 1, 22, "backslash"),
+    "CREATE TABLE t (id INT) WITH (primary_key = ARRAY['id'])": (FaultCode.CLAUSE_NOT_TAKEN, 1, 50, "Trino"),
     "CREATE TABLE t (id INT, )) x": (FaultCode.NOT_SQL, 1, 26, "')'"),
     "CREATE TABLE t (id INT) WITH ('a' = 'b": (FaultCode.NOT_SQL, 1, 37, '"\'"'),
     "CREATE TABLE t (a " + "ARRAY<" * 70 + "INT" + ">" * 70 + ")": (FaultCode.NESTED_TOO_DEEPLY, 1, 378, "deeply"),
