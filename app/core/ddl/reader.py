@@ -30,7 +30,6 @@ _NOT_TAKEN: Mapping[str, tuple[str, str]] = {
 # Signs that no statement has, but the text around one.
 _STRAY: Mapping[str, tuple[FaultCode, str, str]] = {
     "..": (FaultCode.NOT_SQL, "dots stand for parts that are left out", "write the parts"),
-    "\\": (FaultCode.NOT_SQL, "this backslash is of the page that the statement stood in", "remove it"),
     "[": (
         FaultCode.CLAUSE_NOT_TAKEN,
         "square brackets are Trino's SQL, not Flink's or Spark's",

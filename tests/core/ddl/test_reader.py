@@ -115,6 +115,7 @@ def test_a_statement_of_spark() -> None:
         ("CREATE TABLE t (id INT) using PAIMON", Dialect.SPARK),
         ("CREATE TABLE t (id INT) TBLPROPERTIES ('a' = 'b')", Dialect.SPARK),
         ("CREATE TABLE t (id INT, s struct<a int>)", Dialect.SPARK),
+        ("CREATE TABLE t (id INT, s STRUCT\\<a INT\\>)", Dialect.SPARK),
         ("CREATE TABLE t (id LONG)", Dialect.SPARK),
         ("CREATE TABLE t (id INT, n short NOT NULL)", Dialect.SPARK),
         ("CREATE TABLE t (id INT, at TIMESTAMP_NTZ)", Dialect.SPARK),
@@ -241,7 +242,6 @@ REFUSED = {
     "CREATE TABLE t (id INT) PARTITIONED BY (days(at))": (FaultCode.NOT_SQL, 1, 45, "'('"),
     "CREATE TABLE t (id INT,\n ...)": (FaultCode.NOT_SQL, 2, 2, "left out"),
     "CREATE TABLE t (id INT) WITH (\n'a' = 'b', ...)": (FaultCode.NOT_SQL, 2, 12, "left out"),
-    "CREATE TABLE t (m MAP\\<INT, INT>)": (FaultCode.NOT_SQL, 1, 22, "backslash"),
     "CREATE TABLE t (id INT) WITH (primary_key = ARRAY['id'])": (FaultCode.CLAUSE_NOT_TAKEN, 1, 50, "Trino"),
     "CREATE TABLE t (id INT, )) x": (FaultCode.NOT_SQL, 1, 26, "')'"),
     "CREATE TABLE t (id INT) WITH ('a' = 'b": (FaultCode.NOT_SQL, 1, 37, '"\'"'),
@@ -301,6 +301,15 @@ def test_a_long_line_is_shown_around_the_place() -> None:
     _, shown, caret = fault.message.rsplit("\n", 2)
     assert len(shown) <= 200
     assert shown[len(caret) - 1 :].startswith("STRNG")
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_bracket_that_a_page_of_markdown_escapes_is_a_bracket_outside_quotes(dialect: Dialect) -> None:
+    text = "CREATE TABLE t (m MAP\\<INT, ARRAY\\<INT\\>\\> COMMENT '\\<', STRNG)"
+    [fault] = faults(text, dialect)
+    assert fault.message.startswith("line 1, column 63: ")
+    comment = {Dialect.FLINK: "\\<", Dialect.SPARK: "<"}[dialect]
+    assert fields(text.replace("STRNG", "n INT"), dialect)[0]["description"] == comment
 
 
 def test_as_many_brackets_as_may_be_are_read() -> None:
