@@ -17,6 +17,7 @@ from app.core.types.parser import TypeSyntaxError, parse_sql_type, type_to_json
 
 Node = Tree[Token]
 OURS = "paimon"
+_HIVES = "org.apache.paimon.hive.PaimonStorageHandler"
 _SIZED = (Kind.VARCHAR, Kind.CHAR, Kind.VARBINARY, Kind.BINARY)
 _WITHOUT_LENGTH = re.compile(rf"\b({'|'.join(_SIZED)})\b(?!\s*\()", re.IGNORECASE)
 _TEMPORAL = frozenset(kind for kind in Kind if ENTRIES[kind].family in (Family.DATE, Family.TIME, Family.TIMESTAMP))
@@ -31,6 +32,7 @@ _SAID_ONCE = {
     "table_comment": "COMMENT",
     "partitioned": "PARTITIONED BY",
     "using": "USING",
+    "stored_by": "STORED BY",
 }
 REFUSED_MODIFIERS = {
     "temporary": ("TEMPORARY", "create a table: what is not kept has no use here"),
@@ -229,6 +231,14 @@ class Elements:
 
     def _read_using(self, node: Node) -> None:
         self._check_provider(node, self._name(trees(node)[0]))
+
+    def _read_stored_by(self, node: Node) -> None:
+        """Hive's word for USING. Its other words are Spark's, but for one that is not told by itself."""
+        named = self._text_of(trees(node)[0])
+        self._check_provider(node, OURS if named == _HIVES else named)
+        if named == _HIVES:
+            message = "types are read as Spark's, whose TIMESTAMP has a time zone; Hive's has none"
+            self._warn(node, message, "write TIMESTAMP_NTZ for Hive's TIMESTAMP, and leave the clause out")
 
     def _check_provider(self, node: Node, provider: str) -> None:
         if provider.lower() != OURS:

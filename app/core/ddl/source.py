@@ -22,7 +22,7 @@ _LEXEMES = {
 }
 # What only Spark's statements have, outside quotes and comments.
 _OF_SPARK = re.compile(
-    r"\)\s*(?:COMMENT\s*)?USING\b|\bUSING\s+(?:PAIMON|DELTA|ICEBERG|PARQUET|ORC|CSV|JSON|HIVE)\b|\bTBLPROPERTIES\b|\bSTRUCT\s*\\?<"
+    r"\)\s*(?:COMMENT\s*)?USING\b|\bUSING\s+(?:PAIMON|DELTA|ICEBERG|PARQUET|ORC|CSV|JSON|HIVE)\b|\bTBLPROPERTIES\b|\bSTORED\s+BY\b|\bSTRUCT\s*\\?<"
     r"|\bTIMESTAMP_NTZ\b|[\w`]\s+(?:LONG|SHORT|BYTE)\s*(?:,|\)|NOT\b|COMMENT\b|DEFAULT\b)",
     re.IGNORECASE,
 )

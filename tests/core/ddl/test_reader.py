@@ -207,6 +207,19 @@ def test_a_comment_that_means_another_type_to_paimon_is_kept_and_warned_of(comme
     assert (warning.code, "the type that is written" in warning.message) == (FaultCode.CLAUSE_LEFT_OUT, True)
 
 
+def test_a_statement_of_hive_is_read_as_sparks_and_told_so() -> None:
+    handler = "'org.apache.paimon.hive.PaimonStorageHandler'"
+    statement = only(f"CREATE TABLE t (id INT, at TIMESTAMP) PARTITIONED BY (dt STRING) STORED BY {handler}")
+    assert [field["type"] for field in statement.body["fields"]] == [
+        "INT",
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+        "STRING",
+    ]
+    [warning] = statement.warnings
+    assert (warning.code, "TIMESTAMP_NTZ" in warning.fix) == (FaultCode.CLAUSE_LEFT_OUT, True)
+    assert warning.message.startswith("line 1, column 66: ")
+
+
 @pytest.mark.parametrize("declared", ["VARCHAR", "CHAR", "ROW<a VARBINARY>", "ARRAY<VARCHAR NOT NULL>"])
 def test_a_type_without_length_warns(declared: str) -> None:
     [warning] = only(f"CREATE TABLE t (a {declared})").warnings
@@ -224,6 +237,7 @@ REFUSED = {
     "CREATE EXTERNAL TABLE t (id INT)": (FaultCode.CLAUSE_NOT_TAKEN, 1, 1, "EXTERNAL"),
     "CREATE TABLE t (id INT)\nLIKE s": (FaultCode.CLAUSE_NOT_TAKEN, 2, 1, "LIKE"),
     "CREATE TABLE t AS SELECT 1": (FaultCode.CLAUSE_NOT_TAKEN, 1, 16, "AS SELECT"),
+    "CREATE TABLE t (id INT) STORED BY 'org.x.Handler'": (FaultCode.FOREIGN_CONNECTOR, 1, 25, "'org.x.Handler'"),
     "CREATE TABLE t (id INT) STORED AS ORC": (FaultCode.CLAUSE_NOT_TAKEN, 1, 25, "STORED"),
     "CREATE TABLE t (id INT) USING delta": (FaultCode.FOREIGN_CONNECTOR, 1, 25, "'delta'"),
     "CREATE TABLE t (id INT) WITH ('a' = 'b',\n 'connector' = 'kafka')": (FaultCode.FOREIGN_CONNECTOR, 2, 2, "'kafka'"),
