@@ -42,6 +42,7 @@ OVERWRITE = "streaming-read-overwrite"
 DELTAS = "full-compaction.delta-commits"
 ABSENT = "record.absent-columns"
 CLUSTERING = "pk-clustering-override"
+CLUSTERED_BY = "clustering.columns"
 GROUP = {G_GROUPED: "a,b"}
 PADDING = "sequence.auto-padding"
 HORIZON = "sequence.late-horizon"
@@ -172,6 +173,7 @@ ILLEGAL: list[tuple[str, Options, str, str]] = [
     ("whole records left alone", {ABSENT: "unchanged"}, ABSENT, "contradicting_options"),
     ("first records left alone", FIRST_ROW | {ABSENT: "unchanged"}, ABSENT, "contradicting_options"),
     ("clustering of aggregation", AGGREGATION | {CLUSTERING: "true"}, CLUSTERING, "contradicting_options"),
+    ("clustering by no column", {CLUSTERED_BY: "none"}, CLUSTERED_BY, "unknown_column"),
     ("clustering with a sequence", {CLUSTERING: "true", SEQUENCE: "a"}, CLUSTERING, "contradicting_options"),
     ("clustering with lookup", {CLUSTERING: "true", CHANGELOG: "lookup"}, CLUSTERING, "contradicting_options"),
     ("no buckets", {"bucket": "0"}, "bucket", "illegal_option_value"),
@@ -230,7 +232,7 @@ LEGAL: list[tuple[str, Options]] = [
     ("delta commits", {DELTAS: "3", CHANGELOG: "full-compaction"}),
     ("columns left alone", PARTIAL | {ABSENT: "unchanged"}),
     ("aggregated columns left alone", AGGREGATION | {ABSENT: "unchanged"}),
-    ("clustering", {CLUSTERING: "true", CHANGELOG: "input"}),
+    ("clustering", {CLUSTERING: "true", CHANGELOG: "input", CLUSTERED_BY: "a, c"}),
     ("buckets", {"bucket": "4", "bucket-key": "k"}),
     ("dynamic and postponed buckets", {"bucket": "-2"}),
     ("published", {PUBLISH: "true", f"{PUBLISH}.interval": "5 min", A_DEFAULTED: "5"}),

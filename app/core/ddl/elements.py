@@ -17,9 +17,12 @@ from app.core.types.parser import TypeSyntaxError, parse_sql_type, type_to_json
 
 Node = Tree[Token]
 OURS = "paimon"
+_HIVES = "org.apache.paimon.hive.PaimonStorageHandler"
 _SIZED = (Kind.VARCHAR, Kind.CHAR, Kind.VARBINARY, Kind.BINARY)
 _WITHOUT_LENGTH = re.compile(rf"\b({'|'.join(_SIZED)})\b(?!\s*\()", re.IGNORECASE)
 _TEMPORAL = frozenset(kind for kind in Kind if ENTRIES[kind].family in (Family.DATE, Family.TIME, Family.TIMESTAMP))
+# Comments by which a column of Paimon's is of another type than the one that is written.
+_DIRECTIVE = re.compile(r"__(?:BLOB|VECTOR)(?:_[A-Z]+)*_FIELD\b")
 _LEFT_OUT = "compute it where rows are written or read"
 _SAID_ONCE = {
     "not_null": "whether it may be null",
@@ -29,6 +32,7 @@ _SAID_ONCE = {
     "table_comment": "COMMENT",
     "partitioned": "PARTITIONED BY",
     "using": "USING",
+    "stored_by": "STORED BY",
 }
 REFUSED_MODIFIERS = {
     "temporary": ("TEMPORARY", "create a table: what is not kept has no use here"),
@@ -131,7 +135,7 @@ class Elements:
         self._check_once(parts)
         for part in parts:
             if part.data == "comment":
-                column["description"] = self._text_of(trees(part)[0])
+                column["description"] = self._description(part, self._text_of(trees(part)[0]))
             elif part.data == "default":
                 column |= self._default(trees(part)[0])
             elif part.data == "key_here":
@@ -139,6 +143,13 @@ class Elements:
             else:
                 nullable = part.data != "not_null"
         self._add(column, node, type_node, nullable)
+
+    def _description(self, part: Node, text: str) -> str:
+        directive = _DIRECTIVE.match(text)
+        if directive:
+            message = f"{directive[0]} is a comment like others: the column has the type that is written"
+            self._warn(part, message, "remove it, if Paimon need not read the statement")
+        return text
 
     def _add(self, column: dict[str, Any], node: Node, type_node: Node, nullable: bool) -> None:
         pointer = f"/schema/fields/{len(self.fields)}"
@@ -220,6 +231,14 @@ class Elements:
 
     def _read_using(self, node: Node) -> None:
         self._check_provider(node, self._name(trees(node)[0]))
+
+    def _read_stored_by(self, node: Node) -> None:
+        """Hive's word for USING. Its other words are Spark's, but for one that is not told by itself."""
+        named = self._text_of(trees(node)[0])
+        self._check_provider(node, OURS if named == _HIVES else named)
+        if named == _HIVES:
+            message = "types are read as Spark's, whose TIMESTAMP has a time zone; Hive's has none"
+            self._warn(node, message, "write TIMESTAMP_NTZ for Hive's TIMESTAMP, and leave the clause out")
 
     def _check_provider(self, node: Node, provider: str) -> None:
         if provider.lower() != OURS:

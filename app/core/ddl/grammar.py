@@ -36,6 +36,7 @@ watermark: "WATERMARK"i "FOR"i path "AS"i expression
 clause: "COMMENT"i text                                                     -> table_comment
     | "PARTITIONED"i "BY"i "(" partition ("," partition)* ")"               -> partitioned
     | "USING"i name                                                         -> using
+    | STORED_BY text                                                        -> stored_by
     | ("WITH"i | "TBLPROPERTIES"i | "OPTIONS"i) "(" (option ("," option)* ","?)? ")" -> options
     | ("DISTRIBUTED"i | "CLUSTERED"i) ("BY"i name? "(" _inside* ")")? ("INTO"i NUMBER "BUCKETS"i)? -> distributed
     | "LOCATION"i text                                                      -> location
@@ -59,6 +60,7 @@ _within: WORD | BACKQUOTED | DOUBLE_QUOTED | TEXT | NUMBER | SIGN | OTHER | "." 
 value: text | number | WORD (value_group | text)?
 value_group: "(" _within* ")"
 name: WORD | BACKQUOTED
+STORED_BY.2: /STORED\s+BY\b/i
 SIGN: /[-+]/
 NUMBER: /[0-9]+/
 OTHER: /[*\/%|&^~!?\[\]]/

@@ -27,6 +27,15 @@ _NOT_TAKEN: Mapping[str, tuple[str, str]] = {
     Kind.ROW: ("ROW FORMAT is not taken", "remove the clause"),
     "STORED": ("STORED is not taken", "remove the clause"),
 }
+# Signs that no statement has, but the text around one.
+_STRAY: Mapping[str, tuple[FaultCode, str, str]] = {
+    "..": (FaultCode.NOT_SQL, "dots stand for parts that are left out", "write the parts"),
+    "[": (
+        FaultCode.CLAUSE_NOT_TAKEN,
+        "square brackets are Trino's SQL, not Flink's or Spark's",
+        "of primary_key = ARRAY['a', 'b'] make 'primary-key' = 'a,b', and so on",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,9 @@ def _syntax_fault(source: Source, base: int, statement: str, error: UnexpectedIn
     if word.upper() in _NOT_TAKEN:
         message, fix = _NOT_TAKEN[word.upper()]
         return source.fault(base + place, FaultCode.CLAUSE_NOT_TAKEN, message, fix)
+    for sign, (code, message, fix) in _STRAY.items():
+        if statement.startswith(sign, place):
+            return source.fault(base + place, code, message, fix)
     message = f"{word[:40]!r} cannot stand here"
     fix = "write it as in Flink's or Spark's SQL; names that are keywords stand in backquotes"
     return source.fault(base + place, FaultCode.NOT_SQL, message, fix)

@@ -22,7 +22,7 @@ _LEXEMES = {
 }
 # What only Spark's statements have, outside quotes and comments.
 _OF_SPARK = re.compile(
-    r"\)\s*(?:COMMENT\s*)?USING\b|\bUSING\s+(?:PAIMON|DELTA|ICEBERG|PARQUET|ORC|CSV|JSON|HIVE)\b|\bTBLPROPERTIES\b|\bSTRUCT\s*<"
+    r"\)\s*(?:COMMENT\s*)?USING\b|\bUSING\s+(?:PAIMON|DELTA|ICEBERG|PARQUET|ORC|CSV|JSON|HIVE)\b|\bTBLPROPERTIES\b|\bSTORED\s+BY\b|\bSTRUCT\s*\\?<"
     r"|\bTIMESTAMP_NTZ\b|[\w`]\s+(?:LONG|SHORT|BYTE)\s*(?:,|\)|NOT\b|COMMENT\b|DEFAULT\b)",
     re.IGNORECASE,
 )
@@ -42,17 +42,19 @@ class Source:
     dialect: Dialect
 
     def statements(self) -> Iterator[tuple[int, str]]:
-        """The statements and where they begin, without what is empty; comments are blanks in them."""
+        """The statements and where they begin, without what is empty; comments are blanks in them, and so is what a
+        page of Markdown escapes a bracket with.
+        """
         bare, start, end = [], 0, 0
         for found in _LEXEMES[self.dialect].finditer(self.text):
-            bare.append(self.text[end : found.start()])
+            bare.append(_unescaped(self.text[end : found.start()]))
             end = found.end()
             if found["end"]:
                 yield from _if_any(start, "".join(bare))
                 bare, start = [], end
             else:
                 bare.append(re.sub(r"[^\n]", " ", found[0]) if found["comment"] else found[0])
-        yield from _if_any(start, "".join([*bare, self.text[end:]]))
+        yield from _if_any(start, "".join([*bare, _unescaped(self.text[end:])]))
 
     def fault(self, place: int, code: FaultCode, message: str, fix: str = "") -> Violation:
         """A fault, or a warning, about what stands at ``place``; its message shows the line, with a caret below."""
@@ -67,6 +69,11 @@ class Source:
     def _lines(self) -> list[int]:
         """Where each line begins, looked up once: a text may have thousands of faults."""
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
+
+
+def _unescaped(bare: str) -> str:
+    r"""Code without quotes as it stands in pages of Paimon's documentation: ``MAP\<STRING, STRING>``."""
+    return re.sub(r"\\(?=[<>])", " ", bare)
 
 
 def _if_any(start: int, statement: str) -> Iterator[tuple[int, str]]:

@@ -40,10 +40,14 @@ def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
             yield option_violation(
                 key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {what}", "remove one of the two"
             )
-    yield from _clustering(options)
+    yield from _clustering(schema, options)
 
 
-def _clustering(options: TableOptions) -> Iterator[Violation]:
+def _clustering(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    for name in options["clustering.columns"]:
+        if name not in schema.by_name:
+            message = f"clustering column {name!r} is not a column"
+            yield option_violation("clustering.columns", FaultCode.UNKNOWN_COLUMN, message, "name a column", name)
     key = "pk-clustering-override"
     if not options[key]:
         return

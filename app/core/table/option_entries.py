@@ -282,7 +282,9 @@ _PAIMONS_OPTIONS = (
     Option("write-only", boolean, False, "Paimon's switch for compaction in the writer"),
     Option("deletion-vectors.enabled", boolean, False, "Paimon's deletion vectors"),
     Option("streaming-read-overwrite", boolean, False, "Paimon's streaming reads of overwrites"),
+    Option("deletion-vectors.bitmap64", boolean, False, "how Paimon's deletion vectors are written"),
     Option("pk-clustering-override", boolean, False, "Paimon's clustering of primary-key tables"),
+    Option("clustering.columns", names, (), "the columns that Paimon's clustering sorts files by", names=Names.COLUMNS),
     Option("force-lookup", boolean, False, "Paimon's compaction by lookup", change=Change.NEVER),
     Option("partition", str.strip, None, "Paimon's own", change=Change.NEVER, names=Names.COLUMNS),
     *(

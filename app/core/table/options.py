@@ -22,7 +22,7 @@ from app.core.table.option_entries import (
     find_option,
 )
 from app.core.table.option_values import names
-from app.core.table.paimon_options import PAIMONS_OWN, is_misspelt
+from app.core.table.paimon_options import PAIMONS_OWN, is_misspelt, missing_feature
 
 MOST_HINTS = 20  # of one schema: a search for what was meant looks at every name that is known
 
@@ -160,6 +160,10 @@ def misspelt_options(keys: Iterable[str]) -> list[Violation]:
 
 
 def _unknown_option(key: str, before: Sequence[Violation]) -> Violation:
+    feature = missing_feature(key)
+    if feature is not None:
+        message = f"option {key!r} is of Paimon's {feature}, which Keyfold does not have"
+        return option_violation(key, FaultCode.UNKNOWN_OPTION, message, "remove it")
     known = [*TABLE_OPTIONS, *FALLBACK_KEYS, *PAIMONS_OWN]
     return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", _did_you_mean(key, known, before))
 
@@ -206,6 +210,9 @@ def _read_field_option(
     segments = key.split(".")
     columns = names(segments[1]) if len(segments) > 1 else ()
     suffix = segments[-1]
+    if missing_feature(key) is not None:
+        faults.append(_unknown_option(key, faults))
+        return
     if len(segments) != 3 or not columns:
         fix = (
             f"write fields.<column>.{suffix}"

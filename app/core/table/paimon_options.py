@@ -48,12 +48,35 @@ PAIMONS_OWN = frozenset((
     "tag.creation-delay", "tag.creation-period", "tag.creation-period-duration", "tag.num-retained-max",
     "tag.period-formatter", "tag.time-expire-enabled",
 ))  # fmt: skip
+# What Paimon has and Keyfold has not, by how its keys begin: a column's (``fields.<column>.…``) as well as the table's.
+FEATURES = {
+    "blob": "BLOB storage",
+    "chain-table": "chain tables",
+    "data-evolution": "data evolution",
+    "format-table": "format tables",
+    "global-index": "indexes of columns",
+    "pk-bitmap": "indexes of columns",
+    "pk-btree": "indexes of columns",
+    "pk-full-text": "indexes of columns",
+    "pk-multivalue": "indexes of columns",
+    "pk-vector": "indexes of columns",
+    "row-tracking": "row tracking",
+    "variant": "VARIANT",
+    "vector": "vectors",
+}
+_OF_FEATURE = re.compile(rf"(?:fields\..+?\.)?({'|'.join(FEATURES)})[.-]")
 _CALLBACK = re.compile(r"tag\.callback\..+\.param")
 
 
 def is_foreign(key: str) -> bool:
     """Whether the key is of a family that says how Paimon itself works."""
     return key.startswith(FOREIGN_FAMILIES)
+
+
+def missing_feature(key: str) -> str | None:
+    """What the key is of, where that is something which Paimon has and Keyfold has not."""
+    found = _OF_FEATURE.match(key)
+    return FEATURES[found[1]] if found else None
 
 
 def is_misspelt(key: str) -> bool:

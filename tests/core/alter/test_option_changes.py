@@ -116,6 +116,7 @@ RENAMED = [
     ({"bucket-key": "a,b"}, {"bucket-key": "z,b"}),
     ({"primary-key": "k,a"}, {"primary-key": "k,z"}),
     ({"partition": "b,a"}, {"partition": "b,z"}),
+    ({"clustering.columns": "a,b"}, {"clustering.columns": "z,b"}),
     (
         {"partial-update.remove-record-on-sequence-group": "a,h"},
         {"partial-update.remove-record-on-sequence-group": "z,h"},

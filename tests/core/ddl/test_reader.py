@@ -115,6 +115,7 @@ def test_a_statement_of_spark() -> None:
         ("CREATE TABLE t (id INT) using PAIMON", Dialect.SPARK),
         ("CREATE TABLE t (id INT) TBLPROPERTIES ('a' = 'b')", Dialect.SPARK),
         ("CREATE TABLE t (id INT, s struct<a int>)", Dialect.SPARK),
+        ("CREATE TABLE t (id INT, s STRUCT\\<a INT\\>)", Dialect.SPARK),
         ("CREATE TABLE t (id LONG)", Dialect.SPARK),
         ("CREATE TABLE t (id INT, n short NOT NULL)", Dialect.SPARK),
         ("CREATE TABLE t (id INT, at TIMESTAMP_NTZ)", Dialect.SPARK),
@@ -198,6 +199,27 @@ def test_buckets_are_left_out_and_named(clause: str) -> None:
     assert (warning.code, "work" in warning.message) == (FaultCode.CLAUSE_LEFT_OUT, True)
 
 
+@pytest.mark.parametrize("comment", ["__BLOB_FIELD", "__BLOB_DESCRIPTOR_FIELD; pictures", "__VECTOR_FIELD;3"])
+def test_a_comment_that_means_another_type_to_paimon_is_kept_and_warned_of(comment: str) -> None:
+    statement = only(f"CREATE TABLE t (a BYTES COMMENT '{comment}', b INT COMMENT '__b')")
+    assert statement.body["fields"][0] == {"name": "a", "type": "BYTES", "description": comment}
+    [warning] = statement.warnings
+    assert (warning.code, "the type that is written" in warning.message) == (FaultCode.CLAUSE_LEFT_OUT, True)
+
+
+def test_a_statement_of_hive_is_read_as_sparks_and_told_so() -> None:
+    handler = "'org.apache.paimon.hive.PaimonStorageHandler'"
+    statement = only(f"CREATE TABLE t (id INT, at TIMESTAMP) PARTITIONED BY (dt STRING) STORED BY {handler}")
+    assert [field["type"] for field in statement.body["fields"]] == [
+        "INT",
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+        "STRING",
+    ]
+    [warning] = statement.warnings
+    assert (warning.code, "TIMESTAMP_NTZ" in warning.fix) == (FaultCode.CLAUSE_LEFT_OUT, True)
+    assert warning.message.startswith("line 1, column 66: ")
+
+
 @pytest.mark.parametrize("declared", ["VARCHAR", "CHAR", "ROW<a VARBINARY>", "ARRAY<VARCHAR NOT NULL>"])
 def test_a_type_without_length_warns(declared: str) -> None:
     [warning] = only(f"CREATE TABLE t (a {declared})").warnings
@@ -215,6 +237,7 @@ REFUSED = {
     "CREATE EXTERNAL TABLE t (id INT)": (FaultCode.CLAUSE_NOT_TAKEN, 1, 1, "EXTERNAL"),
     "CREATE TABLE t (id INT)\nLIKE s": (FaultCode.CLAUSE_NOT_TAKEN, 2, 1, "LIKE"),
     "CREATE TABLE t AS SELECT 1": (FaultCode.CLAUSE_NOT_TAKEN, 1, 16, "AS SELECT"),
+    "CREATE TABLE t (id INT) STORED BY 'org.x.Handler'": (FaultCode.FOREIGN_CONNECTOR, 1, 25, "'org.x.Handler'"),
     "CREATE TABLE t (id INT) STORED AS ORC": (FaultCode.CLAUSE_NOT_TAKEN, 1, 25, "STORED"),
     "CREATE TABLE t (id INT) USING delta": (FaultCode.FOREIGN_CONNECTOR, 1, 25, "'delta'"),
     "CREATE TABLE t (id INT) WITH ('a' = 'b',\n 'connector' = 'kafka')": (FaultCode.FOREIGN_CONNECTOR, 2, 2, "'kafka'"),
@@ -231,6 +254,9 @@ REFUSED = {
     " -- nothing ;\n ;": (FaultCode.NOT_SQL, 1, 1, "no statement"),
     "CREATE TABLE t (id INT": (FaultCode.NOT_SQL, 1, 23, "ends too early"),
     "CREATE TABLE t (id INT) PARTITIONED BY (days(at))": (FaultCode.NOT_SQL, 1, 45, "'('"),
+    "CREATE TABLE t (id INT,\n ...)": (FaultCode.NOT_SQL, 2, 2, "left out"),
+    "CREATE TABLE t (id INT) WITH (\n'a' = 'b', ...)": (FaultCode.NOT_SQL, 2, 12, "left out"),
+    "CREATE TABLE t (id INT) WITH (primary_key = ARRAY['id'])": (FaultCode.CLAUSE_NOT_TAKEN, 1, 50, "Trino"),
     "CREATE TABLE t (id INT, )) x": (FaultCode.NOT_SQL, 1, 26, "')'"),
     "CREATE TABLE t (id INT) WITH ('a' = 'b": (FaultCode.NOT_SQL, 1, 37, '"\'"'),
     "CREATE TABLE t (a " + "ARRAY<" * 70 + "INT" + ">" * 70 + ")": (FaultCode.NESTED_TOO_DEEPLY, 1, 378, "deeply"),
@@ -289,6 +315,15 @@ def test_a_long_line_is_shown_around_the_place() -> None:
     _, shown, caret = fault.message.rsplit("\n", 2)
     assert len(shown) <= 200
     assert shown[len(caret) - 1 :].startswith("STRNG")
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_bracket_that_a_page_of_markdown_escapes_is_a_bracket_outside_quotes(dialect: Dialect) -> None:
+    text = "CREATE TABLE t (m MAP\\<INT, ARRAY\\<INT\\>\\> COMMENT '\\<', STRNG)"
+    [fault] = faults(text, dialect)
+    assert fault.message.startswith("line 1, column 63: ")
+    comment = {Dialect.FLINK: "\\<", Dialect.SPARK: "<"}[dialect]
+    assert fields(text.replace("STRNG", "n INT"), dialect)[0]["description"] == comment
 
 
 def test_as_many_brackets_as_may_be_are_read() -> None:

@@ -26,6 +26,7 @@ from app.core.table.option_entries import (
 )
 from app.core.table.option_values import names
 from app.core.table.options import SequenceGroup
+from app.core.table.paimon_options import FEATURES
 from tests.core.tables import faults, table, violations
 
 # (option, its text, its value)
@@ -95,7 +96,9 @@ READ = [
     ("full-compaction.delta-commits", "3", 3),
     ("changelog-producer.row-deduplicate", "true", True),
     ("changelog-producer.row-deduplicate-ignore-fields", "a, b", ("a", "b")),
+    ("deletion-vectors.bitmap64", "true", True),
     ("pk-clustering-override", "true", True),
+    ("clustering.columns", "a, b", ("a", "b")),
     ("force-lookup", "true", True),
 ]
 WITHOUT_EFFECT = [key for key, option in TABLE_OPTIONS.items() if not option.effect]
@@ -188,6 +191,15 @@ def test_numbers_beyond_all_measure_are_refused_like_other_illegal_values(key: s
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(key: str, fix: str) -> None:
     (found,) = violations(table({key: "x"}))
     assert (found.code, found.fix.startswith(fix)) == ("unknown_option", True), found.fix
+
+
+@pytest.mark.parametrize(
+    "key", [f"{feature}.x" for feature in FEATURES] + ["blob-field", "fields.a.pk-vector.index.type"]
+)
+def test_an_option_of_what_keyfold_has_not_is_refused_with_what_it_is_of(key: str) -> None:
+    (found,) = violations(table({key: "x"}))
+    assert (found.code, found.fix) == ("unknown_option", "remove it")
+    assert any(f"of Paimon's {feature}, which Keyfold does not have" in found.message for feature in FEATURES.values())
 
 
 @pytest.mark.parametrize(
