@@ -177,22 +177,23 @@ def waits_for_its_first(repository: Repository, table: Table) -> bool:
     return bool(table.schema.parsed["delta.publish"]) and repository.delta.newest(table.id) is None
 
 
-def request_due_publications(database: CatalogDatabase) -> int:
+def request_due_publications(database: CatalogDatabase, now: datetime | None = None) -> int:
     """Ask for a full compaction of the tables whose log lags by ``delta.publish.interval``; returns how many."""
     with database.reading() as repository:
         behind = repository.delta.behind()
-        due = [table_id for table_id, at in behind if _is_due(repository, table_id, at)]
+        moment = now or repository.now()
+        due = [table_id for table_id, at in behind if _is_due(repository, table_id, at, moment)]
     for table_id in due:
         with database.transaction() as repository:
             repository.tasks.request(table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
     return len(due)
 
 
-def _is_due(repository: Repository, table_id: str, published_at: datetime) -> bool:
+def _is_due(repository: Repository, table_id: str, published_at: datetime, now: datetime) -> bool:
     table = repository.tables.find(table_id)
     if table is None or not table.schema.parsed["delta.publish"]:
         return False
-    interval, now = table.schema.parsed["delta.publish.interval"], repository.now()
+    interval = table.schema.parsed["delta.publish.interval"]
     if interval is None or not lags(repository, table) or repository.tasks.compacts(table_id):
         return False
     if still_waits(repository.tasks.failed_compactions(table_id).get(table_id), now):

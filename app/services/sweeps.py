@@ -21,7 +21,7 @@ from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.storage.layout import Warehouse, data_file, delta_log, staging_file, table_folder
-from app.storage.twins import keep_twins
+from app.storage.twins import begun_twins, keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
 
 logger = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     root = warehouse.path(*folder)
     if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
-        removed += keep_twins(warehouse, table_id, (), before)
+        removed += keep_twins(warehouse, table_id, (), begun_twins(warehouse, table_id), before)
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed

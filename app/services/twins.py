@@ -102,7 +102,7 @@ def sweep_twins(
         kept = published(repository, warehouse, table) if begun else None
         ended = repository.snapshots.last_of(table.id, _ENDING) or 0
         known = [one for one in begun if one.snapshot_id >= ended and _is_known(repository, table, one)]
-    removed = keep_twins(warehouse, table.id, known, before)
+    removed = keep_twins(warehouse, table.id, known, set(begun) - set(known), before)
     return (kept.snapshot.id if kept else None), removed
 
 

@@ -83,19 +83,28 @@ def begun_twins(warehouse: Warehouse, table_id: str) -> list[Twin]:
 
 def _found(warehouse: Warehouse, table_id: str, pattern: re.Pattern[str]) -> list[Twin]:
     found = entries(warehouse, warehouse.path(*twin_file(table_id)), recursive=True)
-    matches = [match for match in (pattern.fullmatch(entry.name) for entry in found) if match]
-    return sorted({Twin(int(match[1]), int(match[2])) for match in matches}, reverse=True)
+    twins = (_twin_of(entry.name, pattern) for entry in found)
+    return sorted({twin for twin in twins if twin is not None}, reverse=True)
 
 
-def keep_twins(warehouse: Warehouse, table_id: str, kept: Collection[Twin], before: datetime) -> int:
-    """Removes the files of all twins but ``kept``, and of those that are no twin's the ones from before that moment:
-    begun by a worker that died, or left by a client. Says how many.
+def keep_twins(
+    warehouse: Warehouse, table_id: str, kept: Collection[Twin], gone: Collection[Twin], before: datetime
+) -> int:
+    """Removes the files of the twins that are ``gone``, and of those that no twin in ``kept`` names the ones from
+    before that moment: begun by a worker that died, or left by a client. Says how many.
+
+    A twin that is in neither is being written: it began after somebody looked.
     """
     root = warehouse.path(*twin_file(table_id))
     named = {warehouse.path(*twin_file(table_id, *place)) for twin in kept for place in twin.files}
     files = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder and one.path not in named]
-    garbage = [one for one in files if _ANY.fullmatch(one.name) or (one.changed_at and one.changed_at < before)]
+    garbage = [one for one in files if _twin_of(one.name) in gone or (one.changed_at and one.changed_at < before)]
     return sum(remove_file(warehouse, one.path) for one in garbage)
+
+
+def _twin_of(name: str, pattern: re.Pattern[str] = _ANY) -> Twin | None:
+    match = pattern.fullmatch(name)
+    return None if match is None else Twin(int(match[1]), int(match[2]))
 
 
 def write_twin(

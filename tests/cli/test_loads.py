@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +95,21 @@ def test_a_load_that_is_killed_in_the_middle_goes_on_where_it_was(terminal: Term
     [whole] = terminal.told("load", table, "killed.csv")
     assert whole["replayed"] >= 3
     assert terminal.sums(table) == (5 * PIECE_RECORDS, 5 * PIECE_RECORDS)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_pipe_that_has_a_name_is_a_file_like_others(terminal: Terminal, name: str) -> None:
+    """What a shell makes of ``<(zcat orders.csv.gz)``."""
+    table = terminal.table(f"named_{name.replace('.', '_')}")
+    FILES[name](terminal.folder / name)
+    pipe = terminal.folder / f"pipe.{name}"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes((terminal.folder / name).read_bytes()))
+    writer.start()
+    [loaded] = terminal.told("load", table, pipe.name)
+    writer.join()
+    assert loaded["records"] == ROWS
+    assert terminal.told("load", table, name)[0]["replayed"] == loaded["batches"]
 
 
 def test_what_came_by_standard_input_is_known_when_it_comes_as_a_file(terminal: Terminal) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from app.core.errors import Invalid
 from app.core.table.history import Table
 from app.services.compactions import request_failed_compactions, run_next_compaction
 from app.services.delta import keep_log, keep_logs, request_due_publications
+from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.files import list_files
 from app.services.pages import PageRequest
 from app.services.sweeps import sweep
-from app.services.tables import alter_table, drop_table
+from app.services.tables import alter_table
 from app.storage.layout import Warehouse, delta_log
 from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table
@@ -253,14 +254,15 @@ def test_the_log_goes_with_its_table(site: MergeSite, database: CatalogDatabase)
 
 
 def test_a_log_that_lags_by_the_interval_has_the_table_compacted(site: MergeSite, database: CatalogDatabase) -> None:
-    table = create_table(database, PUBLISHED | {"delta.publish.interval": "0 s"})
+    table = create_table(database, PUBLISHED | {"delta.publish.interval": "1 h"})
+    later = datetime.now(UTC) + timedelta(hours=2)
     merge(site, table, {"id": 1, "n": 1})
-    assert request_due_publications(database) == 0
+    assert request_due_publications(database, later) == 0
     merge(site, table, {"id": 1, "n": 1})
-    assert request_due_publications(database) == 1
-    assert request_due_publications(database) == 0
+    assert request_due_publications(database, later) == 1
+    assert request_due_publications(database, later) == 0
     assert run_next_compaction(site, "compactor")
-    assert request_due_publications(database) == 0
+    assert request_due_publications(database, later) == 0
     publish(database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 2}]
 

@@ -11,10 +11,10 @@ from deltalake import DeltaTable, QueryBuilder
 
 from app.core.table.history import Table
 from app.services.delta import keep_log
+from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.readiness import take_warehouse
 from app.services.sweeps import sweep
-from app.services.tables import drop_table
 from app.storage.layout import Warehouse, table_folder
 from tests.delta_readers import plain
 from tests.object_store import FaultyLine, new_bucket, objects_in, uri_of

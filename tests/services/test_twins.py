@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from app.services.snapshots import roll_back
 from app.services.sweeps import sweep
 from app.services.tables import alter_table
 from app.services.twins import Published, published
+from app.storage.twins import begun_twins, keep_twins
 from tests.services.builders import SUM, compact, create_table, merge_staged, post, schema, snapshot_of
 from tests.services.executor import InterruptedExecutor
 
@@ -222,6 +223,18 @@ def test_a_sweep_removes_what_a_killed_worker_or_a_client_left(site: MergeSite) 
     assert sweep(site.database, site.warehouse, timedelta(hours=1)) >= 1
     assert (young.exists(), old.exists()) == (True, False)
     assert rows(site, table) == [{"id": 1, "n": 1}]
+
+
+def test_a_sweep_leaves_a_twin_that_is_begun_while_it_looks(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISH)
+    fold(site, table, {"id": 1, "n": 1})
+    compact(site, table)
+    seen = begun_twins(site.warehouse, table.id)
+    fold(site, table, {"id": 1, "n": 1})
+    compact(site, table)
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    assert keep_twins(site.warehouse, table.id, (), seen, long_ago) > 0
+    assert rows(site, table) == [{"id": 1, "n": 2}]
 
 
 def test_a_twin_that_cannot_be_written_fails_no_compaction(site: MergeSite, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -190,27 +190,30 @@ def _what_is_there(piece: Piece) -> str:
 
 @contextmanager
 def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
-    """The file; standard input, where the format is not read from its beginning to its end, as a file of its own."""
-    if file != STDIN:
-        try:
-            opened = file.open("rb")
-        except OSError as error:
-            raise usage(f"{file} cannot be read: {error.strerror}") from error
-        with opened:
+    """The file; a pipe, where the format is not read from its beginning to its end, as a file of its own."""
+    try:
+        whole = nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb")
+    except OSError as error:
+        raise usage(f"{file} cannot be read: {error.strerror}") from error
+    with whole as opened:
+        if not seeks or _size(file) is not None:
             yield opened
-    elif not seeks:
-        yield sys.stdin.buffer
-    else:
+            return
         with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
+            shutil.copyfileobj(opened, copy)
             copy.seek(0)
             yield copy
+
+
+def _size(file: Path) -> int | None:
+    """Its bytes; None of standard input and of what else has a beginning only: a pipe (``<(zcat orders.csv.gz)``)."""
+    return file.stat().st_size if file != STDIN and file.is_file() else None
 
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[IO[bytes], _Loaded], None]]:
     """A bar at a terminal: how much of the file is read, and posted but for what is read ahead."""
-    size = None if file == STDIN else file.stat().st_size
+    size = _size(file)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         shown = bar.add_task(file.name, total=size)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from app.core.errors import FaultCode, Violation
 from app.core.plan.column_functions import stored_otherwise
@@ -17,6 +18,7 @@ from app.core.types.datatype import walk_types
 
 PUBLISH = "delta.publish"
 INTERVAL = "delta.publish.interval"
+_LEAST_INTERVAL = timedelta(seconds=1)
 # Without column mapping, which not every reader has, Delta's writers and Spark refuse names with one of these.
 _ODD_CHARACTERS = " ,;{}()\n\t="
 
@@ -64,7 +66,11 @@ def _twins(names: Sequence[str]) -> Iterator[str]:
 
 
 def _log_options(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """An interval needs a publication, be it one that is turned off."""
+    """An interval needs a publication, be it one that is turned off, and leaves time for something else."""
+    if options[INTERVAL] is not None and options[INTERVAL] < _LEAST_INTERVAL:
+        message = f"{INTERVAL} is shorter than a second: the table would be rewritten without a pause"
+        fix = "choose it by how long a full compaction takes: 15 min"
+        yield option_violation(INTERVAL, FaultCode.OUT_OF_RANGE, message, fix)
     if options.given(INTERVAL) and not options.given(PUBLISH):
         message = f"{INTERVAL} says how far a publication may lag, but nothing is published"
         yield option_violation(INTERVAL, FaultCode.MISSING_OPTION, message, f"set {PUBLISH} = true, or remove it")

@@ -150,7 +150,11 @@ def _dead_rows(parquet: pq.ParquetFile) -> Iterator[int]:
 
 
 def _chunks(metadata: pq.FileMetaData, name: str) -> Sequence[pq.Statistics]:
-    """The statistics of a column in each row group; none where it is nested, or a row group has none."""
+    """The statistics of a column in each row group; none where it is nested, or a row group has none. Of `a.b` none: a
+    field `b` of a column `a` has the same path.
+    """
+    if "." in name:
+        return ()
     found = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -54,6 +54,13 @@ def test_an_interval_without_publication_is_refused_but_not_one_that_was_turned_
     compile_plan(table({"delta.publish.interval": "5 min", "delta.publish": "false"}))
 
 
+@pytest.mark.parametrize("interval", ["0 s", "999 ms", "1"])
+def test_an_interval_that_leaves_no_pause_is_refused(interval: str) -> None:
+    [violation] = violations(table(PUBLISHED | {"delta.publish.interval": interval}))
+    assert (violation.code, violation.pointer) == ("out_of_range", "/options/delta.publish.interval")
+    compile_plan(table(PUBLISHED | {"delta.publish.interval": "1 s"}))
+
+
 def test_every_kind_of_type_has_a_delta_type_or_is_refused() -> None:
     assert DELTA_TYPES.keys() == set(Kind)
     assert [kind for kind, of_kind in DELTA_TYPES.items() if of_kind is None] == [Kind.TIME]
