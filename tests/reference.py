@@ -85,8 +85,8 @@ def types_page() -> str:
     head = ("type", "its numbers", "a record says", "an answer says", "Spark's", "Arrow's", "in a key")
     return f"""# Data types
 
-Apache Paimon's types. `NOT NULL` behind one takes null away. How Flink and Spark spell them: [tables from SQL](../sql.md);
-what becomes of numbers and texts that do not fit: [faults](../errors.md).
+Apache Paimon's types. `NOT NULL` behind one takes null away. How Flink and Spark spell them:
+[tables from SQL](../sql.md); what becomes of numbers and texts that do not fit: [faults](../errors.md).
 
 {table(head, rows)}
 """
@@ -171,8 +171,8 @@ def http_page() -> str:
     """Every operation of the OpenAPI document that is committed."""
     document = json.loads(COMMITTED.read_text())
     found = [(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()]
-    intro = """Of the [OpenAPI document](../openapi.json), which has the members of every body as well. What all do alike:
-[how the service speaks HTTP](../http.md); what a problem says: [faults](../errors.md)."""
+    intro = """Of the [OpenAPI document](../openapi.json), which has the members of every body as well. What all do
+alike: [how the service speaks HTTP](../http.md); what a problem says: [faults](../errors.md)."""
     parts = ["# Operations over HTTP", intro]
     for tag in document["tags"]:
         parts += [f"## {tag['name'].capitalize()}", f"{tag['description']}."]

@@ -24,7 +24,9 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 # Read after each other, in this order: each page goes on where the one before it ended.
 STORY = [README, *((ROOT / "docs" / f"{name}.md").read_text() for name in ("merges", "snapshots", "files", "tokens"))]
-ALONE = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("operations", "cli")}
+ALONE = {
+    name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("operations", "cli", "tutorial", "explanation/folds")
+}
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
 MAP = (ROOT / "docs" / "map.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
