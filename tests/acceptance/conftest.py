@@ -8,6 +8,8 @@ import pytest
 
 from tests.service import Client, serving
 
+collect_ignore = ["paimon_client"]  # these run where Paimon's client is installed: test_pypaimon.py
+
 
 @pytest.fixture(scope="session")
 def client(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:

@@ -37,7 +37,7 @@ FOUND_BY_PYDANTIC: dict[str, set[str]] = {
         for kind in ("any", "default", "nullable", "definitions", "definition-ref", "model-field", "literal")
     },
     # Our own readers of long lists, and how they are called: they find what is wrong with an inner kind.
-    **{kind: set() for kind in ("function-before", "function-wrap", "no-info")},
+    **{kind: set() for kind in ("function-before", "function-after", "function-wrap", "no-info")},
     "str": {"string_type"},
     "int": {"int_parsing", "int_parsing_size", "int_type"},
     "bool": {"bool_parsing", "bool_type"},

@@ -130,17 +130,19 @@ def test_caches_and_clients_can_tell_the_two_apart(wide: Callable[..., TestClien
     key = {"key": str(LARGE)}
     number = client.get(f"{WIDE}/rows", params=key)
     text = client.get(f"{WIDE}/rows", params=key, headers={"Prefer": "integers=text"})
-    assert number.headers["Vary"] == text.headers["Vary"] == "Prefer"
+    assert number.headers["Vary"] == text.headers["Vary"]
+    assert "Prefer" in text.headers["Vary"].split(", ")
     assert "Preference-Applied" not in number.headers
     assert text.headers["Preference-Applied"] == "integers=text"
     assert number.headers["ETag"] != text.headers["ETag"]
     known = {"If-None-Match": text.headers["ETag"]}
     assert client.get(f"{WIDE}/rows", params=key, headers=known).status_code == 200
     again = client.get(f"{WIDE}/rows", params=key, headers={**known, "Prefer": "integers=text"})
-    assert (again.status_code, again.headers["Vary"]) == (304, "Prefer")
+    assert (again.status_code, again.headers["Vary"]) == (304, text.headers["Vary"])
     for route in ("rows:scan", "changelog", "files"):
         answer = client.get(f"{WIDE}/{route}", headers={"Prefer": "integers=text"})
-        assert (answer.headers["Vary"], answer.headers["Preference-Applied"]) == ("Prefer", "integers=text")
+        assert "Prefer" in answer.headers["Vary"].split(", ")
+        assert answer.headers["Preference-Applied"] == "integers=text"
 
 
 def test_a_preference_that_is_not_understood_is_ignored_and_a_parameter_refused(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -175,7 +176,7 @@ class Campaign:
     def _ask(self, read: Read) -> Said:
         method, path, body, _ = read
         answer = self.client.request(method, path, json=body)
-        return Said(answer.status_code, answer.content)
+        return Said(answer.status_code, re.sub(rb'"requestId":"[^"]*",', b"", answer.content))
 
     def _begin_anew(self, *, images: bool) -> None:
         """As a process that has nothing in memory; without ``images`` it reads Parquet."""
