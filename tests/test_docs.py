@@ -23,10 +23,9 @@ from tests.service import Client, TableClient, serving
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 # Read after each other, in this order: each page goes on where the one before it ended.
-STORY = [README, *((ROOT / "docs" / f"{name}.md").read_text() for name in ("merges", "snapshots", "files", "tokens"))]
-ALONE = {
-    name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("operations", "cli", "tutorial", "explanation/folds")
-}
+STORY = ["README.md", "docs/merges.md", "docs/snapshots.md", "docs/files.md", "docs/tokens.md"]
+ALONE = [f"docs/{name}.md" for name in ("operations", "cli", "http", "tutorial", "explanation/folds")]
+CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
 MAP = (ROOT / "docs" / "map.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -155,7 +154,7 @@ def check(bash: Shell, address: str, steps: list[Step]) -> None:
 
 def test_the_commands_of_the_readme_and_of_the_pages_after_it_answer_what_they_print(shell: tuple[Shell, str]) -> None:
     for page in STORY:
-        check(*shell, console_steps(page))
+        check(*shell, console_steps((ROOT / page).read_text()))
 
 
 @pytest.mark.slow(reason="serves and asks with the commands of a page")
@@ -165,9 +164,14 @@ def test_the_commands_of_a_page_answer_what_they_print(tmp_path: Path, name: str
         bash = Shell(tmp_path)
         try:
             bash.run(f"PATH={Path(sys.executable).parent}:$PATH")
-            check(bash, service.url.removeprefix("http://"), console_steps(ALONE[name]))
+            check(bash, service.url.removeprefix("http://"), console_steps((ROOT / name).read_text()))
         finally:
             bash.close()
+
+
+def test_every_page_with_commands_is_run() -> None:
+    told = {page.relative_to(ROOT).as_posix() for page in DOCUMENTS if console_steps(page.read_text())}
+    assert told == {*STORY, *ALONE}
 
 
 def test_make_targets_that_the_documents_name_exist() -> None:
@@ -200,7 +204,7 @@ def test_cli_commands_that_the_documents_name_exist() -> None:
             r"\bkeyfold ((?:token |table |database )?[a-z][a-z-]*)\b(?=[^\n]*)", _code_of(document.read_text())
         ):
             assert words in paths, f"{document}: keyfold {words}"
-    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", ALONE["cli"]))
+    assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", CLI))
 
 
 def _code_of(text: str) -> str:
