@@ -23,7 +23,7 @@ def _octal(mode: object) -> object:
 
 
 # As browsers write it: no path, a name in lower case, a port only where it is not the scheme's own.
-_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"(?!http:.*:80$|https:.*:443$)https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
 class Settings(BaseSettings):
@@ -200,7 +200,7 @@ class Settings(BaseSettings):
         origins = [part.strip() for part in text.split(",") if part.strip()]
         for origin in origins:
             if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin!r} is no origin: write each as https://app.example, without a path or *")
+                raise ValueError(f"{origin!r} is no origin: write https://app.example: no path, no *, no usual port")
         return tuple(origins)
 
     @field_validator("trusted_proxies")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from starlette.requests import Request
@@ -63,6 +64,9 @@ class Outgoing:
             await self._begin(self._status, self._headers)
         if not more:
             self.outcome = self.status
+        elif len(message.get("body", b"")) > LARGE_BYTES:
+            await self._send_pieces(memoryview(message["body"]))
+            return
         await self._send(message)
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -84,11 +88,16 @@ class Outgoing:
 
     async def _in_pieces(self, status: int, headers: Headers, body: memoryview) -> None:
         await self._begin(status, headers)
+        await self._send_pieces(body)
+        self.outcome = status
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_pieces(self, body: memoryview) -> None:
+        """A large part of an answer, with turns for others in between: each piece may be compressed on its way."""
         for start in range(0, len(body), LARGE_BYTES):
             piece = bytes(body[start : start + LARGE_BYTES])
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        self.outcome = status
-        await self._send({"type": "http.response.body", "body": b""})
+            await asyncio.sleep(0)
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status

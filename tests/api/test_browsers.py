@@ -207,7 +207,13 @@ def test_every_other_page_is_refused_all_the_same(open_to_a_page: TestClient) ->
         assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (403, None), origin
 
 
-@pytest.mark.parametrize("text", ["*", "app.example", "https://app.example/", "https://app.example/x", "HTTPS://A.b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("*", "app.example", "https://app.example/", "https://app.example/x", "HTTPS://A.b"),
+        *("https://app.example:443", "http://app.example:80", "http://[::1]:80"),
+    ],
+)
 def test_what_no_browser_sends_is_no_origin(text: str) -> None:
     with pytest.raises(ValidationError, match="is no origin"):
         Settings(cors_origins=text)

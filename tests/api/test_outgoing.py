@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import anyio
+import anyio.lowlevel
+import pytest
 from starlette.types import Message, Scope
 
 from app.api.outgoing import LARGE_BYTES, Outgoing, Unread
@@ -99,5 +101,34 @@ def test_a_stream_goes_out_as_it_comes() -> None:
         assert (client.body, outgoing.outcome) == (b"ab", 0)
         await outgoing.send({"type": "http.response.body", "body": b""})
         assert outgoing.outcome == 200
+
+    anyio.run(check)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_others_have_their_turns_while_a_large_answer_goes_out(streams: bool) -> None:
+    """The client takes all at once, and each piece is compressed before: until then nobody else would be answered."""
+    taken: list[Message] = []
+    seen: list[int] = []
+
+    async def take(message: Message) -> None:
+        taken.append(message)
+
+    async def look() -> None:
+        for _ in range(10):
+            seen.append(len(taken))
+            await anyio.lowlevel.checkpoint()
+
+    async def check() -> None:
+        outgoing = Outgoing(SCOPE, take, b"id", Unread())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            await anyio.lowlevel.checkpoint()
+            await outgoing.send({"type": "http.response.start", "status": 200, "headers": []})
+            await outgoing.send({"type": "http.response.body", "body": BODY, "more_body": streams})
+            if streams:
+                await outgoing.send({"type": "http.response.body", "body": b""})
+        assert b"".join(message.get("body", b"") for message in taken) == BODY
+        assert {2, 3, 4, 5} <= set(seen)
 
     anyio.run(check)
