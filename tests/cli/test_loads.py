@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.cli.client.endings import Exit
 from app.cli.client.pieces import PIECE_RECORDS
 from tests.cli.terminal import DATABASE, Terminal, numbered_csv
 from tests.service import Service
@@ -80,6 +81,19 @@ def test_what_was_loaded_is_loaded_once_more_if_that_is_said(terminal: Terminal)
     assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 0
     assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 1
     assert terminal.sums(table) == (3, 6)
+
+
+def test_a_load_whose_batches_were_withdrawn_has_not_done_what_it_was_asked(terminal: Terminal) -> None:
+    table = terminal.table("withdrawn")
+    (terminal.folder / "withdrawn.csv").write_text(numbered_csv(range(3)))
+    terminal.told("load", table, "withdrawn.csv")
+    path = f"/v1/catalog/databases/{DATABASE}/tables/withdrawn/batches"
+    [batch] = terminal.http("GET", path).json()["batches"]
+    terminal.http("DELETE", f"{path}/{batch['id']}")
+    done = terminal.run("load", table, "withdrawn.csv")
+    assert done.returncode == Exit.REFUSED
+    assert "1 of the batches, posted before" in done.stderr
+    assert "--again" in done.stderr
 
 
 def test_a_load_that_is_killed_in_the_middle_goes_on_where_it_was(terminal: Terminal) -> None:

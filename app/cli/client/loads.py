@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client.endings import Failure, usage
+from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Refused, Service, fault_lines, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
@@ -81,6 +81,7 @@ class _Loaded:
     batches: int = 0
     replayed: int = 0  # of the batches, those that were there already
     ignored: int = 0  # of the records, those that the table ignores
+    set_aside: int = 0  # of the batches that were there already, those that are in no answer
 
 
 @commands.command()
@@ -110,6 +111,9 @@ def load(
         loaded = [_load(service, table, file, one, absent, again) for file, one in chosen]
     if as_json:
         say_json([{**vars(one), "file": str(one.file)} for one in loaded])
+    if lost := sum(one.set_aside for one in loaded):
+        what = f"{lost} of the batches, posted before, are set aside or withdrawn: their records are in no answer"
+        raise Failure(Exit.REFUSED, what, "  → have them tried again (…/batches/ID:retry), or load with --again WORD")
 
 
 def _form_of(file: Path) -> FileFormat:
@@ -146,6 +150,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
     loaded.batches += 1
     loaded.replayed += replayed
     if replayed and batch["state"] in _SET_ASIDE:
+        loaded.set_aside += 1
         tell(f"warning: batch {batch['number']}, posted before, is {batch['state']}: its records are in no answer")
 
 
