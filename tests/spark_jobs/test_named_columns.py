@@ -115,6 +115,28 @@ def test_what_was_said_outlives_a_change_of_meaning(spark: SparkConnection, tmp_
     assert site.rows() == {(1,): row | {"a": 3}}
 
 
+@pytest.mark.parametrize("options", [PARTIAL, {**PARTIAL, "fields.c0.sequence-group": "c62,c63,c64,c126,c127"}])
+def test_columns_of_several_words_are_named_one_by_one(
+    options: Mapping[str, str], spark: SparkConnection, tmp_path: Path
+) -> None:
+    """Which columns a record names is told in words of 64: ids on both sides of each border."""
+    names = [f"c{number}" for number in range(130)]
+    table = TableCase((("k", "INT"), *((name, "INT") for name in names)), ("k",), {**options, **TELLING})
+    random = Random(7)
+    history = []
+    for _ in range(60):
+        named = random.sample(["c0", "c61", "c62", "c63", "c64", "c65", "c125", "c126", "c127", "c128"], 3)
+        values = {name: random.choice([None, *range(9)]) if name in named else None for name in names}
+        history.append(Change("+I", {"k": random.randrange(3)} | values, frozenset(named) | {"k"}))
+    site = Site(spark, tmp_path, compile_plan(schema_of(table)))
+    for piece in cut(random, len(history), 3):
+        site.merge([history[piece]])
+    expected = visible(expected_rows(table, history))
+    assert shown(table, site) == expected
+    site.compact(0, len(site.runs))
+    assert shown(table, site) == expected, "after a full compaction"
+
+
 def with_id(schema: TableSchema, name: str, column_id: int) -> TableSchema:
     columns = (replace(column, id=column_id) if column.name == name else column for column in schema.columns)
     return replace(schema, columns=tuple(columns))
