@@ -25,6 +25,8 @@ from app.cli.client.program import commands
 from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
 from tests.service import Service
 
+pytestmark = pytest.mark.slow(reason="each command is a process")
+
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
 SCRIPT = Path(sys.executable).parent / "keyfold"
 

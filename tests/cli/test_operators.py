@@ -16,6 +16,8 @@ import pytest
 from tests.cli.terminal import COMMAND, Terminal
 from tests.service import Client
 
+pytestmark = pytest.mark.slow(reason="each command is a process")
+
 CLOCK = r"\d\d:\d\d:\d\d "
 
 
