@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Request
 from fastapi.dependencies.utils import get_flat_params
@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from xxhash import xxh3_128_hexdigest
 
+from app.api.declarations import Declared
 from app.core.errors import FaultCode, Invalid, PreconditionFailed, Violation
 from app.core.table.history import Table
 from app.services.tables import version_of
@@ -60,7 +61,7 @@ class TakenConditions:
     """Refuses conditions of writes that a route does not look at: done in spite of them, a caller is deceived."""
 
     def __init__(self) -> None:
-        self._taking: dict[Callable[..., Any], frozenset[str]] = {}
+        self._taken = Declared(_parameters)
 
     async def __call__(self, request: Request) -> None:
         """Raises ``Invalid``."""
@@ -69,16 +70,14 @@ class TakenConditions:
         asked = [name for name in _CONDITIONS if name in request.headers]
         if not asked:
             return
-        taken = self._of(request.scope["route"])
+        taken = self._taken.of(request.scope["route"])
         faults = [_not_taken(name) for name in asked if name not in taken]
         if faults:
             raise Invalid(faults[0].message, violations=faults)
 
-    def _of(self, route: APIRoute) -> frozenset[str]:
-        known = self._taking.get(route.endpoint)
-        if known is None:
-            known = self._taking[route.endpoint] = frozenset(one.alias for one in get_flat_params(route.dependant))
-        return known
+
+def _parameters(route: APIRoute) -> frozenset[str]:
+    return frozenset(one.alias for one in get_flat_params(route.dependant))
 
 
 def _not_taken(name: str) -> Violation:

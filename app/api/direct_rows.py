@@ -20,7 +20,7 @@ from app.api.negotiation import takes_json
 from app.api.observed import ANSWER, OPERATION
 from app.api.outgoing import Outgoing
 from app.api.paths import DATABASES_PATH
-from app.api.preferences import USUAL, Spelling, spelling
+from app.api.preferences import INTEGERS, USUAL, Spelling, spelling
 from app.api.problems import refusal
 from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
@@ -31,7 +31,6 @@ from app.services.lookups import Consistency
 # Names that need no decoding; a path with any other one takes the documented way.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
 _CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
-_INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 _BODY = (b"content-length", b"transfer-encoding")
 
 
@@ -112,8 +111,8 @@ def _parameters(query: bytes) -> _Parameters | None:
             given.columns = names_in(unquote_plus(value))
         elif name == "consistency" and given.consistency is None and value in _CONSISTENCIES:
             given.consistency = _CONSISTENCIES[value]
-        elif name == "integers" and given.integers is None and value in _INTEGERS:
-            given.integers = _INTEGERS[value]
+        elif name == "integers" and given.integers is None and value in INTEGERS:
+            given.integers = INTEGERS[value]
         else:
             return None
     return given

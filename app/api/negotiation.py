@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import mimeparse
 from fastapi import Depends, Request
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 
+from app.api.declarations import Declared
 from app.core.errors import FaultCode, NotAcceptable, Violation
 
 JSON: Final = "application/json"
@@ -48,22 +49,16 @@ class Acceptable:
     """Refuses a request whose caller takes none of the media types that its route declares, before anything is done."""
 
     def __init__(self) -> None:
-        self._offered: dict[Callable[..., Any], tuple[str, ...]] = {}
+        self._offered = Declared(answered_types)
 
     async def __call__(self, request: Request) -> None:
         """Raises ``NotAcceptable``."""
         accept = ",".join(request.headers.getlist("accept"))
         if not accept or accept == "*/*":
             return
-        offered = self._of(request.scope["route"])
+        offered = self._offered.of(request.scope["route"])
         if offered:
             chosen(accept, offered)
-
-    def _of(self, route: APIRoute) -> tuple[str, ...]:
-        known = self._offered.get(route.endpoint)
-        if known is None:
-            known = self._offered[route.endpoint] = answered_types(route)
-        return known
 
 
 def answered_types(route: APIRoute) -> tuple[str, ...]:

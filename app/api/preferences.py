@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Query, Request
 
 from app.core.table.option_entries import Integers
 
-_INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
+INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 
 
 def preference(prefer: str | None, name: str) -> str | None:
@@ -44,7 +44,7 @@ def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
     """What the parameter or else the preference says; a preference that is not understood says nothing."""
     if integers is not None or not prefer:
         return USUAL if integers is None else Spelling(integers)
-    preferred = _INTEGERS.get((preference(prefer, "integers") or "").lower())
+    preferred = INTEGERS.get((preference(prefer, "integers") or "").lower())
     return USUAL if preferred is None else Spelling(preferred, preferred=True)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Depends, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import ParamTypes
 from fastapi.routing import APIRoute
 
+from app.api.declarations import Declared
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import nearest
 
@@ -20,7 +20,7 @@ class DeclaredQuery:
     """Refuses query parameters that the request's route does not declare; what it declares is its own signature."""
 
     def __init__(self) -> None:
-        self._declared: dict[Callable[..., Any], frozenset[str]] = {}
+        self._declared = Declared(_names)
 
     async def __call__(self, request: Request) -> None:
         """Raises ``Invalid`` for too many parameters, or with every unknown one and the name that is nearest to it."""
@@ -29,19 +29,16 @@ class DeclaredQuery:
             return
         if query.count(b"&") >= MOST_PARAMETERS:
             raise _too_many()
-        declared = self._names(request.scope["route"])
+        declared = self._declared.of(request.scope["route"])
         faults = [_unknown(name, declared) for name in dict.fromkeys(request.query_params) if name not in declared]
         if faults:
             message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
             raise Invalid(message, violations=faults)
 
-    def _names(self, route: APIRoute) -> frozenset[str]:
-        known = self._declared.get(route.endpoint)
-        if known is None:
-            fields = get_flat_params(route.dependant)
-            named = (field.alias for field in fields if getattr(field.field_info, "in_", None) is ParamTypes.query)
-            known = self._declared[route.endpoint] = frozenset(named)
-        return known
+
+def _names(route: APIRoute) -> frozenset[str]:
+    fields = get_flat_params(route.dependant)
+    return frozenset(one.alias for one in fields if getattr(one.field_info, "in_", None) is ParamTypes.query)
 
 
 def _too_many() -> Invalid:

@@ -48,9 +48,10 @@ def sweep(
 
     Returns how many files and folders were removed.
     """
-    for table in every_table(database):
+    tables = every_table(database)
+    for table in tables:
         expire_partitions(database, table)
-    keep_logs(database, warehouse, every_table(database))
+    keep_logs(database, warehouse, tables)
     check_not_gone(warehouse)
     try:
         before = now_of(warehouse) - grace

@@ -1,0 +1,24 @@
+"""What a dependency of all routes reads of the declaration of each: once, for it does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from fastapi.routing import APIRoute
+
+Read = TypeVar("Read")
+
+
+class Declared(Generic[Read]):
+    """What ``read`` finds in the declaration of a route, remembered by its endpoint."""
+
+    def __init__(self, read: Callable[[APIRoute], Read]) -> None:
+        self._read = read
+        self._known: dict[Callable[..., Any], Read] = {}
+
+    def of(self, route: APIRoute) -> Read:
+        """What was found, now or before."""
+        if route.endpoint not in self._known:
+            self._known[route.endpoint] = self._read(route)
+        return self._known[route.endpoint]
