@@ -6,9 +6,10 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from app.api.limits import BodyLimit
 from app.api.observed import Observed
@@ -77,17 +79,16 @@ def application(folder: Path, served: Any, **settings: Any) -> FastAPI:
             await asyncio.sleep(0.01)
         return "ok"
 
-    @app.get("/endless")
-    async def endless() -> StreamingResponse:
-        async def parts() -> AsyncIterator[bytes]:
+    class Endless(StreamingResponse):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             try:
-                while True:
-                    yield b"x" * 2**20
-                    await asyncio.sleep(0)
+                await super().__call__(scope, receive, send)
             finally:
                 served.ended.set()
 
-        return StreamingResponse(parts())
+    @app.get("/endless")
+    async def endless() -> Endless:
+        return Endless(repeat(b"x" * 2**20))
 
     return app
 

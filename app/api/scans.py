@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from typing import Annotated
@@ -96,7 +96,8 @@ def scan_rows(
         kind = chosen(accept, _TYPES)
         headers = seen_headers(view, asked)
         if limit is None and page_token is None:
-            return whole_or_streamed(_noted(parts_open, written(parts_open.warehouse, scan, kind)), kind, headers, held)
+            stream = _noted(parts_open, written(parts_open.warehouse, scan, kind))
+            return whole_or_streamed(stream, kind, headers, held)
         if page_token is not None:
             check_filters(page_token, filters)
         page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
@@ -117,21 +118,23 @@ class _Stream(StreamingResponse):
 
 
 def whole_or_streamed(
-    stream: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
+    stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
 ) -> Response:
-    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and ends when the client
-    goes. What is wrong before ``_WHOLE_BYTES`` are made is an error with a status.
+    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and is closed when the
+    client goes: not whenever its memory is collected. What is wrong before ``_WHOLE_BYTES`` are made is an error with
+    a status.
     """
     begun: list[bytes] = []
     until = clock() + _WHOLE_SECONDS
     while (piece := next(stream, None)) is not None:
         begun.append(piece)
         if sum(map(len, begun)) > _WHOLE_BYTES or clock() > until:
+            held.callback(stream.close)
             return _Stream(chain(begun, stream), media_type, headers, held.pop_all())
     return Response(b"".join(begun), media_type=media_type, headers=headers)
 
 
-def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Iterator[bytes]:
+def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
     """The same; damage that ends an answer which goes out already would otherwise be told to nobody."""
     try:
         yield from stream

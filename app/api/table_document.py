@@ -28,6 +28,7 @@ Json = dict[str, Any]
 _NAMES: Final = ("database", "table")
 _BY_PATH: Final = "/rows/{key}"  # for a single key column
 _WORDS: Final = "text: BIGINTs are typed as the text that `Prefer: integers=text` asks for; else as the table says"
+_SPELLINGS: Final = {"integers", "prefer"}  # the parameters of an operation that spells whole numbers as it is asked to
 _DOCUMENT: Final = {"application/json": {"schema": schema("Document")}}
 
 
@@ -55,6 +56,7 @@ def typed(document: Mapping[str, Any], table: Table, asked: Integers | None = No
     }
     of_table: Json = copy.deepcopy({**document, "paths": paths})
     for operation in (one for item in of_table["paths"].values() for one in item.values()):
+        _spell(operation, integers, said=integers is integers_of(table.schema, None))
         _exemplify(operation, table, integers)
     schemas = of_table["components"]["schemas"] | _components(table, integers)
     used = _used(of_table["paths"], schemas)
@@ -103,6 +105,20 @@ def _components(table: Table, integers: Integers) -> Json:
         "Record": record | {"description": "columns of a row, and what becomes of it"},
     }
     return {name: {"title": name, **one} for name, one in told.items()}
+
+
+def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
+    """BIGINT is typed in one spelling: the other cannot be asked for by who reads this document. ``said``: it is the
+    table's own, and need not be asked for.
+    """
+    if not {one["name"] for one in operation["parameters"]} >= _SPELLINGS:
+        return
+    if said:
+        operation["parameters"] = [one for one in operation["parameters"] if one["name"] not in _SPELLINGS]
+    for one in operation["parameters"]:
+        if one["name"] == "integers":
+            one["schema"] = {"type": "string", "enum": [integers.value]}
+            one["description"] = f"{integers}, as rows are typed here: say it, or `Prefer: integers={integers}`"
 
 
 def _exemplify(operation: Json, table: Table, integers: Integers) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pyarrow as pa
 import pytest
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
@@ -153,12 +155,24 @@ def test_a_scan_that_finds_nothing_tells_all_along_that_it_goes_on(parts: tuple[
         assert (b"".join(pieces), pieces[-1]) == (header, b"")
 
 
-def test_an_answer_that_takes_long_is_streamed_and_gives_its_place_back_at_the_end() -> None:
-    ticks = iter(range(0, 100, 2))
-    closed: list[bool] = []
+def slow(pieces: Iterable[bytes], closed: list[str]) -> Response:
+    """An answer that takes longer than it may to go out whole."""
+
+    def stream() -> Generator[bytes]:
+        try:
+            yield from pieces
+        finally:
+            closed.append("stream")
+
+    ticks = count(0, 2)
     with ExitStack() as held:
-        held.callback(closed.append, True)
-        answer = whole_or_streamed(iter([b"a", b"", b"b", b"c"]), NDJSON, {}, held, lambda: float(next(ticks)))
+        held.callback(closed.append, "place")
+        return whole_or_streamed(stream(), NDJSON, {}, held, lambda: float(next(ticks)))
+
+
+def test_an_answer_that_takes_long_is_streamed_and_gives_its_place_back_at_the_end() -> None:
+    closed: list[str] = []
+    answer = slow([b"a", b"", b"b", b"c"], closed)
     assert isinstance(answer, StreamingResponse)
     assert not closed
     sent: list[Message] = []
@@ -172,7 +186,26 @@ def test_an_answer_that_takes_long_is_streamed_and_gives_its_place_back_at_the_e
 
     anyio.run(answer, {"type": "http"}, receive, send)
     assert b"".join(message.get("body", b"") for message in sent) == b"abc"
-    assert closed
+    assert closed == ["stream", "place"]
+
+
+def test_an_answer_whose_client_goes_lets_go_of_what_it_reads() -> None:
+    """At once: what only a collection of garbage ends would have files and rows in memory until then."""
+    closed: list[str] = []
+    answer = slow(repeat(b"a"), closed)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        await anyio.sleep(0)
+
+    gc.disable()
+    try:
+        anyio.run(answer, {"type": "http"}, receive, send)
+        assert closed == ["stream", "place"]
+    finally:
+        gc.enable()
 
 
 def test_a_page_token_that_no_page_gave_reads_no_batches(parts: tuple[TestClient, Parts]) -> None:

@@ -111,6 +111,21 @@ def test_bigint_is_typed_as_it_is_answered(orders: TestClient) -> None:
     ]
 
 
+@pytest.mark.parametrize("asked", ["number", "text"])
+@pytest.mark.parametrize("table", ["orders", "by id"])
+def test_only_the_spelling_that_is_typed_can_be_asked_for(orders: TestClient, table: str, asked: str) -> None:
+    """Rows in the other one would not be what their schema says."""
+    own = "text" if table == "by id" else "number"
+    said = {
+        (one["name"], *one["schema"].get("enum", []))
+        for path, item in _document(orders, table, integers=asked)["paths"].items()
+        for operation in item.values()
+        for one in operation["parameters"]
+        if one["name"] in ("integers", "prefer") and not path.endswith("/openapi.json") and operation is item.get("get")
+    }
+    assert said == (set() if asked == own else {("integers", asked), ("prefer",)})
+
+
 def test_a_table_with_one_key_column_has_the_routes_with_the_key_in_the_path(orders: TestClient) -> None:
     document = _document(orders, "by id")
     assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in document["paths"]
