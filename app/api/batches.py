@@ -14,7 +14,7 @@ from pydantic import Field
 from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
 from app.api.components import headers
-from app.api.deps import Parts, PartsDep, Reading, in_writers_thread
+from app.api.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
 from app.api.limits import ROOM, SpooledBody
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
@@ -52,6 +52,7 @@ class Batch(Answer):
     size_bytes: int
     idempotency_key: str | None
     accepted_at: EpochMillis
+    accepted_by: str = Field(description="the name of the token that it was sent with, empty where none was needed")
     merge_id: str | None
     snapshot_id: int | None
     fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
@@ -143,7 +144,8 @@ async def post_batch(
     """
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     room = request.scope[ROOM]
-    upload = Upload(body, media_type, idempotency_key, content_encoding, events, room, empty_fields)
+    sender = request.scope[GRANT].name
+    upload = Upload(body, media_type, idempotency_key, content_encoding, events, room, empty_fields, sender)
     return await accepted(request, response, parts, name, upload, prefer)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.api.batches import ACCEPTED, Batch, accepted, whole_body
 from app.api.components import schema as component
-from app.api.deps import Parts, PartsDep
+from app.api.deps import GRANT, Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_convertors
@@ -44,7 +44,7 @@ class _Asked:
 
     async def answer(self, key: tuple[str, ...], method: RowMethod) -> Batch:
         """The batch of one record, as ``POST T/batches`` answers it."""
-        change = RowChange(key, self.body, method, self.idempotency_key)
+        change = RowChange(key, self.body, method, self.idempotency_key, self.request.scope[GRANT].name)
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
 

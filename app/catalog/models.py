@@ -140,6 +140,7 @@ batches = sa.Table(
     sa.Column("digest", sa.String),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("fault", sa.Text),
+    sa.Column("accepted_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
@@ -198,6 +199,18 @@ snapshot_runs = sa.Table(
     # A run may only be forgotten after the last snapshot that names it.
     sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"]),
     sa.Index("ix_snapshot_runs_table_id_run_id", "table_id", "run_id"),
+)
+
+# What snapshots did that are more than the one before and some batches; remembered longer than they are.
+rewrites = sa.Table(
+    "rewrites",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", EnumText(SnapshotKind), nullable=False),
+    sa.Column("restored_from", sa.Integer),
+    sa.Column("partitions", JsonText, nullable=False),  # those that were dropped
+    sa.Column("committed_at", UtcTime, nullable=False),
 )
 
 tags = sa.Table(

@@ -18,6 +18,7 @@ from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.leases import ClaimedTask, Leases
+from app.catalog.rewrites import Rewrites
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
@@ -42,6 +43,7 @@ class Repository:
     commits: Commits
     tags: Tags
     delta: DeltaVersions
+    rewrites: Rewrites
     tasks: Tasks
     leases: Leases
     stats: Stats
@@ -56,7 +58,8 @@ class Repository:
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
         delta = DeltaVersions(transaction, tables)
-        snapshots = Snapshots(transaction, tables, delta)
+        rewrites = Rewrites(transaction)
+        snapshots = Snapshots(transaction, tables, delta, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
         return cls(
@@ -68,6 +71,7 @@ class Repository:
             Commits(transaction),
             Tags(transaction, tables, snapshots),
             delta,
+            rewrites,
             tasks,
             Leases(transaction, tables, batches, snapshots, tasks, set_aside),
             Stats(transaction),

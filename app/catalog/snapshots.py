@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.models import changelog_files, data_files, delta_versions, runs, snapshot_runs, snapshots, tables, tags
+from app.catalog.rewrites import Rewrites
 from app.catalog.tables import Tables
 from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
 from app.core.errors import Conflict, NotFound, Resource, not_found
@@ -38,6 +39,7 @@ class Snapshots:
     transaction: Transaction
     tables: Tables
     delta: DeltaVersions
+    rewrites: Rewrites
 
     def current(self, table_id: str) -> Snapshot | None:
         """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
@@ -119,7 +121,18 @@ class Snapshots:
         current = self.tables.lock(table_id).snapshot_id
         target = self.get(table_id, number)
         base = current if base_snapshot_id is None else base_snapshot_id
-        return self.commit(table_id, base, target.runs, SnapshotKind.ROLLBACK)
+        made = self.commit(table_id, base, target.runs, SnapshotKind.ROLLBACK)
+        self.rewrites.add(made, restored_from=number)
+        return made
+
+    def drop_partitions(self, base: Snapshot, dropped: Collection[str]) -> Snapshot:
+        """The snapshot after ``base`` without the runs of the partitions ``dropped`` (JSON texts). Raises
+        ``Conflict``.
+        """
+        kept = [run for run in base.runs if run.partition not in dropped]
+        made = self.commit(base.table_id, base.id, kept, SnapshotKind.PARTITION_DROP)
+        self.rewrites.add(made, partitions=tuple(sorted(dropped)))
+        return made
 
     def commit(
         self,

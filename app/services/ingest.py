@@ -52,7 +52,7 @@ class Upload:
     codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
     coding unfolds to.
 
-    ``empty_fields``: what an empty field of CSV says.
+    ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token.
     """
 
     body: Content
@@ -62,6 +62,7 @@ class Upload:
     events: str | None = None
     room: Room = field(default_factory=Room)
     empty_fields: EmptyFields = EmptyFields.NULL
+    sender: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -104,6 +105,10 @@ class Change(Protocol):
     @property
     def fingerprint(self) -> str:
         """A digest of the request."""
+
+    @property
+    def sender(self) -> str:
+        """The name of the caller's token, empty where none was needed."""
 
     @property
     def size(self) -> int:
@@ -222,6 +227,7 @@ def _stage(
         fingerprint=fingerprint,
         idempotency_key=key,
         digest=staged.digest,
+        accepted_by=upload.sender,
     )
     try:
         batch = commits.enter(table.id, new)

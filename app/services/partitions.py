@@ -12,7 +12,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation, escape_pointer
 from app.core.hints import some_of
-from app.core.table.history import Run, Snapshot, SnapshotKind, Table
+from app.core.table.history import Run, Snapshot, Table
 from app.core.table.partition_expiry import expired
 from app.core.table.schema import TableSchema
 from app.core.types.values import ValueFault
@@ -113,10 +113,10 @@ def _drop(
         ]
         if snapshot is None or not dropped:
             return None
-        base, kept = snapshot.id, [run for run in snapshot.runs if run.partition not in dropped]
+        base = snapshot
 
         def commit(repository: Repository) -> list[str]:
-            repository.snapshots.commit(table.id, base, kept, SnapshotKind.PARTITION_DROP)
+            repository.snapshots.drop_partitions(base, dropped)
             return sorted(dropped)
 
         return commit

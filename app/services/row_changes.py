@@ -34,13 +34,14 @@ class RowMethod(StrEnum):
 @dataclass(frozen=True)
 class RowChange:
     """One change of a row: ``key`` as text in primary-key order, ``body`` the other columns as a JSON object, or
-    nothing.
+    nothing; ``sender`` is the name of the caller's token.
     """
 
     key: tuple[str, ...]
     body: bytes
     method: RowMethod
     idempotency_key: str | None = None
+    sender: str = ""
 
     @property
     def fingerprint(self) -> str:

@@ -53,6 +53,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
         catalog = app.state.parts.database
         tokens = {"boss": create_token(catalog, "boss")}
+        tokens["writer"] = create_token(catalog, "writer", Role.WRITE, ["shop.*"])
         tokens["reader"] = create_token(catalog, "reader", Role.READ, ["shop.*"])
         watched = Watched(app, client, log, tokens)
         watched.call("boss", "POST", DATABASES, json={"name": "shop"})
@@ -107,6 +108,15 @@ def test_rollbacks_tags_and_withdrawn_batches_are_told(watched: Watched) -> None
         {**done, "operation": "rollbackTable", "to": {"number": None, "tag": "v1"}},
         {**done, "operation": "deleteTag", "tag": "v1"},
     ]
+
+
+def test_a_batch_says_who_sent_it(watched: Watched) -> None:
+    for number, (method, path) in enumerate([("POST", "batches"), ("PUT", "rows/1"), ("DELETE", "rows/1")]):
+        record = {"records": [{"id": 1, "note": VALUE}]} if path == "batches" else {"note": VALUE}
+        sent = watched.call("boss" if number else "writer", method, f"{TABLES}/wide/{path}", json=record).json()
+        assert sent["acceptedBy"] == ("boss" if number else "writer")
+    listed = watched.call("boss", "GET", f"{TABLES}/wide/batches").json()["batches"]
+    assert [one["acceptedBy"] for one in listed] == ["boss", "boss", "writer"]
 
 
 def test_tokens_made_and_revoked_are_told_without_their_text(watched: Watched) -> None:

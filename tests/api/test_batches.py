@@ -66,6 +66,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
         "sizeBytes": 0,
         "idempotencyKey": None,
         "acceptedAt": 0,
+        "acceptedBy": "",
         "mergeId": None,
         "snapshotId": None,
         "fault": None,

@@ -28,6 +28,9 @@ def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: Cat
     first, _, third = grow(database, table, "a", "b", "c")
     made = roll_back(database, table, 1)
     assert (made.id, made.kind, made.runs, made.merge_id) == (4, SnapshotKind.ROLLBACK, first.runs, None)
+    with database.reading() as repository:
+        [rewrite] = repository.rewrites.after(table.id)
+    assert (rewrite.snapshot_id, rewrite.kind, rewrite.restored_from) == (4, SnapshotKind.ROLLBACK, 1)
     assert roll_back(database, table, 3).runs == third.runs
     with database.reading() as repository:
         current = repository.snapshots.current(table.id)

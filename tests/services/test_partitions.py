@@ -11,7 +11,7 @@ import pytest
 
 from app.core.errors import Invalid
 from app.core.plan.bounds import Bounds
-from app.core.table.history import SnapshotKind, Table, TaskState
+from app.core.table.history import Rewrite, SnapshotKind, Table, TaskState
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.formats import JSON
@@ -106,6 +106,9 @@ def test_a_dropped_partition_is_gone_at_once_and_can_come_again(site: MergeSite,
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None
     assert (snapshot.kind, snapshot.id) == (SnapshotKind.PARTITION_DROP, 2)
+    with site.database.reading() as repository:
+        [rewrite] = repository.rewrites.after(table.id)
+    assert rewrite == Rewrite(2, snapshot.kind, snapshot.committed_at, None, ('{"day":"2024-05-01","shop":"b"}',))
     assert drop_partitions(site.database, (table.database, table.name), [{"day": FIRST, "shop": "b"}]) == []
     merge(site, table, (FIRST, "b", 1, 7))
     assert numbers(site, images, table, *keys) == [1, 7, 1]

@@ -188,6 +188,19 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Rewrite:
+    """A snapshot that is not the one before it and some batches: a rollback, which shows what ``restored_from`` showed
+    (None where nobody knows), or a drop of ``partitions`` (JSON texts).
+    """
+
+    snapshot_id: int
+    kind: SnapshotKind
+    committed_at: datetime
+    restored_from: int | None = None
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tag:
     """A name that keeps a snapshot, until ``expires_at`` if that is set."""
 
@@ -226,7 +239,8 @@ class NewBatch:
 
     ``records`` are in the file; ``ignored`` were posted but dropped by ``ignore-delete`` or ``ignore-update-before``
     (merge-semantics §1.4 point 4). ``fingerprint`` is a digest of the request, so that an Idempotency-Key that comes
-    again with another body is refused. ``digest`` is xxh3-128 of the file.
+    again with another body is refused. ``digest`` is xxh3-128 of the file. ``accepted_by`` is the name of the token
+    that it was sent with, empty where none was needed.
     """
 
     id: str
@@ -238,13 +252,14 @@ class NewBatch:
     fingerprint: str
     idempotency_key: str | None = None
     digest: str | None = None
+    accepted_by: str = ""
 
 
 @dataclass(frozen=True)
 class Batch:
     """One accepted POST. ``number`` is its place in the table's arrival order, from 1; ``digest`` is xxh3-128 of its
     file, None where nobody computed it. ``tries`` counts the merges that it made fail, ``fault`` says why it is set
-    aside.
+    aside, ``accepted_by`` which token it was sent with.
     """
 
     id: str
@@ -264,6 +279,7 @@ class Batch:
     digest: str | None = None
     tries: int = 0
     fault: str | None = None
+    accepted_by: str = ""
 
 
 @dataclass(frozen=True)
