@@ -124,7 +124,8 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
         with database.transaction() as repository:
             changed = [ChangelogFile("c/0.parquet", 1, 10)]
             runs = [run("r")]
-            repository.snapshots.commit(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
+            made = repository.snapshots.commit(table.id, 1, runs, SnapshotKind.ROLLBACK, changelog=changed)
+            repository.rewrites.add(made, restored_from=1)
             tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
             repository.transaction.execute(tag)
             version = DeltaVersion(table.id, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now())
@@ -134,7 +135,7 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
     with database.transaction() as repository:
         assert repository.tables.drop("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
-        assert len(of_tables) == 11
+        assert len(of_tables) == 12
         for each in of_tables:
             left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name
