@@ -175,6 +175,10 @@ class Settings(BaseSettings):
         False, description="whether /metrics needs no token from callers on this machine that name it as their host"
     )
 
+    worker_metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="port on 127.0.0.1 where keyfold worker tells its metrics; 0 takes a free one"
+    )
+
     model_config["populate_by_name"] = True
 
     @field_validator("tls_key")

@@ -23,7 +23,10 @@ from tests.service import Client, TableClient, serving
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 # Read after each other, in this order: each page goes on where the one before it ended.
-STORY = ["README.md", *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "tokens"))]
+STORY = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "tokens")),
+]
 ALONE = [f"docs/{name}.md" for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explanation/folds")]
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()

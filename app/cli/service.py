@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +23,10 @@ from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, 
 from app.settings import Settings
 from app.storage.modes import how_to_close
 from app.storage.object_stores import is_object_store
+from app.telemetry.exposition import exposed
 from app.telemetry.logs import log_to_stderr
 from app.telemetry.metrics import Metrics
+from app.telemetry.port import metrics_port as metrics_at
 from app.worker import SPARK
 
 logger = logging.getLogger(__name__)
@@ -134,12 +139,34 @@ def _require_token(settings: Settings) -> None:
 
 
 @commands.command()
-def worker(data: DataFolder = None, log_format: LogAs = None) -> None:
+def worker(
+    data: DataFolder = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="port on 127.0.0.1 for /metrics [KEYFOLD_WORKER_METRICS_PORT]")
+    ] = None,
+    log_format: LogAs = None,
+) -> None:
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
-    settings = settings_of(folder=data, log_format=log_format)
+    settings = settings_of(folder=data, log_format=log_format, worker_metrics_port=metrics_port)
     log_to_stderr(settings.log_level, settings.log_format)
     _warn_of_open_folders(settings)
     _require_spark(settings)
     metrics = Metrics(processes=("worker", SPARK))
     metrics.take("worker")
-    work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}"), metrics)
+    with _told_metrics(settings, metrics) as told:
+        work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}{told}"), metrics)
+
+
+@contextmanager
+def _told_metrics(settings: Settings, metrics: Metrics) -> Iterator[str]:
+    """The port of the metrics, if one is wanted; gives what to say of it."""
+    port = settings.worker_metrics_port
+    if port is None:
+        yield ""
+        return
+    try:
+        with metrics_at(port, partial(exposed, metrics, ())) as taken:
+            yield f"\nIts metrics are at http://127.0.0.1:{taken}/metrics"
+    except OSError as error:
+        typer.echo(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port", err=True)
+        raise typer.Exit(1) from error

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -29,6 +30,7 @@ from app.services.merges import request_merge
 from app.storage.layout import Warehouse
 from tests.postgres import TEMPLATE, postgres_database
 from tests.services.builders import QUIET, SUM, create_table, totals
+from tests.telemetry.test_metrics import named, series
 
 PATIENCE_SECONDS = 120
 KEYS = 100_000
@@ -50,6 +52,14 @@ class WorkerProcess:
         found = re.search(r"merges as (\S+)", self.process.stdout.readline())
         assert found is not None, log.read_text()
         self.name = found[1]
+        address = re.search(r"http://127\.0\.0\.1:\d+/metrics", self.process.stdout.readline())
+        assert address is not None, log.read_text()
+        self.metrics_at = address[0]
+
+    def merged(self) -> float:
+        """How many merges it says to have done."""
+        told = series(httpx.get(self.metrics_at, trust_env=False).raise_for_status().text)
+        return named(told, "keyfold_task_seconds_count", kind="merge", outcome="succeeded")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -80,6 +90,7 @@ class Shop:
             "KEYFOLD_SPARK_REMOTE": spark_remote,
             "KEYFOLD_LEASE_SECONDS": "2",
             "KEYFOLD_MERGES_AT_ONCE": "1",  # so that both work
+            "KEYFOLD_WORKER_METRICS_PORT": "0",
         }
         self.workers: list[WorkerProcess] = []
         for number in range(2):
@@ -143,6 +154,8 @@ def test_two_workers_merge_two_tables_at_the_same_time(shop: Shop) -> None:
             together = together or set(shop.running()) == {worker.name for worker in shop.workers}
             time.sleep(0.01)
     assert [shop.sums(table) for table in tables] == [[rounds] * 4] * 2
+    until(lambda: sum(worker.merged() for worker in shop.workers) == len(shop.merges()), "the count of all merges")
+    assert all(worker.merged() for worker in shop.workers)
 
 
 def test_a_merge_whose_worker_is_killed_is_done_once_by_the_other(shop: Shop) -> None:
