@@ -185,10 +185,15 @@ class Running:
         self.workers: list[Worker] = []
         self.spark: SparkWatch | None = None
         if self.executor is not None:
-            self.spark = SparkWatch(self.executor, metrics)
+            self.spark = SparkWatch(self.executor, metrics, self._trusts_spark)
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
-            upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
+            tries_spark = settings.spark_trial and settings.spark_remote is not None
+            upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second, tries_spark)
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
+
+    def _trusts_spark(self) -> bool | None:
+        found = [worker.trusts for worker in self.workers]
+        return False if False in found else (None if None in found else True)
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""

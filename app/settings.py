@@ -175,6 +175,9 @@ class Settings(BaseSettings):
         False, description="whether /metrics needs no token from callers on this machine that name it as their host"
     )
 
+    spark_trial: bool = Field(
+        True, description="whether workers try the server at KEYFOLD_SPARK_REMOTE before they merge on it"
+    )
     worker_metrics_port: int | None = Field(
         None, ge=0, le=65535, description="port on 127.0.0.1 where keyfold worker tells its metrics; 0 takes a free one"
     )

@@ -24,6 +24,7 @@ from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.repeated import Repeated
 from app.services.scrubs import look_again, scrub
+from app.services.spark_trial import try_spark
 from app.services.sweeps import KEYS_KNOWN, sweep
 from app.settings import Settings
 from app.telemetry.entries import SparkState
@@ -104,12 +105,15 @@ class SparkExecutor:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What a worker does beside merging: for how long Idempotency-Keys are known, and how fast it reads all files to
-    find damage (0: it does not).
+    """What a worker does beside merging: for how long Idempotency-Keys are known, how fast it reads all files to
+    find damage (0: it does not), whether it tries Spark before it merges (``app.services.spark_trial``), and how soon
+    one that was refused is tried again.
     """
 
     keys_known: timedelta = KEYS_KNOWN
     scrub_bytes_per_second: int = 0
+    tries_spark: bool = False
+    try_again_seconds: float = 60.0
 
 
 NO_SCRUB = Upkeep()
@@ -118,15 +122,22 @@ NO_SCRUB = Upkeep()
 class SparkWatch(Repeated):
     """Asks Spark whether it answers, and says so in the metrics, which all processes of the service read."""
 
-    def __init__(self, executor: SparkExecutor, metrics: Metrics) -> None:
+    def __init__(
+        self, executor: SparkExecutor, metrics: Metrics, trusted: Callable[[], bool | None] = lambda: True
+    ) -> None:
+        """``trusted``: whether Spark does what merges need; None while nobody knows."""
         super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
         self._executor = executor
+        self._trusted = trusted
         self._metrics = metrics
         self._state = SparkState.STARTING
         metrics.say_spark(self._state)
 
     def _look(self) -> None:
-        if self._executor.ready():
+        trusted = self._trusted()
+        if trusted is False:
+            self._state = SparkState.REFUSED
+        elif trusted and self._executor.ready():
             if self._state is not SparkState.READY:
                 logger.info("Spark is ready")
             self._state = SparkState.READY
@@ -157,6 +168,9 @@ class Worker:
         self._let_go = threading.Condition()
         self._next_look = float("-inf")
         self._next_lag = float("-inf")
+        self._trusted = threading.Event()
+        self.refused: tuple[str, ...] = ()
+        self._untried = ""  # why, as the log has it already
         self._publisher = Publisher(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
         if upkeep.scrub_bytes_per_second:
@@ -190,7 +204,33 @@ class Worker:
     def run(self) -> None:
         """Start merges until stopped; a catalog that does not answer is waited for."""
         self._warm_up()
+        while not self._stopped.is_set() and not self._tried_well():
+            self._stopped.wait(self.upkeep.try_again_seconds if self.refused else IDLE_SECONDS)
         self._repeat(self._start_merges, lambda: batches_wait(self.site.database))
+
+    @property
+    def trusts(self) -> bool | None:
+        """Whether Spark does what merges need; None while it was not tried."""
+        return True if self._trusted.is_set() else False if self.refused else None
+
+    def _tried_well(self) -> bool:
+        """Whether Spark does what merges need, if that is asked; until it is known nothing is merged or compacted."""
+        found: tuple[str, ...] = ()
+        if self.upkeep.tries_spark:
+            try:
+                found = try_spark(self.site.warehouse, self.site.executor)
+            except Exception as error:
+                if str(error) != self._untried:
+                    logger.warning("Spark could not be tried, nothing is merged until it is: %s", error)
+                self._untried = str(error)
+                return False
+        if found and found != self.refused:
+            what = "KEYFOLD_SPARK_REMOTE answers, and does not do what merges need, so that nothing is merged"
+            logger.error("the server at %s: %s. keyfold check-spark tries it again", what, "; ".join(found))
+        self.refused = found
+        if not found:
+            self._trusted.set()
+        return not found
 
     def _start_merges(self) -> bool:
         """Start as many merges as may run and can be claimed; whether there was one."""
@@ -212,6 +252,8 @@ class Worker:
         self._repeat(self._compact_next, lambda: False)
 
     def _compact_next(self) -> bool:
+        if not self._trusted.is_set():
+            return False
         lease = self._claim(TaskKind.COMPACTION)
         if lease is not None:
             self._work(lease, run_compaction)

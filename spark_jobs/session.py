@@ -22,7 +22,7 @@ from pyspark.sql.connect.functions import expr
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
-from app.core.errors import Cancelled, Unavailable
+from app.core.errors import Cancelled, NotSpark, Unavailable
 from app.core.plan.jobs import Progress
 from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
@@ -254,6 +254,8 @@ class _LiveSession:
         self.spark.client.close()
 
     def _unanswered(self, error: grpc.RpcError) -> Unavailable:
+        if _code(error) not in _LOST_CODES and isinstance(error, grpc.Call):
+            return NotSpark(f"the server at {self.endpoint} answers otherwise than Spark does: {error.details()}")
         what_to_do = "Check that it runs, and that the address and token in KEYFOLD_SPARK_REMOTE are right."
         return Unavailable(f"Spark at {self.endpoint} does not answer ({_code(error).name}). {what_to_do}")
 

@@ -34,7 +34,8 @@ class Service:
             stderr=subprocess.STDOUT,
             text=True,
             # One, which tests can freeze, kill and measure; test_processes has several.
-            env={**os.environ, "KEYFOLD_PROCESSES": "1", **environment},
+            # Spark is a real one here: who tests its trial asks for it.
+            env={**os.environ, "KEYFOLD_PROCESSES": "1", "KEYFOLD_SPARK_TRIAL": "false", **environment},
             start_new_session=True,
             umask=umask,
         )

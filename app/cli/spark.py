@@ -1,8 +1,13 @@
-"""``keyfold spark-archive``."""
+"""``keyfold spark-archive`` and ``keyfold check-spark``."""
 
 from __future__ import annotations
 
 import typer
+
+from app.cli.settings import DataFolder, settings_of
+from app.services.spark_trial import try_spark
+from app.storage.layout import Warehouse
+from app.worker import SparkExecutor
 
 commands = typer.Typer()
 
@@ -13,3 +18,22 @@ def spark_archive() -> None:
     from spark_jobs.archive import make_archive  # noqa: PLC0415  # PySpark takes as long to load as the rest
 
     typer.echo(f"the embedded Spark starts from {make_archive()}")
+
+
+@commands.command()
+def check_spark(data: DataFolder = None) -> None:
+    """Merge and compact a small table on the Spark that is configured, beside the same fold in Python: status 1 and
+    what differs, if anything does.
+    """
+    settings = settings_of(folder=data)
+    executor = SparkExecutor(settings)
+    try:
+        faults = try_spark(Warehouse(settings.warehouse_root), executor)
+    finally:
+        executor.close()
+    for fault in faults:
+        typer.echo(fault, err=True)
+    if faults:
+        typer.echo("This server does not do what merges need: nothing would be merged on it.", err=True)
+        raise typer.Exit(1)
+    typer.echo("Spark does what merges need")

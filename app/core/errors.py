@@ -236,6 +236,10 @@ class NotStored(Unavailable):
     """The same, and it is certain that nothing of the request was stored."""
 
 
+class NotSpark(Unavailable):
+    """What answers at Spark's address is another server, or another version; no trying helps."""
+
+
 class StagingFull(KeyfoldError):
     """What is staged has reached its bound; merges must catch up first."""
 

@@ -61,6 +61,7 @@ class SparkState(StrEnum):
     STARTING = "starting"  # it has not answered yet
     READY = "ready"
     LOST = "lost"  # it answered once, and does not now
+    REFUSED = "refused"  # it answers, and does not do what merges need
 
 
 @dataclass(frozen=True)
