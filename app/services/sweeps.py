@@ -17,6 +17,7 @@ from app.core.errors import NotFound
 from app.core.table.history import Database, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.delta import keep_logs
+from app.services.history import move_history
 from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
@@ -135,6 +136,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
     try:
         with database.transaction() as repository:
             repository.tags.expire(table.id, now)
+            move_history(repository, table, now)
             newest = repository.snapshots.page(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
             # The clock may have been set back between two commits: neither is younger than the later one.
             committed = accumulate((min(now, snapshot.committed_at) for snapshot in newest), min)
