@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from app.catalog.models import batches, histories, history_bases, history_files, snapshots
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
+from app.core.errors import NotFound
 from app.core.table.history import Base, Batch, BatchState, HistoryFile, KeptHistory
 
 _FILE = tuple(history_files.c[one.name] for one in fields(HistoryFile))
@@ -128,6 +129,16 @@ class History:
         self.transaction.execute(history_files.delete().where(mine))
         self._add(table_id, [whole])
         return True
+
+    def unnamed(self, table_id: str, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that no history file has, nor ever before the transaction ends: they are named under the
+        same lock.
+        """
+        try:
+            self.tables.lock(table_id)
+        except NotFound:
+            return set(names)
+        return set(names) - {file.name for file in self.files(table_id)}
 
     def _add(self, table_id: str, files: Sequence[HistoryFile]) -> None:
         if files:

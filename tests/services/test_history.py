@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,9 +129,10 @@ def test_records_are_kept_for_their_time_and_can_be_explained_from_a_snapshot_th
 
 
 def test_the_oldest_records_go_where_there_are_more_than_may_be_kept(site: MergeSite) -> None:
-    table = create_table(site.database, CALM | {"history.max-size": "12 kb"})
+    table = create_table(site.database, CALM | {"history.max-size": "20 kb"})
+    drawn = random.Random(7)
     for number in range(1, 21):
-        merged(site, table, {"id": 1, "n": number})
+        merged(site, table, {"id": 1, "n": number}, *({"id": 2, "n": drawn.randrange(2**40)} for _ in range(300)))
         swept(site)
     values = [value for _, _, value in told(site, table, 1)]
     assert 0 < len(values) < 20

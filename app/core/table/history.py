@@ -243,6 +243,10 @@ class Base:
     committed_at: datetime
 
 
+HISTORY_FOLDER = "history"
+"""Where history files are, below their table's folder."""
+
+
 @dataclass(frozen=True)
 class HistoryFile:
     """A file of records, all written under ``schema_id``, that came into the snapshots from ``first_snapshot`` to

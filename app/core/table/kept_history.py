@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.core.table.history import Base
+from app.core.table.history import Base, HistoryFile
 
 MOST_BASES = 3
+JOINED_BYTES = 2**24  # of a file that may still become part of a larger one, which is made in memory
+JOINED_RECORDS = 500_000
 
 
 @dataclass(frozen=True)
@@ -73,3 +77,35 @@ def _is_due(last: Base, current: Base, now: datetime, retention: Retention, size
 def _few(bases: Sequence[Base]) -> tuple[Base, ...]:
     """The first, from which all is explained, and the last ones: those between are to begin from later."""
     return tuple(bases) if len(bases) <= MOST_BASES else (bases[0], *bases[1 - MOST_BASES :])
+
+
+def joined(files: Sequence[HistoryFile], bases: Sequence[int]) -> Iterator[Sequence[HistoryFile]]:
+    """Which of ``files`` (oldest first) become one: neighbours of one schema, none of which came before a base that
+    another came after.
+
+    A file is joined with the one before it once it has half as many records, so that each record is written again a few
+    times only, and there are few files.
+    """
+    alike: dict[tuple[int, int], list[HistoryFile]] = defaultdict(list)
+    for file in files:
+        alike[file.schema_id, bisect_left(bases, file.last_snapshot)].append(file)
+    for same in alike.values():
+        yield from _joined(same)
+
+
+def _joined(files: Sequence[HistoryFile]) -> Iterator[Sequence[HistoryFile]]:
+    found: list[list[HistoryFile]] = []
+    for file in files:
+        found.append([file])
+        while len(found) > 1 and _records(found[-2]) <= 2 * _records(found[-1]) and _is_small(found[-2] + found[-1]):
+            later = found.pop()
+            found[-1] += later
+    yield from (parts for parts in found if len(parts) > 1)
+
+
+def _records(files: Sequence[HistoryFile]) -> int:
+    return sum(file.records for file in files)
+
+
+def _is_small(files: Sequence[HistoryFile]) -> bool:
+    return sum(file.size_bytes for file in files) <= JOINED_BYTES and _records(files) <= JOINED_RECORDS
