@@ -32,7 +32,7 @@ SCANS_A_SECOND = 1 / 15
 TABLES = "/v1/catalog/databases/hour/tables"
 _FIELDS = {"id": "BIGINT NOT NULL", "at": "INT", "name": "STRING", "n": "BIGINT"}
 # History that is kept for minutes, so that an hour shows what the defaults show in weeks.
-_KEPT = {"snapshot.time-retained": "3 min", "catalog.history-retained": "5 min"}
+_KEPT = {"snapshot.time-retained": "3 min", "catalog.history-retained": "5 min", "history.time-retained": "5 min"}
 _ENGINES = {
     "assembled": {"merge-engine": "partial-update", "fields.at.sequence-group": "name,n"},
     "summed": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},

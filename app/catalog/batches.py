@@ -8,6 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from app.catalog.history import kept, unfiled
 from app.catalog.models import batches, databases, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
@@ -188,11 +189,14 @@ class Batches:
         ]
 
     def live_staging_files(self, table_id: str) -> set[str]:
-        """The staging files that a merge may still read; any other staging file of the table is garbage."""
-        return {batch.file for batch in self.unmerged(table_id)}
+        """The staging files that a merge may still read, or that are history which is in no history file yet; any
+        other staging file of the table is garbage.
+        """
+        mine = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
+        return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
-        """Those of ``files`` that no merge will read, nor ever before the transaction ends: batches are added under the
+        """Those of ``files`` that nobody needs, nor ever before the transaction ends: batches are added under the
         same lock.
         """
         try:
@@ -203,12 +207,13 @@ class Batches:
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
         """Forgets up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
-        Idempotency-Key ``keyed_before``; says how many.
+        Idempotency-Key ``keyed_before``, and none whose records are kept as history; says how many.
         """
         old = (
             sa.select(batches.c.id)
             .where(batches.c.table_id == table_id, batches.c.state.in_(_OVER), batches.c.accepted_at < before)
             .where(batches.c.idempotency_key.is_(None) | (batches.c.accepted_at < keyed_before))
+            .where(sa.not_(kept()))
             .order_by(batches.c.number)
             .limit(most)
         )

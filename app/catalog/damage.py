@@ -9,19 +9,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, changelog_files, damages, data_files, runs
+from app.catalog.history import unfiled
+from app.catalog.models import batches, changelog_files, damages, data_files, history_files, runs
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
 from app.core.errors import NotFound
 from app.core.table.damage import Damage, DamagedFile, FileKind, NamedFile
-from app.core.table.history import UNMERGED
+from app.core.table.history import HISTORY_FOLDER, UNMERGED
 
 _COLUMNS = tuple(damages.c[one.name] for one in fields(Damage))
 
 
+_history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name
+
+
 def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
     """Whether anybody needs a file of each kind that belongs to what ``of`` has by name: a batch that waits, a run that
-    a snapshot has, the changes of a snapshot.
+    a snapshot has, the changes of a snapshot, records that are kept.
     """
     changes = changelog_files.c
     return {
@@ -30,13 +34,19 @@ def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
         FileKind.CHANGELOG: sa.exists().where(
             changes.table_id == of["table_id"], changes.snapshot_id == of["snapshot_id"]
         ),
+        FileKind.HISTORY: sa.or_(
+            sa.exists().where(batches.c.id == of["batch_id"], unfiled()),
+            sa.exists().where(history_files.c.table_id == of["table_id"], _history_path == of["path"]),
+        ),
     }
 
 
 def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
     """Where the catalog names files of the kind, and which of them belong to what ``file`` does."""
-    if file.kind is FileKind.STAGING:
+    if file.batch_id is not None:
         return batches, batches.c.id == file.batch_id
+    if file.kind is FileKind.HISTORY:
+        return history_files, (history_files.c.table_id == file.table_id) & (_history_path == file.path)
     of, column, owner = (
         (data_files, data_files.c.run_id, file.run_id)
         if file.kind is FileKind.RUN

@@ -149,6 +149,8 @@ _aside = sa.text(f"state IN ({', '.join(repr(state.value) for state in SET_ASIDE
 sa.Index("ix_batches_set_aside", batches.c.table_id, postgresql_where=_aside, sqlite_where=_aside)
 _staged = sa.text(f"state = '{BatchState.STAGED.value}'")
 sa.Index("ix_batches_staged", batches.c.table_id, batches.c.number, postgresql_where=_staged, sqlite_where=_staged)
+_merged = sa.text(f"state = '{BatchState.MERGED.value}'")
+sa.Index("ix_batches_merged", batches.c.table_id, batches.c.snapshot_id, postgresql_where=_merged, sqlite_where=_merged)
 
 runs = sa.Table(
     "runs",
@@ -261,6 +263,37 @@ changelog_files = sa.Table(
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     *_digests(),
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
+)
+
+# What is kept of merged batches (docs/decisions/0034); a table without a row has everything from its first batch on.
+histories = sa.Table(
+    "histories",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("since", sa.Integer, nullable=False),
+    sa.Column("filed", sa.Integer, nullable=False),
+)
+
+history_bases = sa.Table(
+    "history_bases",
+    metadata,
+    sa.Column("table_id", sa.String, primary_key=True),
+    sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
+    # A snapshot may only be forgotten when nothing is explained from it.
+    sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
+)
+
+history_files = sa.Table(
+    "history_files",
+    metadata,
+    _table_id(primary_key=True),
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("schema_id", sa.Integer, nullable=False),
+    sa.Column("first_snapshot", sa.Integer, nullable=False),
+    sa.Column("last_snapshot", sa.Integer, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    *_digests(),
 )
 
 # Files that were found damaged or missing; a file is here until it is found well, or nothing names it any more.

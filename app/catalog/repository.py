@@ -17,6 +17,7 @@ from app.catalog.commits import Commit, Commits
 from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
+from app.catalog.history import History
 from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.rewrites import Rewrites
 from app.catalog.set_aside import SetAside
@@ -50,6 +51,7 @@ class Repository:
     tokens: Tokens
     damage: Damages
     set_aside: SetAside
+    history: History
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -78,6 +80,7 @@ class Repository:
             Tokens(transaction),
             Damages(transaction, tables),
             set_aside,
+            History(transaction, tables),
         )
 
     def now(self) -> datetime:

@@ -10,7 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.catalog.delta_versions import DeltaVersions
-from app.catalog.models import changelog_files, data_files, delta_versions, runs, snapshot_runs, snapshots, tables, tags
+from app.catalog.models import (
+    changelog_files,
+    data_files,
+    delta_versions,
+    history_bases,
+    runs,
+    snapshot_runs,
+    snapshots,
+    tables,
+    tags,
+)
 from app.catalog.rewrites import Rewrites
 from app.catalog.tables import Tables
 from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
@@ -208,13 +218,14 @@ class Snapshots:
         return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
     def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and that no tag and no version of a Delta
-        log keeps, and the runs only they named.
+        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no version of a Delta
+        log and no history keeps, and the runs only they named.
 
         Returns their numbers in order. Raises ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
-        kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in (tags, delta_versions))
+        keeping = (tags, delta_versions, history_bases)
+        kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
         keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]

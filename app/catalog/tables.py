@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.catalog.databases import Databases, named
 from app.catalog.failures import refusing
-from app.catalog.models import batches, databases, delta_versions, snapshots, table_schemas, tables, tags
+from app.catalog.models import batches, databases, delta_versions, history_bases, snapshots, table_schemas, tables, tags
 from app.catalog.schema_cache import SchemaCache
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, KeyfoldError, Resource, not_found
@@ -247,7 +247,7 @@ class Tables:
     def drop(self, database: str, name: str) -> Table:
         """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
         table = self.existing(self._lock_named(database, name))
-        for naming in (tags, delta_versions, snapshots, batches):  # they name what cannot go before them
+        for naming in (tags, delta_versions, history_bases, snapshots, batches):  # they name what cannot go before them
             self.transaction.execute(naming.delete().where(naming.c.table_id == table.id))
         self.transaction.execute(tables.delete().where(tables.c.id == table.id))
         return table

@@ -12,7 +12,7 @@ from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import Damage, DamagedFile, NamedFile
 from app.core.table.history import Table
 from app.services.pages import Page, PageRequest, page_of
-from app.storage.named_files import file_of_batch, file_of_changelog, files_of_run
+from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, files_of_run
 
 logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
@@ -69,12 +69,23 @@ def list_damage(repository: Repository, table: Table, request: PageRequest) -> P
 
 
 def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
-    """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots."""
+    """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots,
+    of history.
+    """
     return [
         *map(file_of_batch, repository.batches.unmerged(table_id)),
+        *_history(repository, table_id),
         *(file for run in repository.snapshots.every_run(table_id) for file in files_of_run(table_id, run)),
         *(
             file_of_changelog(table_id, number, file)
             for number, file in repository.snapshots.every_changelog_file(table_id)
         ),
     ]
+
+
+def _history(repository: Repository, table_id: str) -> list[NamedFile]:
+    table = repository.tables.find(table_id)
+    if table is None or not table.schema.parsed["history.time-retained"]:
+        return []  # what the catalog still names goes with the next sweep
+    unfiled = map(file_of_batch, repository.history.unfiled(table_id))
+    return [*unfiled, *(file_of_history(table_id, file) for file in repository.history.files(table_id))]

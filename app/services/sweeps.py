@@ -13,14 +13,15 @@ from typing import TypeVar
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import NotFound
-from app.core.table.history import Database, Table
+from app.core.errors import KeyfoldError, NotFound
+from app.core.table.history import HISTORY_FOLDER, Database, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.delta import keep_logs
+from app.services.history import file_history, move_history
 from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
-from app.storage.layout import Warehouse, data_file, delta_log, staging_file, table_folder
+from app.storage.layout import Warehouse, data_file, delta_log, history_file, staging_file, table_folder
 from app.storage.twins import begun_twins, keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
 
@@ -62,6 +63,8 @@ def sweep(
     kept = {table_id: number for table_id, (number, _) in twins.items()}
     for table_id, run_id in expire_snapshots(database, kept=kept):
         _mark(warehouse, table_id, run_id)
+    for table in every_table(database):
+        _file(database, warehouse, table)
     forget_history(database, keys_known)
     removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
@@ -71,6 +74,13 @@ def sweep(
             except OSError:
                 logger.warning("the folder of table %s could not be swept", folder.name, exc_info=True)
     return removed
+
+
+def _file(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> None:
+    try:
+        file_history(database, warehouse, table)
+    except (OSError, KeyfoldError):
+        logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
 def expire_snapshots(
@@ -135,6 +145,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
     try:
         with database.transaction() as repository:
             repository.tags.expire(table.id, now)
+            move_history(repository, table, now)
             newest = repository.snapshots.page(table.id, limit=min(max(least, most), _MOST_SNAPSHOTS))
             # The clock may have been set back between two commits: neither is younger than the later one.
             committed = accumulate((min(now, snapshot.committed_at) for snapshot in newest), min)
@@ -171,6 +182,7 @@ class _Named:
     staging_files: set[str]
     run_ids: set[str]
     changelog_folders: set[str]
+    history_files: set[str]
     running_since: datetime | None
     dropped: bool = False
 
@@ -183,11 +195,12 @@ class _Named:
 def _named(database: CatalogDatabase, table_id: str) -> _Named:
     with database.reading() as repository:
         if repository.tables.find(table_id) is None:
-            return _Named(set(), set(), set(), None, dropped=True)
+            return _Named(set(), set(), set(), set(), None, dropped=True)
         return _Named(
             repository.batches.live_staging_files(table_id),
             {run for _, run in repository.snapshots.live_run_ids(table_id)},
             {name.split("/", 1)[0] for name in repository.snapshots.live_changelog_files(table_id)},
+            {file.name for file in repository.history.files(table_id)},
             repository.tasks.oldest_running_since(table_id),
         )
 
@@ -195,12 +208,14 @@ def _named(database: CatalogDatabase, table_id: str) -> _Named:
 def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime) -> int:
     folder = table_folder(table_id)
     staging = entries(warehouse, warehouse.path(*folder, "staging"))
+    history = entries(warehouse, warehouse.path(*folder, HISTORY_FOLDER))
     runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
     changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
     # What is named is read after the listing: what was accepted or committed in between is not in the list.
     named = _named(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
     aged = [e.name for e in staging if e.name not in named.staging_files and _older(e, before)]
+    unfit = [e.name for e in history if e.name not in named.history_files and _older(e, before)]
     folders = [(("runs", *run), newest) for run, newest in runs.items() if _is_garbage_run(run, named)]
     folders += [
         (("changelog", *changelog), newest)
@@ -209,7 +224,8 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     ]
     garbage = [warehouse.path(*folder, *path) for path, newest in folders if newest < written_before]
     removed = sum(remove(warehouse, path) for path in garbage)
-    removed += sum(_remove_staged(database, warehouse, table_id, chunk) for chunk in _chunks(aged))
+    removed += sum(_remove_files(database, warehouse, table_id, staging_file, chunk) for chunk in _chunks(aged))
+    removed += sum(_remove_files(database, warehouse, table_id, history_file, chunk) for chunk in _chunks(unfit))
     root = warehouse.path(*folder)
     if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
@@ -223,20 +239,33 @@ def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
     return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
 
 
-def _remove_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str, names: Sequence[str]) -> int:
-    """Remove the staging files that nobody names, under the table's lock: a POST that slept may be about to name one,
-    and looks for it under the same lock. What cannot be done in ``HELD_SECONDS`` waits for the next sweep.
+def _remove_files(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table_id: str,
+    place: Callable[[str, str], tuple[str, ...]],
+    names: Sequence[str],
+) -> int:
+    """Remove the staging files, or history files, that nobody names, under the table's lock: a POST, or another sweep,
+    that slept may be about to name one, and looks for it under the same lock. What cannot be done in ``HELD_SECONDS``
+    waits for the next sweep.
     """
     removed = 0
     with database.transaction() as repository:
         began = time.monotonic()
-        unnamed = sorted(repository.batches.unnamed_staging_files(table_id, names))
+        unnamed = sorted(_UNNAMED[place](repository, table_id, names))
         for start in range(0, len(unnamed), REQUESTS_AT_ONCE):
             if time.monotonic() - began > HELD_SECONDS:
                 break
-            paths = [warehouse.path(*staging_file(table_id, name)) for name in unnamed[start:][:REQUESTS_AT_ONCE]]
+            paths = [warehouse.path(*place(table_id, name)) for name in unnamed[start:][:REQUESTS_AT_ONCE]]
             removed += sum(at_once(warehouse, partial(remove_file, warehouse), paths))
     return removed
+
+
+_UNNAMED: Mapping[Callable[[str, str], tuple[str, ...]], Callable[[Repository, str, Sequence[str]], set[str]]] = {
+    staging_file: lambda repository, table_id, names: repository.batches.unnamed_staging_files(table_id, names),
+    history_file: lambda repository, table_id, names: repository.history.unnamed(table_id, names),
+}
 
 
 def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], datetime]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from app.core.table.history import HISTORY_FOLDER
 from app.core.table.records import PARTITION_COLUMN
 from app.storage.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
@@ -85,6 +86,11 @@ def table_folder(table_id: str) -> tuple[str, ...]:
 def staging_file(table_id: str, name: str) -> tuple[str, ...]:
     """The segments of a staging file."""
     return (table_id, "staging", name)
+
+
+def history_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of a history file."""
+    return (table_id, HISTORY_FOLDER, name)
 
 
 def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:

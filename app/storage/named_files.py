@@ -19,9 +19,9 @@ import xxhash
 
 from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
-from app.core.table.history import Batch, ChangelogFile, DataFile, Run
+from app.core.table.history import Batch, BatchState, ChangelogFile, DataFile, HistoryFile, Run
 from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, Checksums, block_digest, checksums_of
-from app.storage.layout import Warehouse, changelog_file, data_file, staging_file
+from app.storage.layout import Warehouse, changelog_file, data_file, history_file, staging_file
 from app.storage.writable import is_claimed, reason_of
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def file_of_batch(batch: Batch) -> NamedFile:
     """The staging file of a batch."""
     path = "/".join(staging_file(batch.table_id, batch.file))
     return NamedFile(
-        FileKind.STAGING,
+        FileKind.HISTORY if batch.state is BatchState.MERGED else FileKind.STAGING,
         batch.table_id,
         path,
         batch.size_bytes,
@@ -53,6 +53,12 @@ def file_of_run(table_id: str, run_id: str, file: DataFile) -> NamedFile:
 def files_of_run(table_id: str, run: Run) -> list[NamedFile]:
     """The data files of a run, by token."""
     return [file_of_run(table_id, run.id, file) for file in run.files]
+
+
+def file_of_history(table_id: str, file: HistoryFile) -> NamedFile:
+    """A file of merged records."""
+    path = "/".join(history_file(table_id, file.name))
+    return NamedFile(FileKind.HISTORY, table_id, path, file.size_bytes, file.digest, file.block_digests)
 
 
 def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> NamedFile:

@@ -164,7 +164,7 @@ def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_we
     table.post({"id": 1, "note": "later"})
     well = verified(tmp_path)
     assert (well.returncode, well.stderr) == (0, "")
-    assert well.stdout.startswith("3 files of ")
+    assert well.stdout.startswith("4 files of ")
     assert well.stdout.endswith(" bytes read, 0 damaged or missing\n")
     flip(table.file("runs"))
     table.file("staging").unlink()

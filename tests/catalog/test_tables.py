@@ -10,7 +10,7 @@ from app.catalog.models import delta_versions, metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.delta import DeltaVersion
-from app.core.table.history import ChangelogFile, SnapshotKind
+from app.core.table.history import ChangelogFile, HistoryFile, KeptHistory, SnapshotKind
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
 
@@ -130,12 +130,14 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             repository.transaction.execute(tag)
             version = DeltaVersion(table.id, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now())
             repository.transaction.execute(delta_versions.insert().values(**vars(version)))
+            repository.history.begin_after(table.id, 1, [1])
+            repository.history.file(table.id, KeptHistory(1, 1), 2, [HistoryFile("h.parquet", 0, 2, 2, 1, 10)])
             file = NamedFile(FileKind.RUN, table.id, f"{table.id}/runs/r/0.parquet", 10, run_id="r")
             repository.damage.note([DamagedFile(file, DamageReason.MISSING, "nothing is there")])
     with database.transaction() as repository:
         assert repository.tables.drop("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
-        assert len(of_tables) == 12
+        assert len(of_tables) == 15
         for each in of_tables:
             left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name

@@ -195,7 +195,7 @@ class Campaign:
 
     def _staged(self) -> set[str]:
         with self.parts.database.reading() as repository:
-            return {name for table_id in self.ids for name in repository.batches.live_staging_files(table_id)}
+            return {batch.file for table_id in self.ids for batch in repository.batches.unmerged(table_id)}
 
     def run(self, count: int) -> Tally:
         """So many trials, each with one file damaged that is put back afterwards."""

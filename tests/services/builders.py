@@ -21,6 +21,7 @@ from app.storage.layout import Warehouse
 from tests.services.executor import PythonExecutor
 
 SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+NO_HISTORY = {"history.time-retained": "0"}
 QUIET = {"merge.max-staleness": "1 d"}
 
 

@@ -16,13 +16,14 @@ from app.core.table.history import Table
 from app.services.backups import Backup, back_up, restore
 from app.services.delta import keep_log
 from app.services.executor import MergeSite
+from app.services.history import KeptRecord, file_history, kept_records
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from tests.delta_readers import READERS
-from tests.services.builders import QUIET, SUM, compact, create_table, post, totals
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
 from tests.services.delta_logs import PUBLISHED, log_of, publish, read
 from tests.services.test_sweeps import NO_GRACE, age
 
@@ -63,6 +64,11 @@ def put_back(source: BackupFolder, empty: tuple[CatalogDatabase, Warehouse], nam
     assert restore(source, name, *empty, lambda _: None).version == "1.2.3"
 
 
+def history(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> list[KeptRecord]:
+    with database.reading() as repository:
+        return kept_records(repository, warehouse, table, (2,))
+
+
 def files_in(warehouse: Warehouse) -> dict[str, bytes]:
     root = Path(warehouse.path())
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -77,9 +83,13 @@ def test_what_is_put_back_is_what_was_there(
     with site.database.transaction() as repository:
         repository.tags.create(table.id, "first", 1, None)
     merge(site, table, 2, 3)
+    file_history(site.database, site.warehouse, table)
+    merge(site, table, 2)
     compact(site, table)
     post(site.database, site.warehouse, {"id": 4, "n": 7}, key="staged")
     before = totals(site.database, images, table, KEYS, latest=True)
+    records = history(site.database, site.warehouse, table)
+    assert len(records) == 3
     taken(site, target)
     put_back(target, empty)
     database, warehouse = empty
@@ -90,16 +100,17 @@ def test_what_is_put_back_is_what_was_there(
     restored = Images(tmp_path / "restored images", warehouse)
     assert totals(database, restored, table, KEYS, latest=True) == before
     restored.close()
+    assert history(database, warehouse, table) == records
     again = MergeSite(database, warehouse, site.executor, lease_seconds=600)
     merge(again, table, 4)
-    assert post(database, warehouse, {"id": 4, "n": 7}, key="staged").number == 5, "a key is still known"
+    assert post(database, warehouse, {"id": 4, "n": 7}, key="staged").number == 6, "a key is still known"
 
 
 def test_files_are_copied_once_and_forgotten_with_the_last_backup_that_names_them(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
     table = create_table(
-        site.database, SUM | QUIET | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 s"}
+        site.database, SUM | QUIET | NO_HISTORY | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 s"}
     )
     merge(site, table, 1)
     first = taken(site, target)
@@ -124,7 +135,7 @@ def test_files_are_copied_once_and_forgotten_with_the_last_backup_that_names_the
 def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
-    table = create_table(site.database, SUM | QUIET)
+    table = create_table(site.database, SUM | QUIET | NO_HISTORY)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     post(site.database, site.warehouse, {"id": 2, "n": 1})
     swept = []
@@ -146,7 +157,7 @@ def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
 def test_what_is_damaged_is_told_and_all_else_is_put_back(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
-    table = create_table(site.database, SUM | QUIET)
+    table = create_table(site.database, SUM | QUIET | NO_HISTORY)
     merge(site, table, 1)
     post(site.database, site.warehouse, {"id": 2, "n": 1})
     [run] = Path(site.warehouse.path(table.id, "runs")).rglob("*.parquet")
@@ -165,7 +176,7 @@ def test_what_is_damaged_is_told_and_all_else_is_put_back(
 def test_a_damaged_backup_is_not_put_back(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
-    table = create_table(site.database, SUM | QUIET)
+    table = create_table(site.database, SUM | QUIET | NO_HISTORY)
     merge(site, table, 1)
     taken(site, target)
     [file] = Path(target.files.path()).rglob("*.parquet")
@@ -183,7 +194,7 @@ def test_nothing_is_put_back_over_what_is_there(
 ) -> None:
     with pytest.raises(Invalid, match="has no backup"):
         put_back(target, empty)
-    merge(site, create_table(site.database, SUM | QUIET), 1)
+    merge(site, create_table(site.database, SUM | QUIET | NO_HISTORY), 1)
     taken(site, target)
     with pytest.raises(Conflict, match="catalog is not empty"):
         put_back(target, (site.database, empty[1]))

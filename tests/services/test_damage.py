@@ -63,9 +63,9 @@ def test_every_file_that_is_written_has_its_digests_in_the_catalog(site: MergeSi
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     with site.database.reading() as repository:
         files = named_files(repository, table.id)
-    assert [file.kind for file in files] == [FileKind.STAGING, FileKind.RUN, FileKind.CHANGELOG]
+    assert [file.kind for file in files] == [FileKind.STAGING, FileKind.HISTORY, FileKind.RUN, FileKind.CHANGELOG]
     assert all(file.digest for file in files)
-    assert [file.block_digests is None for file in files] == [True, False, False]
+    assert [file.block_digests is None for file in files] == [True, True, False, False]
     assert {Path(site.warehouse.path(file.path)).stat().st_size for file in files} == {f.size_bytes for f in files}
 
 

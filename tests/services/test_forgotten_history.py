@@ -8,14 +8,14 @@ from app.core.table.history import Batch, BatchState, Table, TaskKind
 from app.services.batches import withdraw_batch
 from app.services.executor import MergeSite
 from app.services.merges import request_merge, run_next_merge
-from app.services.sweeps import forget_history
-from tests.services.builders import create_table, post
+from app.services.sweeps import expire_snapshots, forget_history
+from tests.services.builders import NO_HISTORY, create_table, post
 from tests.services.clocks import SetClock, clock, database
 
 __all__ = ["clock", "database"]
 
 DAYS = timedelta(days=1)
-OPTIONS = {"catalog.history-retained": "2 d", "num-sorted-run.compaction-trigger": "100"}
+OPTIONS = NO_HISTORY | {"catalog.history-retained": "2 d", "num-sorted-run.compaction-trigger": "100"}
 
 
 def merged(site: MergeSite, table: Table, key: str | None = None) -> Batch:
@@ -43,6 +43,7 @@ def test_what_is_over_is_forgotten_and_what_waits_is_not(site: MergeSite, clock:
     withdraw_batch(site.database, site.warehouse, ("shop", "wide"), withdrawn.id)
     waiting = post(site.database, site.warehouse, {"id": 1})
     clock.move(days=1)
+    expire_snapshots(site.database)
     assert forget_history(site.database, 7 * DAYS) == 0
     clock.move(days=2)
     assert forget_history(site.database, 7 * DAYS) == 4, "three batches and the older merge"
@@ -61,6 +62,7 @@ def test_a_key_is_known_for_as_long_as_is_promised(site: MergeSite, clock: SetCl
     table = create_table(site.database, OPTIONS)
     first = merged(site, table, "key")
     clock.move(days=6)
+    expire_snapshots(site.database)
     forget_history(site.database, 7 * DAYS)
     assert post(site.database, site.warehouse, {"id": 1}, key="key").id == first.id
     clock.move(days=2)
@@ -75,6 +77,7 @@ def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClo
     clock.move(seconds=1)
     merged(site, table)
     clock.move(days=3)
+    expire_snapshots(site.database)
     assert forget_history(site.database, 7 * DAYS) == 1, "the batch without a key"
     assert merges(site, table) == 2
 
@@ -84,6 +87,7 @@ def test_thousands_are_forgotten_some_at_a_time(site: MergeSite, clock: SetClock
     for _ in range(30):
         merged(site, table)
     clock.move(days=3)
+    expire_snapshots(site.database)
     with site.database.transaction() as repository:
         assert repository.batches.forget(table.id, clock(), clock(), 20) == 20
     assert forget_history(site.database, DAYS) == 10 + 29

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import batches, changelog_files, data_files
+from app.catalog.models import batches, changelog_files, data_files, history_files
 from app.core.errors import Cancelled
 from app.core.table.damage import FileKind
 from app.core.table.history import Table
 from app.services.executor import MergeSite
+from app.services.history import file_history
 from app.services.scrubs import FIRST_SECONDS, ROUND_SECONDS, Finding, Pace, look_again, scrub, verify
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post
@@ -25,6 +26,7 @@ def table(database: CatalogDatabase, warehouse: Warehouse) -> Table:
     for _ in range(2):
         post(database, warehouse, {"id": 1, "n": 1})
         merge_staged(database, warehouse, made.id)
+    file_history(database, warehouse, made)
     post(database, warehouse, {"id": 2, "n": 1})
     return made
 
@@ -39,7 +41,7 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
     found = found_by(site)
     assert all(one.damage is None for one in found)
     kinds = sorted(one.file.kind for one in found if one.file.table_id == table.id)
-    assert kinds == [*[FileKind.CHANGELOG] * 2, *[FileKind.RUN] * 2, FileKind.STAGING]
+    assert kinds == [*[FileKind.CHANGELOG] * 2, FileKind.HISTORY, *[FileKind.RUN] * 2, FileKind.STAGING]
     assert set(kinds) == set(FileKind)
     assert [one.file.kind for one in found if one.file.table_id == other.id] == [FileKind.STAGING]
 
@@ -47,7 +49,7 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
 def test_files_without_a_digest_have_the_one_of_their_bytes_once_they_were_read(site: MergeSite, table: Table) -> None:
     before = {one.file.path: one.file for one in found_by(site)}
     with site.database.transaction(wakes=False) as repository:
-        for of in (batches, data_files, changelog_files):
+        for of in (batches, data_files, changelog_files, history_files):
             sums = [name for name in ("digest", "block_digests") if name in of.c]
             repository.transaction.execute(of.update().values(dict.fromkeys(sums)))
     unknown = found_by(site)

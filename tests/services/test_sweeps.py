@@ -15,7 +15,7 @@ from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import GRACE, sweep
-from tests.services.builders import compact, create_table, post, snapshot_of, totals
+from tests.services.builders import NO_HISTORY, SUM, compact, create_table, post, snapshot_of, totals
 
 NO_GRACE = timedelta(0)
 
@@ -33,7 +33,7 @@ def age(site: MergeSite, seconds: float = 2 * 3600) -> None:
 
 
 def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database)
+    table = create_table(site.database, SUM | NO_HISTORY)
     for _ in range(2):
         post(site.database, site.warehouse, {"id": 1, "n": 1})
         request_merge(site.database, table.id)
@@ -48,7 +48,7 @@ def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) 
 
 
 def test_runs_of_earlier_snapshots_stay_for_their_readers(site: MergeSite) -> None:
-    table = create_table(site.database)
+    table = create_table(site.database, SUM | NO_HISTORY)
     runs = []
     for _ in range(2):
         post(site.database, site.warehouse, {"id": 1, "n": 1})

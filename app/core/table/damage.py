@@ -16,6 +16,7 @@ class FileKind(StrEnum):
     STAGING = "staging"  # the records of one batch
     RUN = "run"  # state rows of one run
     CHANGELOG = "changelog"  # changes that one snapshot brought
+    HISTORY = "history"  # records that are merged: many batches', or one batch's where it is in no other file yet
 
 
 class DamageReason(StrEnum):
@@ -33,7 +34,8 @@ class NamedFile:
 
     ``path`` is relative to the warehouse. ``digest`` is xxh3-128 of all bytes as hexadecimal digits, ``block_digests``
     xxh3-64 of each block, 8 bytes each, in order; both None where nobody computed them. A staging file has
-    ``batch_id`` and ``batch_number``, a data file ``run_id``, a changelog file ``snapshot_id``.
+    ``batch_id`` and ``batch_number``, also once it is history, a data file ``run_id``, a changelog file
+    ``snapshot_id``.
     """
 
     kind: FileKind
@@ -101,6 +103,7 @@ _ELSE: Mapping[FileKind, str] = {
     ),
     FileKind.RUN: "; until then reads that need it are refused, and all others answered",
     FileKind.CHANGELOG: "; until then changes of snapshot {0.snapshot_id} are refused, and all others answered",
+    FileKind.HISTORY: "; until then, or until history begins after it, explanations that need it are refused",
 }
 
 

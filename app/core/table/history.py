@@ -225,6 +225,47 @@ class ChangelogFile:
 
 
 @dataclass(frozen=True)
+class KeptHistory:
+    """What is kept of the records that a table's merges have folded: all those that came into a snapshot after number
+    ``since``, and no others. Those up to snapshot ``filed`` are in history files, the later ones in the staging files
+    of their batches.
+    """
+
+    since: int = 0
+    filed: int = 0
+
+
+@dataclass(frozen=True)
+class Base:
+    """A snapshot that is kept because what came after it is explained from it."""
+
+    snapshot_id: int
+    committed_at: datetime
+
+
+HISTORY_FOLDER = "history"
+"""Where history files are, below their table's folder."""
+
+
+@dataclass(frozen=True)
+class HistoryFile:
+    """A file of records, all written under ``schema_id``, that came into the snapshots from ``first_snapshot`` to
+    ``last_snapshot``: sorted by token, those of one token as they were merged.
+
+    ``digest`` and ``block_digests`` are of its bytes, as ``damage.NamedFile`` has them.
+    """
+
+    name: str
+    schema_id: int
+    first_snapshot: int
+    last_snapshot: int
+    records: int
+    size_bytes: int
+    digest: str | None = None
+    block_digests: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class Written:
     """Bytes that the commits of a table have written since it was created."""
 

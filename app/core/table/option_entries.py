@@ -227,6 +227,13 @@ _TABLE_OPTIONS = (
         timedelta(days=7),
         "how long merged batches, and merges and compactions that are over, are listed",
     ),
+    Option(
+        "history.time-retained",
+        duration,
+        timedelta(days=1),
+        "how long the records of merged batches are kept, to explain rows; 0: not at all",
+    ),
+    Option("history.max-size", size, 1024**3, "bytes of such records that are kept at most, the newest"),
     Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
     Option(
         "compaction.max-size-amplification-percent",

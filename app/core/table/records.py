@@ -61,6 +61,11 @@ class Record:
         return self.named is None or column in self.named
 
 
+def batch_number(placed: int) -> int:
+    """The number of the batch of a record that has this place."""
+    return placed >> POSITION_BITS
+
+
 def arrival(batch_number: int, position: int) -> int:
     """The place of a record in its table's arrival order."""
     return batch_number << POSITION_BITS | position

@@ -1,0 +1,111 @@
+"""Which records of merged batches are kept, and which snapshots to explain them from (docs/decisions/0034)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.core.table.history import Base, HistoryFile
+
+MOST_BASES = 3
+JOINED_BYTES = 2**24  # of a file that may still become part of a larger one, which is made in memory
+JOINED_RECORDS = 500_000
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What a table's options ask for: everything of the last ``window`` can be explained, none where it is 0, as long
+    as it takes no more than ``most_bytes``.
+    """
+
+    window: timedelta
+    most_bytes: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is to be kept: all that came into snapshots after number ``since``, and the snapshots ``bases``, oldest
+    first; ``since`` is the first of them, or 0, which is nothing.
+    """
+
+    since: int = 0
+    bases: tuple[Base, ...] = ()
+
+
+def kept_next(
+    kept: Kept,
+    current: Base,
+    begun: datetime,
+    now: datetime,
+    retention: Retention,
+    size_after: Callable[[int], int],
+    restored: Sequence[Base] = (),
+) -> Kept:
+    """What is to be kept from ``now`` on, when the table shows the snapshot ``current``; ``begun`` is when it was made.
+
+    ``size_after`` says how many bytes came into snapshots after a number. A base is taken after each half of the
+    window, or of the bytes, so that what is kept reaches back between one and one and a half windows. ``restored`` are
+    snapshots that show what was there before anything that is kept: they are bases beside those.
+    """
+    if not retention.window:
+        return Kept(current.snapshot_id)
+    since, bases = kept.since, [base for base in kept.bases if base not in restored or base.snapshot_id == kept.since]
+    if since and since not in {base.snapshot_id for base in bases}:
+        since, bases = current.snapshot_id, [current]  # what it could be explained from is gone
+    elif _is_due(bases[-1] if bases else Base(0, begun), current, now, retention, size_after):
+        bases.append(current)
+    old = [base.snapshot_id for base in bases if now - base.committed_at >= retention.window]
+    since = max([since, *old])
+    while since < current.snapshot_id and size_after(since) > retention.most_bytes:
+        since = min((base.snapshot_id for base in bases if base.snapshot_id > since), default=current.snapshot_id)
+    if since == current.snapshot_id and current not in bases:
+        bases.append(current)
+    few = _few([base for base in bases if base.snapshot_id >= since])
+    more = [base for base in restored if base.snapshot_id > since]
+    return Kept(since, tuple(sorted({*few, *more}, key=lambda base: base.snapshot_id)))
+
+
+def _is_due(last: Base, current: Base, now: datetime, retention: Retention, size_after: Callable[[int], int]) -> bool:
+    if current.snapshot_id <= last.snapshot_id:
+        return False
+    return 2 * (now - last.committed_at) >= retention.window or 2 * size_after(last.snapshot_id) >= retention.most_bytes
+
+
+def _few(bases: Sequence[Base]) -> tuple[Base, ...]:
+    """The first, from which all is explained, and the last ones: those between are to begin from later."""
+    return tuple(bases) if len(bases) <= MOST_BASES else (bases[0], *bases[1 - MOST_BASES :])
+
+
+def joined(files: Sequence[HistoryFile], bases: Sequence[int]) -> Iterator[Sequence[HistoryFile]]:
+    """Which of ``files`` (oldest first) become one: neighbours of one schema, none of which came before a base that
+    another came after.
+
+    A file is joined with the one before it once it has half as many records, so that each record is written again a few
+    times only, and there are few files.
+    """
+    alike: dict[tuple[int, int], list[HistoryFile]] = defaultdict(list)
+    for file in files:
+        alike[file.schema_id, bisect_left(bases, file.last_snapshot)].append(file)
+    for same in alike.values():
+        yield from _joined(same)
+
+
+def _joined(files: Sequence[HistoryFile]) -> Iterator[Sequence[HistoryFile]]:
+    found: list[list[HistoryFile]] = []
+    for file in files:
+        found.append([file])
+        while len(found) > 1 and _records(found[-2]) <= 2 * _records(found[-1]) and _is_small(found[-2] + found[-1]):
+            later = found.pop()
+            found[-1] += later
+    yield from (parts for parts in found if len(parts) > 1)
+
+
+def _records(files: Sequence[HistoryFile]) -> int:
+    return sum(file.records for file in files)
+
+
+def _is_small(files: Sequence[HistoryFile]) -> bool:
+    return sum(file.size_bytes for file in files) <= JOINED_BYTES and _records(files) <= JOINED_RECORDS
