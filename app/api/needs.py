@@ -99,6 +99,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),
+    **dict.fromkeys(("getMergeChanges", "getSnapshotChanges"), _READ),
     "simulateMerge": Need(Role.READ, About.NOTHING),
     "createToken": Need(Role.ADMIN, About.SERVICE, audited=True),
     "listTokens": Need(Role.ADMIN, About.SERVICE),

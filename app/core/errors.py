@@ -40,6 +40,7 @@ class ErrorCode(StrEnum):
     ROW_NOT_FOUND = "row_not_found"
     BATCH_NOT_FOUND = "batch_not_found"
     MERGE_NOT_FOUND = "merge_not_found"
+    MERGE_NOT_COMMITTED = "merge_not_committed"
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
     CHANGELOG_NOT_KEPT = "changelog_not_kept"
     PATCH_NOT_TAKEN = "patch_not_taken"

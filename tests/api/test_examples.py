@@ -44,7 +44,7 @@ _ID = re.compile(r"\b[0-9a-f]{32}\b")
 class _Telling:
     """Asks step by step, and remembers what the paths of later ones name."""
 
-    def __init__(self, client: TestClient, merge: Callable[[str], None]) -> None:
+    def __init__(self, client: TestClient, merge: Callable[[str], str]) -> None:
         self.client, self.merge = client, merge
         self.names: dict[str, Any] = dict(NAMES)
         self.table_ids: dict[str, str] = {}
@@ -68,7 +68,7 @@ class _Telling:
         if step.operation in UNTOLD:
             told = None
         if step.merged:
-            self.merge(self.table_ids[given["table"]])
+            self.names["merge_id"] = self.merge(self.table_ids[given["table"]])
         asked = {name: value for place in places.values() for name, value in place.items()}
         return {
             **({"parameters": asked} if asked else {}),
@@ -104,8 +104,10 @@ def _told(folder: Path) -> dict[str, Any]:
     return dict(json.loads(_ID.sub(lambda one: ids.setdefault(one[0], f"5eed{next(numbers):028x}"), text)))
 
 
-def assert_merged(parts: Parts, table_id: str) -> None:
-    assert merge_staged(parts.database, parts.warehouse, table_id).snapshot_id is not None
+def assert_merged(parts: Parts, table_id: str) -> str:
+    merged = merge_staged(parts.database, parts.warehouse, table_id)
+    assert merged.snapshot_id is not None
+    return merged.id
 
 
 def test_the_examples_are_what_the_service_answers(tmp_path: Path) -> None:

@@ -132,13 +132,13 @@ def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: 
         now, staged = staged.split(bound)
         found = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]
         for some, their in _pieces(found, now):
-            yield from _window(source, some, their)
+            yield from rows_of_window(source, some, their)
 
 
-_FoundRows = Sequence[tuple[int, Rows]]
+FoundRows = Sequence[tuple[int, Rows]]
 
 
-def _pieces(found: _FoundRows, staged: StagedKeys) -> Iterator[tuple[_FoundRows, StagedKeys]]:
+def _pieces(found: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, StagedKeys]]:
     """A window cut into several where more is staged than one may take."""
     for bound in [*staged.pieces(WINDOW_BYTES), None]:
         now, staged = staged.split(bound)
@@ -156,8 +156,10 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
     return columns, group_filter(source.conditions, written, shown)
 
 
-def _window(source: Source, found: _FoundRows, staged: StagedKeys) -> _Walked:
-    """All rows of a window, by token; those of one token in the order of their runs, the combined ones last."""
+def rows_of_window(source: Source, found: FoundRows, staged: StagedKeys) -> _Walked:
+    """All rows of a window, by token; those of one token in the order of their runs, the combined ones last. ``found``
+    is what each run has in it, oldest first, with the number of the run's schema.
+    """
     shared = _shared([rows.tokens for _, rows in found], staged.tokens)
     pieces: list[tuple[Tokens, pa.RecordBatch]] = []
     states: _Found = defaultdict(list)
@@ -171,7 +173,7 @@ def _window(source: Source, found: _FoundRows, staged: StagedKeys) -> _Walked:
         if apart.any():
             taken = rows.batch.filter(pa.array(apart))
             read = taken.to_pylist()
-            for key, state in zip(_keys(schema, read), read, strict=True):
+            for key, state in zip(keys_of(schema, read), read, strict=True):
                 states[key].append((schema, state))
                 places[key] = state[TOKEN_COLUMN]
     for token, key in staged.keys(source.shown.schema):
@@ -216,7 +218,7 @@ def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tup
     return tokens[np.asarray(live)], shown
 
 
-def _keys(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
+def keys_of(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
     """The key of each state."""
     columns = schema.key_columns
     floating = any(column.type.family is Family.FLOATING for column in columns)

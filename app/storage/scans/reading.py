@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -124,10 +125,11 @@ def batches_of(
             continue
         named = file_of_run(table_id, run.id, file)
         with opened_parquet(warehouse, named) as parquet:
-            for group in _groups(parquet, tokens, wanted):
+            for group in groups_in(parquet, tokens, wanted):
                 rows = rows_at_once(warehouse, named, parquet.metadata, group, names, most_bytes)
-                read = parquet.iter_batches(rows, row_groups=[group], columns=names)
-                yield from _joined((_within(batch, tokens) for batch in read), most_bytes)
+                every = parquet.iter_batches(rows, row_groups=[group], columns=names)
+                read = takewhile(lambda batch: _begins_within(batch, tokens), every)
+                yield from joined((_within(batch, tokens) for batch in read), most_bytes)
 
 
 def rows_at_once(
@@ -188,7 +190,7 @@ def _longest_in(column: pa.Array) -> int:
     return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
 
 
-def _joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+def joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same rows, in batches of about ``most_bytes``."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
@@ -202,7 +204,8 @@ def _joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.R
         yield pa.concat_batches(pending)
 
 
-def _groups(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) -> Iterator[int]:
+def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) -> Iterator[int]:
+    """The row groups that may hold one of the tokens, and are ``wanted``."""
     place = parquet.schema.names.index(TOKEN_COLUMN)
     for group in range(parquet.num_row_groups):
         metadata = parquet.metadata.row_group(group)
@@ -214,6 +217,10 @@ def _groups(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) 
 
 def _with_tokens(batch: pa.RecordBatch) -> Rows:
     return Rows(np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64), batch)
+
+
+def _begins_within(batch: pa.RecordBatch, tokens: TokenRange) -> bool:
+    return not len(batch) or batch.column(TOKEN_COLUMN)[0].as_py() <= tokens.last
 
 
 def _within(batch: pa.RecordBatch, tokens: TokenRange) -> pa.RecordBatch:

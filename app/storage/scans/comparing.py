@@ -1,0 +1,238 @@
+"""Rows before and after: what the runs that only one of two snapshots has make of the keys that they hold, a window of
+tokens at a time, in the memory of a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.core.functions.equality import key_of
+from app.core.table.history import Run
+from app.core.table.keys import Key
+from app.core.table.records import TOKEN_COLUMN
+from app.core.table.schema import Column, TableSchema
+from app.core.types.kinds import Family
+from app.storage.layout import Warehouse
+from app.storage.named_files import files_of_run, opened_parquet
+from app.storage.scans.merging import Source, keys_of, rows_of_window
+from app.storage.scans.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, groups_in, joined, windows
+from app.storage.scans.shown import rows_batch
+from app.storage.scans.staged import StagedKeys
+from app.storage.tokens import Tokens
+
+Flags = npt.NDArray[np.bool_]
+_NONE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What became of ``keys`` neighbouring keys. ``before`` and ``after`` are the rows that changed, one beside the
+    other; ``unlike`` says of each column outside the key in which of them it differs.
+    """
+
+    keys: int
+    added: pa.RecordBatch
+    removed: pa.RecordBatch
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+    unlike: Mapping[str, Flags]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The runs of one partition in two snapshots, each oldest first."""
+
+    table_id: str
+    before: Sequence[Run]
+    after: Sequence[Run]
+
+    @property
+    def apart(self) -> Sequence[Run]:
+        """The runs that only one of both has: no other key can have changed."""
+        both = self._both
+        return [run for run in (*self.before, *self.after) if run.id not in both]
+
+    @property
+    def alike(self) -> Sequence[Run]:
+        """The runs that both have."""
+        both = self._both
+        return [run for run in self.before if run.id in both]
+
+    @property
+    def _both(self) -> set[str]:
+        return {run.id for run in self.before} & {run.id for run in self.after}
+
+    def touched(self, warehouse: Warehouse, tokens: TokenRange) -> Tokens:
+        """The tokens in ``tokens`` whose keys may have changed, in ascending order. Raises ``DamagedFile``."""
+        batches = (part for run in self.apart for part in batches_of(warehouse, self.table_id, run, tokens, ()))
+        found = [_tokens(batch) for batch in batches]
+        return np.unique(np.concatenate(found)) if found else _NONE
+
+    def rows_to_read(self, warehouse: Warehouse, tokens: TokenRange, touched: Tokens) -> int:
+        """State rows in the row groups that may hold one of ``touched``. Raises ``DamagedFile``."""
+        wanted = partial(_holds, touched)
+        found = 0
+        for file in (file for run in self.alike for file in files_of_run(self.table_id, run)):
+            with opened_parquet(warehouse, file) as parquet:
+                groups = groups_in(parquet, tokens, wanted)
+                found += sum(parquet.metadata.row_group(group).num_rows for group in groups)
+        return found + len(touched)
+
+
+def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Tokens) -> Iterator[Difference]:
+    """What the keys whose token is ``touched``, those of ``tokens`` in ascending order, showed and show.
+
+    Raises ``DamagedFile``.
+    """
+    runs = [*sides.apart, *sides.alike]
+    apart = {run.id for run in sides.apart}
+    most = WINDOW_BYTES // max(1, len(runs))
+
+    def rows_of(run: Run) -> RunRows:
+        read = partial(batches_of, source.warehouse, source.table_id, run, tokens, most_bytes=most)
+        if run.id in apart:
+            return RunRows(read())
+        return RunRows(joined((_only(batch, touched) for batch in read(wanted=partial(_holds, touched))), most))
+
+    for _, rows in windows([rows_of(run) for run in runs]):
+        found = {run.id: taken for run, taken in zip(runs, rows, strict=True) if taken is not None}
+        keys = _count([taken.tokens for name, taken in found.items() if name in apart])
+        if keys:
+            yield _difference(source, keys, _shown(source, sides.before, found), _shown(source, sides.after, found))
+
+
+def _holds(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
+    """Whether a row group may hold one of the tokens, by its statistics."""
+    place = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == TOKEN_COLUMN)
+    known = group.column(place).statistics
+    if known is None or not known.has_min_max:
+        return bool(len(touched))
+    first = int(np.searchsorted(touched, np.int64(known.min)))
+    return first < len(touched) and int(touched[first]) <= known.max
+
+
+def _only(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:
+    tokens = _tokens(batch)
+    at = np.minimum(np.searchsorted(touched, tokens), len(touched) - 1)
+    return batch.filter(pa.array(touched[at] == tokens))
+
+
+def _tokens(batch: pa.RecordBatch) -> Tokens:
+    return np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _count(tokens: Sequence[Tokens]) -> int:
+    """How many keys some runs hold, by their tokens; each run holds a key once, and keys that share a token are told
+    apart as far as a run holds them both.
+    """
+    if len(tokens) < 2:
+        return sum(map(len, tokens))
+    each, counts = zip(*(np.unique(one, return_counts=True) for one in tokens), strict=True)
+    every = np.unique(np.concatenate(each))
+    most = np.zeros(len(every), dtype=np.int64)
+    for found, count in zip(each, counts, strict=True):
+        at = np.searchsorted(every, found)
+        most[at] = np.maximum(most[at], count)
+    return int(most.sum())
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Rows that one side shows, by token."""
+
+    tokens: Tokens
+    batch: pa.RecordBatch
+
+    def take(self, places: Tokens) -> pa.RecordBatch:
+        return self.batch.take(pa.array(places))
+
+    def without(self, places: Tokens) -> pa.RecordBatch:
+        kept = np.ones(len(self.tokens), dtype=bool)
+        kept[places] = False
+        return self.batch.filter(pa.array(kept))
+
+
+def _shown(source: Source, side: Sequence[Run], found: Mapping[str, Rows]) -> _Shown:
+    taken = [(run.schema_id, found[run.id]) for run in side if run.id in found]
+    for tokens, batch in rows_of_window(source, taken, StagedKeys.none()):
+        return _Shown(tokens, batch)  # there is one at most
+    return _Shown(_NONE, rows_batch([], source.read))
+
+
+def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Difference:
+    schema = source.shown.schema
+    one, other = _paired(schema, before, after)
+    old, new = before.take(one), after.take(other)
+    names = set(schema.primary_key)
+    columns = [column for column in source.read if column.name not in names]
+    unlike = {column.name: _unlike(old.column(column.name), new.column(column.name), column) for column in columns}
+    changed = np.logical_or.reduce(list(unlike.values())) if unlike else np.zeros(len(one), dtype=bool)
+    kept = pa.array(changed, pa.bool_())
+    return Difference(
+        keys,
+        added=after.without(other),
+        removed=before.without(one),
+        before=old.filter(kept),
+        after=new.filter(kept),
+        unlike={name: flags[changed] for name, flags in unlike.items()},
+    )
+
+
+def _paired(schema: TableSchema, before: _Shown, after: _Shown) -> tuple[Tokens, Tokens]:
+    """The places of the rows whose key is on both sides, in the one and in the other."""
+    if _once(before.tokens) and _once(after.tokens):
+        _, one, other = np.intersect1d(before.tokens, after.tokens, assume_unique=True, return_indices=True)
+        if all(_same(before.take(one), after.take(other), name) for name in schema.primary_key):
+            return one, other
+    keys = [_keys(schema, side.batch) for side in (before, after)]  # several keys have one token, or a key is NaN
+    places = {key: place for place, key in enumerate(keys[1])}
+    pairs = [(place, places[key]) for place, key in enumerate(keys[0]) if key in places]
+    one, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return one, other
+
+
+def _once(tokens: Tokens) -> bool:
+    return not bool(np.any(tokens[1:] == tokens[:-1]))
+
+
+def _same(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bool:
+    return pc.all(pc.equal(before.column(name), after.column(name)), skip_nulls=False, min_count=0).as_py() is True
+
+
+def _keys(schema: TableSchema, batch: pa.RecordBatch) -> Sequence[Key]:
+    return list(keys_of(schema, batch.select(list(schema.primary_key)).to_pylist()))
+
+
+def _unlike(before: pa.Array, after: pa.Array, column: Column) -> Flags:
+    """Where two values of a column differ: null from all others, NaN from no NaN, maps in no order of their entries."""
+    return np.asarray(_COMPARE.get(column.type.family, _differs)(before, after, column), dtype=bool)
+
+
+def _differs(before: pa.Array, after: pa.Array, _: Column) -> pa.Array:
+    one_is_null = pc.xor(pc.is_null(before), pc.is_null(after))
+    return pc.coalesce(pc.not_equal(before, after), one_is_null)
+
+
+def _floats_differ(before: pa.Array, after: pa.Array, column: Column) -> pa.Array:
+    both = pc.and_(pc.fill_null(pc.is_nan(before), False), pc.fill_null(pc.is_nan(after), False))
+    return pc.and_not(_differs(before, after, column), both)
+
+
+def _nested_differ(before: pa.Array, after: pa.Array, column: Column) -> pa.Array:
+    content = key_of(column.type)
+    pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+    return [content(one) != content(other) for one, other in pairs]
+
+
+_COMPARE: Mapping[Family, Callable[[pa.Array, pa.Array, Column], pa.Array]] = {
+    Family.FLOATING: _floats_differ,
+    **dict.fromkeys((Family.ARRAY, Family.MAP, Family.ROW), _nested_differ),
+}
