@@ -18,6 +18,7 @@ from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.leases import ClaimedTask, Leases
+from app.catalog.overview import Overview
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
@@ -48,6 +49,7 @@ class Repository:
     tokens: Tokens
     damage: Damages
     set_aside: SetAside
+    overview: Overview
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -74,6 +76,7 @@ class Repository:
             Tokens(transaction),
             Damages(transaction, tables),
             set_aside,
+            Overview(transaction),
         )
 
     def now(self) -> datetime:
