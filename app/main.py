@@ -41,7 +41,6 @@ from app.api import (
 )
 from app.api.audit import Audited
 from app.api.auth import Gate
-from app.api.browsers import CROSS_ORIGIN
 from app.api.compressed import Compressed
 from app.api.conditions import OnlyTakenConditions, Revalidated
 from app.api.deps import Parts
@@ -58,7 +57,10 @@ from app.api.problems import install_problems
 from app.api.query import OnlyDeclaredQuery
 from app.api.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
+from app.console.gate import ConsoleGate
+from app.console.site import PAGES, install_console
 from app.core.errors import Unavailable
+from app.http.browsers import CROSS_ORIGIN
 from app.services.admission import Admission, StagingBounds
 from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
@@ -153,6 +155,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         app.include_router(module.router)
     install_document(app)
     install_docs(app)
+    install_console(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     accept_trailing_slashes(app)
     app.add_middleware(Revalidated)
@@ -161,6 +164,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.add_middleware(Permits)
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
     if chosen.audit_log:
         app.add_middleware(Audited)
     # What is added last comes first.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import anyio
-from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.browsers import Place, check_host, check_page
 from app.api.deps import GRANT, Parts
 from app.api.docs_page import PAGE_PATHS
 from app.api.refusals import refuse
 from app.core.access import EVERYBODY, Grant, Role
-from app.core.errors import FaultCode, KeyfoldError, TooMany, Unauthorized, Violation
-from app.services.rates import Rate, network_of
+from app.core.errors import KeyfoldError, Unauthorized
+from app.http.browsers import Place, check_host, check_page
+from app.http.callers import address_of, count_failure, count_request, granted
 from app.services.token_gate import TokenGate
 from app.settings import Settings, is_loopback
 
@@ -31,7 +28,8 @@ class Gate:
 
     With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
     caller may do is in the scope as ``GRANT`` from then on. With ``open_metrics`` a caller on this machine that names
-    it reads the metrics without a token.
+    it reads the metrics without a token. Pages for people have a gate of their own before this one
+    (``app.console.gate``), which has said what the caller may do.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -48,7 +46,7 @@ class Gate:
             await send({"type": "websocket.close", "code": _REFUSED_WEBSOCKET})
             return
         try:
-            if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            if scope["type"] == "http" and scope["path"] not in OPEN_PATHS and GRANT not in scope:
                 await self._check(scope)
         except KeyfoldError as error:
             await refuse(scope, receive, send, error)
@@ -63,23 +61,18 @@ class Gate:
         try:
             grant = await self._grant(parts.gate, scope, headers.get("authorization"))
         except Unauthorized as error:
-            _check_failures(parts.rates.failures, (scope.get("client") or (None,))[0], error)
+            count_failure(parts.rates.failures, address_of(scope), error)
             raise
         if grant is EVERYBODY:
             check_host(headers, Place(self.host, (scope.get("server") or (None, None))[1]))
         else:
-            _check_requests(parts.rates.requests, grant)
+            count_request(parts.rates.requests, grant)
         scope[GRANT] = grant
 
     async def _grant(self, gate: TokenGate, scope: Scope, authorization: str | None) -> Grant:
         if self.open_metrics and scope["path"] == METRICS_PATH and _is_local(scope):
             return EVERYBODY
-        return await _granted(gate, authorization, self.turns)
-
-
-async def _granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
-    recalled = gate.recall(authorization)
-    return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
+        return await granted(gate, authorization, self.turns)
 
 
 def _is_local(scope: Scope) -> bool:
@@ -93,28 +86,5 @@ async def check_again(request: Request, database: str, table: str) -> None:
     any more.
     """
     parts: Parts = request.app.state.parts
-    grant = await _granted(parts.gate, request.headers.get("authorization"))
+    grant = await granted(parts.gate, request.headers.get("authorization"))
     grant.check_table(Role.READ, database, table)
-
-
-def _check_failures(failures: Rate, address: str | None, error: Unauthorized) -> None:
-    """Counts a failure. Raises ``TooMany``.
-
-    Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
-    nobody guesses 256 bits.
-    """
-    wait = failures.spend(network_of(address))
-    if wait:
-        message = f"too many requests without a valid token came from {address}; the last one: {error.message}"
-        fix = f"send a valid token, or wait for {math.ceil(wait)} seconds"
-        fault = Violation("", FaultCode.TOO_MANY_FAILURES, message, fix)
-        raise TooMany(message, violations=[fault], retry_seconds=wait) from error
-
-
-def _check_requests(requests: Rate, grant: Grant) -> None:
-    """Counts a request. Raises ``TooMany``."""
-    wait = requests.spend(grant.name)
-    if wait:
-        message = f"the token {grant.name!r} was used more often than KEYFOLD_REQUESTS_PER_MINUTE allows"
-        fault = Violation("", FaultCode.TOO_MANY_REQUESTS, message, f"wait for {math.ceil(wait)} seconds")
-        raise TooMany(message, violations=[fault], retry_seconds=wait)

@@ -22,29 +22,17 @@ from starlette.exceptions import HTTPException
 from app.api.methods import allowed_methods
 from app.api.paimon_clients import is_paimon, not_done
 from app.core.errors import (
-    AlreadyExists,
-    Conflict,
     ErrorCode,
     FaultCode,
-    Forbidden,
     Invalid,
     KeyfoldError,
-    KeyReused,
-    NotAcceptable,
-    NotFound,
-    PreconditionFailed,
-    StagingFull,
-    TooLarge,
-    TooMany,
-    TooSlow,
-    Unauthorized,
     Unavailable,
-    Unsupported,
     UnsupportedMediaType,
     Violation,
     escape_pointer,
 )
 from app.core.table.damage import DamagedFile
+from app.http.kinds import status_of
 from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
@@ -55,25 +43,6 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 REFUSAL: Final = "keyfold.refusal"  # the member of the scope that has the error that was answered
-KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
-    Invalid: HTTPStatus.BAD_REQUEST,
-    Unauthorized: HTTPStatus.UNAUTHORIZED,
-    Forbidden: HTTPStatus.FORBIDDEN,
-    NotFound: HTTPStatus.NOT_FOUND,
-    AlreadyExists: HTTPStatus.CONFLICT,
-    Conflict: HTTPStatus.CONFLICT,
-    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
-    KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TooSlow: HTTPStatus.REQUEST_TIMEOUT,
-    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
-    UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    TooMany: HTTPStatus.TOO_MANY_REQUESTS,
-    StagingFull: HTTPStatus.TOO_MANY_REQUESTS,
-    Unsupported: HTTPStatus.NOT_IMPLEMENTED,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
-}
 # What Starlette and FastAPI themselves refuse, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
     401: ErrorCode.UNAUTHORIZED,
@@ -226,16 +195,12 @@ def _path(request: Request) -> str:
     return quote(request.scope["path"] if raw is None else raw, safe="/%:+@!$&'()*,;=~")
 
 
-def _status(error: KeyfoldError) -> int:
-    return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     """Of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
         error = told(request.app.state.parts.database, error)
-    status = _status(error)
+    status = status_of(error)
     return internal_error(request, error) if status == 500 else problem(request, error, status)
 
 

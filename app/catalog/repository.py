@@ -19,6 +19,7 @@ from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.history import History
 from app.catalog.leases import ClaimedTask, Leases
+from app.catalog.overview import Overview
 from app.catalog.rewrites import Rewrites
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
@@ -52,6 +53,7 @@ class Repository:
     damage: Damages
     set_aside: SetAside
     history: History
+    overview: Overview
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -81,6 +83,7 @@ class Repository:
             Damages(transaction, tables),
             set_aside,
             History(transaction, tables),
+            Overview(transaction),
         )
 
     def now(self) -> datetime:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,6 +16,10 @@ from app.catalog.models import facts, tokens
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, ErrorCode, Resource, not_found
+
+# Names of sessions begin with it, those of tokens never do (``app.services.tokens``): ``~boss~5f3a…`` is of ``boss``.
+SESSION: Final = "~"
+MOST_SESSIONS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,13 @@ class ApiToken:
 
     @property
     def grant(self) -> Grant:
-        """What its bearer may do until it expires."""
-        return Grant(self.name, self.role, self.scope)
+        """What its bearer may do until it expires; a session acts under the name of its token."""
+        return Grant(self.owner, self.role, self.scope)
+
+    @property
+    def owner(self) -> str:
+        """The name of the token itself, or of the one that the session was begun with."""
+        return self.name.split(SESSION)[1] if self.name.startswith(SESSION) else self.name
 
 
 class Fact(StrEnum):
@@ -84,6 +94,41 @@ class Tokens:
         self._require()
         return token
 
+    def begin_session(self, owner: str, number: str, digest: str, expires_at: datetime) -> ApiToken:
+        """A session of the token ``owner``, which it is like: it ends with that token, at ``expires_at`` at the latest,
+        or when it is ended. Of one token there are ``MOST_SESSIONS``: the oldest ends for another one.
+
+        Raises ``NotFound`` for an owner that was revoked.
+        """
+        query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()  # whoever revokes it waits for us
+        row = self.transaction.execute(query).first()
+        if row is None:
+            raise not_found(Resource.TOKEN, owner)
+        now = self.transaction.now()
+        self._make_room(owner, now)
+        ends_at = expires_at if row.expires_at is None else min(expires_at, row.expires_at)
+        session = ApiToken(f"{SESSION}{owner}{SESSION}{number}", row.role, TokenScope.parse(row.scope), now, ends_at)
+        values = {"name": session.name, "digest": digest, "created_at": now, "expires_at": ends_at}
+        self.transaction.execute(tokens.insert().values(role=row.role, scope=row.scope, **values))
+        return session
+
+    def _make_room(self, owner: str, now: datetime) -> None:
+        self.transaction.execute(tokens.delete().where(_session_of(owner), tokens.c.expires_at <= now))
+        newest = sa.select(tokens.c.name).where(_session_of(owner)).order_by(tokens.c.created_at.desc())
+        too_many = [*self.transaction.execute(newest.offset(MOST_SESSIONS - 1)).scalars()]
+        if too_many:
+            self.transaction.execute(tokens.delete().where(tokens.c.name.in_(too_many)))
+
+    def end_session(self, digest: str) -> None:
+        """Forgets the session whose text has ``digest``, if there is one."""
+        self.transaction.execute(tokens.delete().where(tokens.c.digest == digest, _IS_SESSION))
+
+    def named(self, digest: str) -> ApiToken | None:
+        """The token, no session, whose text has ``digest``; None where there is none, or it has expired."""
+        row = self.transaction.execute(sa.select(tokens).where(tokens.c.digest == digest, ~_IS_SESSION)).first()
+        living = row is not None and (row.expires_at is None or row.expires_at > self.transaction.now())
+        return _token(row) if row is not None and living else None
+
     def _require(self) -> None:
         insert = postgresql.insert if self.transaction.connection.dialect.name == "postgresql" else sqlite.insert
         fact = insert(facts).values(name=Fact.TOKENS_REQUIRED, since=self.transaction.now())
@@ -95,20 +140,23 @@ class Tokens:
         return self.transaction.execute(query).first() is not None
 
     def by_digest(self) -> Mapping[str, ApiToken]:
-        """All tokens, expired ones too, by the digests of their texts."""
+        """All tokens and sessions, expired ones too, by the digests of their texts."""
         return {row.digest: _token(row) for row in self.transaction.execute(sa.select(tokens))}
 
     def page(self, *, after: str | None = None, limit: int | None = None) -> list[ApiToken]:
-        """Up to ``limit`` tokens in name order, those after the name ``after``; without a limit all of them."""
-        query = sa.select(tokens).order_by(tokens.c.name).limit(limit)
+        """Up to ``limit`` tokens, no sessions, in name order, those after the name ``after``; without a limit all of
+        them.
+        """
+        query = sa.select(tokens).where(~_IS_SESSION).order_by(tokens.c.name).limit(limit)
         if after is not None:
             query = query.where(tokens.c.name > after)
         return [_token(row) for row in self.transaction.execute(query)]
 
     def revoke(self, name: str) -> None:
-        """Forgets the token, so that it opens nothing any more. Raises ``NotFound``."""
+        """Forgets the token, so that it opens nothing any more, and its sessions with it. Raises ``NotFound``."""
         if self.transaction.execute(tokens.delete().where(tokens.c.name == name)).rowcount == 0:
             raise not_found(Resource.TOKEN, name)
+        self.transaction.execute(tokens.delete().where(_session_of(name)))
 
     def note_uses(self, times: Mapping[str, datetime]) -> None:
         """Keeps when the tokens, by name, were last used, unless a later use is kept already."""
@@ -121,6 +169,13 @@ class Tokens:
         """Whether there is a token that opens the API now."""
         living = sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > self.transaction.now())
         return self.transaction.execute(sa.select(tokens.c.name).where(living).limit(1)).first() is not None
+
+
+_IS_SESSION: Final = tokens.c.name.startswith(SESSION)
+
+
+def _session_of(owner: str) -> sa.ColumnElement[bool]:
+    return tokens.c.name.startswith(f"{SESSION}{owner}{SESSION}", autoescape=True)
 
 
 def _token(row: AnyRow) -> ApiToken:

@@ -154,7 +154,7 @@ def test_only_four_paths_are_open(app: FastAPI, client: TestClient, token: str) 
     "path",
     [
         *("//healthz", "/healthz/", "/healthz/..", "/healthz/../v1/config", "/healthz%2f..%2fv1/config", "/healthz%00"),
-        *("/healthz;x", "/HEALTHZ", "/docs/", "/docs/oauth2-redirect", "/redoc", "/openapi.json/", "/.%2fhealthz", "/"),
+        *("/healthz;x", "/HEALTHZ", "/docs/", "/docs/oauth2-redirect", "/redoc", "/openapi.json/", "/.%2fhealthz"),
         *(
             "/v1/../healthz",
             "/v1/%2e%2e/healthz",

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from app.api.browsers import Place, check_host, check_page
 from app.core.errors import Forbidden
+from app.http.browsers import Place, check_host, check_page
 from app.main import create_app
 from app.services.tokens import create_token
 from app.settings import Settings

@@ -10,9 +10,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.problems import KINDS, Problem
+from app.api.problems import Problem
 from app.core import errors
 from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, Violation
+from app.http.kinds import KINDS
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES

@@ -12,6 +12,7 @@ from alembic.config import Config
 from app.catalog.database import CatalogDatabase
 from app.catalog.marks import TOKENS
 from app.catalog.models import tokens
+from app.catalog.tokens import MOST_SESSIONS
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, NotFound
 from tests.catalog.test_database import ROOT
@@ -140,3 +141,38 @@ def migrate_to(database: CatalogDatabase, revision: str) -> None:
     with database.transaction() as repository:
         config.attributes["connection"] = repository.transaction.connection
         command.downgrade(config, revision)
+
+
+def test_a_session_is_like_its_token_and_ends_with_it(database: CatalogDatabase) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    scope = TokenScope.parse(["shop.*"])
+    with database.transaction() as repository:
+        repository.tokens.add("till", "d1", Role.WRITE, scope, later)
+        session = repository.tokens.begin_session("till", "1", "s1", later + timedelta(hours=1))
+        assert (session.grant, session.expires_at) == (Grant("till", Role.WRITE, scope), later)
+        assert [token.name for token in repository.tokens.page()] == ["till"]
+        assert (repository.tokens.named("d1"), repository.tokens.named("s1")) == (repository.tokens.page()[0], None)
+        repository.tokens.end_session("d1")  # no session: a token is revoked, not signed out
+        assert set(repository.tokens.by_digest()) == {"d1", "s1"}
+        repository.tokens.revoke("till")
+        assert set(repository.tokens.by_digest()) == set()
+        with pytest.raises(NotFound):
+            repository.tokens.begin_session("till", "2", "s2", later)
+
+
+def test_of_many_sessions_the_oldest_end(database: CatalogDatabase) -> None:
+    with database.transaction() as repository:
+        repository.tokens.add("till", "d1")
+        later = repository.now() + timedelta(hours=1)
+        for number in range(MOST_SESSIONS + 2):
+            repository.tokens.begin_session("till", str(number), f"s{number}", later)
+        kept = set(repository.tokens.by_digest())
+    assert kept == {"d1", *(f"s{number}" for number in range(2, MOST_SESSIONS + 2))}
+
+
+def test_sessions_that_are_over_make_room(database: CatalogDatabase) -> None:
+    with database.transaction() as repository:
+        repository.tokens.add("till", "d1")
+        repository.tokens.begin_session("till", "1", "s1", repository.now() - timedelta(seconds=1))
+        repository.tokens.begin_session("till", "2", "s2", repository.now() + timedelta(hours=1))
+        assert set(repository.tokens.by_digest()) == {"d1", "s2"}

@@ -1,0 +1,53 @@
+"""The files of the pages: our own, and those of installed packages. Their address changes with what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from starlette.responses import Response
+from xxhash import xxh3_64_hexdigest
+
+ASSETS_PATH: Final = "/console/assets/"
+_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+# By name: the package and the path in it.
+_FILES: Final[Mapping[str, tuple[str, str]]] = {
+    "console.css": ("app.console", "assets/console.css"),
+    "console.js": ("app.console", "assets/console.js"),
+    "icon.svg": ("app.console", "assets/icon.svg"),
+    "htmx.js": ("js_lib_htmx", "static/htmx/htmx.min.js"),  # 0BSD
+}
+_HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file as it is served."""
+
+    content: bytes
+    media_type: str
+    digest: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Every asset by its name. They are a few files, and are read once."""
+    found = {}
+    for name, (package, path) in _FILES.items():
+        content = files(package).joinpath(path).read_bytes()
+        found[name] = Asset(content, _TYPES[name.rsplit(".", 1)[1]], xxh3_64_hexdigest(content))
+    return found
+
+
+def asset_url(name: str) -> str:
+    """The address of an asset, which a browser may keep for ever."""
+    return f"{ASSETS_PATH}{name}?{assets()[name].digest}"
+
+
+def answer_asset(name: str) -> Response | None:
+    """The asset; None where there is none of that name."""
+    asset = assets().get(name)
+    return None if asset is None else Response(asset.content, media_type=asset.media_type, headers=_HEADERS)

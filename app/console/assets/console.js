@@ -1,0 +1,31 @@
+// What htmx leaves to the page. All of it is a convenience: every page works without.
+(() => {
+  "use strict";
+  const TICK_MILLIS = 2000;
+  const tick = () => {
+    if (document.visibilityState === "visible") document.body.dispatchEvent(new Event("keyfold:tick"));
+  };
+  const showCopyButtons = (root) => {
+    if (!navigator.clipboard) return;
+    root.querySelectorAll("button.copy[hidden]").forEach((button) => { button.hidden = false; });
+  };
+  document.addEventListener("click", async (event) => {
+    const button = event.target instanceof Element ? event.target.closest("button.copy") : null;
+    if (!button) return;
+    await navigator.clipboard.writeText(button.parentElement.querySelector("pre").textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+  // A fragment that somebody reads or works in with the keyboard waits: it would take the focus away.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const target = event.detail.target;
+    const live = target.matches("[data-live]");
+    if (live && target.contains(document.activeElement)) event.detail.shouldSwap = false;
+    // A form that is refused is shown with its faults.
+    if ([400, 409].includes(event.detail.xhr.status)) { event.detail.shouldSwap = true; event.detail.isError = false; }
+  });
+  document.addEventListener("htmx:afterSettle", (event) => showCopyButtons(event.detail.elt));
+  document.addEventListener("visibilitychange", tick);
+  showCopyButtons(document);
+  setInterval(tick, TICK_MILLIS);
+})();

@@ -1,0 +1,38 @@
+"""What the console did or would do, as a command for a terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+
+# Never the token itself: pages are shown to others.
+_AUTHORIZED: Final = '-H "Authorization: Bearer $KEYFOLD_TOKEN"'
+
+
+def table_path(database: str, table: str, rest: str = "") -> str:
+    """The path of a table in the API."""
+    return f"{database_path(database)}/tables/{quote(table, safe='')}{rest}"
+
+
+def database_path(database: str, rest: str = "") -> str:
+    """The path of a database in the API."""
+    return f"/v1/catalog/databases/{quote(database, safe='')}{rest}"
+
+
+def curl_of(request: Request, method: str, path: str, body: object, media_type: str, *, token: bool) -> str:
+    """``curl`` that asks this service for ``method`` of ``path``, with ``body`` as JSON, or as it is if it is text."""
+    words = ["curl"]
+    if method not in ("GET", "POST") or (method == "POST" and body is None):
+        words.append(f"-X {method}")
+    words.append(shlex.quote(f"{str(request.base_url).rstrip('/')}{path}"))
+    if token:
+        words.append(_AUTHORIZED)
+    if body is None:
+        return " ".join(words)
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
+    words += [f"-H {shlex.quote(f'Content-Type: {media_type}')}", f"--data-binary {shlex.quote(text)}"]
+    return " \\\n  ".join([" ".join(words[:2]), *words[2:]])

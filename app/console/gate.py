@@ -1,0 +1,159 @@
+"""The gate of the pages, in front of the API's: who visits, and which page, before a byte of the body is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.console.assets import ASSETS_PATH, answer_asset
+from app.console.cookies import new_visitor, sent_cookie, session_of
+from app.console.failures import failure_page
+from app.console.visits import Page, Visit, check_names
+from app.core.access import EVERYBODY, Grant, Role, TokenScope
+from app.core.errors import Forbidden, KeyfoldError, NotFound, Unauthorized
+from app.http.browsers import Place, check_host, check_page
+from app.http.callers import address_of, count_failure, count_request, granted
+from app.http.parts import GRANT, Parts
+from app.http.unread import answer_unread
+from app.settings import Settings
+
+VISIT: Final = "keyfold.visit"  # the member of the scope that has the ``Visit`` and the ``Page`` of a request
+SIGN_IN_PATH: Final = "/console/sign-in"
+NOBODY: Final = Grant("", Role.READ, TokenScope())
+"""What whoever has not signed in may do: read nothing."""
+NOUNS: Final = ("database", "table")
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is the console's."""
+    return path == "/" or path.startswith("/console/")
+
+
+class ConsoleGate:
+    """Lets people in who signed in, or everybody on this machine while no token was ever made.
+
+    A page of another origin can make a browser send nothing here but a visit to a page that it links to, without the
+    cookie: pages only change something by a POST, which must come from a page of this service.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, pages: Iterable[Page]) -> None:
+        self.app = app
+        self.host = settings.host
+        self.pages = [(compile_path(page.path)[0], page) for page in pages]
+        self.turns = anyio.CapacityLimiter(1)  # as the API's gate has its own
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or not is_page(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        response = self._asset(scope)
+        if response is None:
+            response = await self._let_in(request)
+        if response is None:
+            await self.app(scope, receive, send)
+        else:
+            await answer_unread(scope, receive, send, response)
+
+    def _asset(self, scope: Scope) -> Response | None:
+        if not scope["path"].startswith(ASSETS_PATH) or scope["method"] not in ("GET", "HEAD"):
+            return None
+        return answer_asset(scope["path"].removeprefix(ASSETS_PATH))
+
+    async def _let_in(self, request: Request) -> Response | None:
+        """None where the request may go on: its scope then has the grant, the visit and the page."""
+        cookie = sent_cookie(request)
+        visit = Visit(request, NOBODY, cookie or new_visitor())
+        try:
+            _check_sender(request)
+            page, names = self._find(request)
+            grant = await self._grant(request, page, session_of(cookie))
+        except Unauthorized:
+            return _once_more(visit) if cookie is None and _from_elsewhere(request) else _to_sign_in(visit)
+        except KeyfoldError as error:
+            return failure_page(visit, error)
+        request.scope[GRANT] = grant
+        visit = replace(visit, grant=grant, names=names)
+        if page.role is not None:
+            try:
+                check_names(grant, page.role, *(names[noun] for noun in NOUNS if noun in names))
+            except Forbidden as error:
+                return failure_page(visit, error)
+        request.scope[VISIT] = visit, page
+        return None
+
+    def _find(self, request: Request) -> tuple[Page, Mapping[str, str]]:
+        """The page and the names in its path. Raises ``NotFound``."""
+        method = "GET" if request.method == "HEAD" else request.method
+        for pattern, page in self.pages:
+            match = pattern.match(request.scope["path"])
+            if match is not None and page.method == method:
+                return page, match.groupdict()
+        raise NotFound("there is no such page here")
+
+    async def _grant(self, request: Request, page: Page, session: str | None) -> Grant:
+        """What the visitor may do. Raises ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""
+        parts: Parts = request.app.state.parts
+        try:
+            grant = await granted(parts.gate, None if session is None else f"Bearer {session}", self.turns)
+        except Unauthorized as error:
+            if page.role is None:
+                return NOBODY
+            if session is not None:  # whoever sends none only asks for the page, and is shown where to sign in
+                count_failure(parts.rates.failures, address_of(request.scope), error)
+            raise
+        if grant is EVERYBODY:
+            check_host(request.headers, Place(self.host, (request.scope.get("server") or (None, None))[1]))
+        else:
+            count_request(parts.rates.requests, grant)
+        return grant
+
+
+def _check_sender(request: Request) -> None:
+    """Raises ``Forbidden`` for what a page of another origin made a browser send, but for a visit that changes nothing,
+    and for a change that does not say which page it comes from.
+    """
+    if request.method in ("GET", "HEAD") and _is_visit(request):
+        return
+    check_page(request.headers)
+    if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
+        raise Forbidden("the request does not say which page it comes from (Origin); a program calls the API instead")
+
+
+def _is_visit(request: Request) -> bool:
+    """Whether the browser shows the answer to a person, as a page of its own (https://www.w3.org/TR/fetch-metadata)."""
+    told = request.headers
+    return told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest", "document") == "document"
+
+
+def _from_elsewhere(request: Request) -> bool:
+    return request.method == "GET" and request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
+def _once_more(visit: Visit) -> Response:
+    """Who follows a link of another site comes without the cookie, which is never sent along: the page asks again for
+    itself, and then it is.
+    """
+    return visit.page("once_more.html", path=_own_path(visit.request))
+
+
+def _to_sign_in(visit: Visit) -> Response:
+    if visit.has_script:  # a part of a page: the whole of it has to go there
+        return Response(status_code=204, headers={"HX-Redirect": SIGN_IN_PATH, "Cache-Control": "no-store"})
+    if visit.request.method != "GET":
+        return visit.go(SIGN_IN_PATH)
+    return visit.go(f"{SIGN_IN_PATH}?next={quote(_own_path(visit.request), safe='')}")
+
+
+def _own_path(request: Request) -> str:
+    query = request.url.query
+    return quote(request.scope["path"], safe="/") + (f"?{query}" if query else "")

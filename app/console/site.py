@@ -1,0 +1,63 @@
+"""The pages of the console, and how they are put before the API."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+from urllib.parse import parse_qsl
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.console import home, sign_in
+from app.console.cookies import is_form_token, sent_cookie, set_cookie
+from app.console.failures import failed
+from app.console.gate import VISIT
+from app.console.visits import Page, Visit
+from app.core.errors import Forbidden, Invalid
+from app.http.parts import in_writers_thread
+
+PAGES: Final[tuple[Page, ...]] = tuple(page for module in (home, sign_in) for page in module.PAGES)
+MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
+
+
+def install_console(app: FastAPI) -> None:
+    """Makes ``app`` answer the pages; ``app.console.gate`` stands before them and finds the one that is asked for."""
+    for path in ("/", "/console/{rest:path}"):
+        app.add_route(path, _answer, methods=["GET", "POST"], include_in_schema=False)
+
+
+async def _answer(request: Request) -> Response:
+    visit: Visit
+    page: Page
+    visit, page = request.scope[VISIT]
+    response: Response
+    try:
+        if page.method == "GET":
+            response = await run_in_threadpool(page.shows, visit)
+        else:
+            visit = replace(visit, form=_form(await request.body()))
+            _check_form(visit)
+            response = await in_writers_thread(visit.parts, page.shows, visit)
+    except Exception as error:  # every failure is a page; what nobody foresaw goes to the log
+        response = await run_in_threadpool(failed, visit, error)
+    if sent_cookie(request) is None and "set-cookie" not in response.headers:
+        set_cookie(request, response, visit.cookie)
+    return response
+
+
+def _form(body: bytes) -> ImmutableMultiDict[str, str]:
+    """The fields of a form. Raises ``Invalid``."""
+    try:
+        return ImmutableMultiDict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError as error:
+        raise Invalid("the form cannot be read; go back and send it again") from error
+
+
+def _check_form(visit: Visit) -> None:
+    """Raises ``Forbidden`` for a form that no page shown to this browser has sent."""
+    if not is_form_token(visit.cookie, visit.form.get("csrf", "")):
+        raise Forbidden("this form is out of date, for you signed in or out since it was shown: open the page again")

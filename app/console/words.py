@@ -1,0 +1,74 @@
+"""Numbers, sizes and times as people read them; the filters of the templates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+LONGEST_TEXT: Final = 200
+
+
+def counted(number: int | None) -> str:
+    """A whole number in groups of three digits, with thin spaces; a dash for none."""
+    return "–" if number is None else f"{number:,}".replace(",", "\u2009")
+
+
+def sized(size: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def spanned(seconds: float) -> str:
+    """How long, in one or two units."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+    return f"{whole // 86_400} d"
+
+
+def aged(moment: datetime | None) -> str:
+    """How long ago; a dash for never."""
+    return "–" if moment is None else spanned((datetime.now(UTC) - moment).total_seconds())
+
+
+def timed(moment: datetime | None) -> str:
+    """A time to the second, UTC."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def cut(text: str, most: int = LONGEST_TEXT) -> str:
+    """The beginning of a long text, and how much there is of it."""
+    return text if len(text) <= most else f"{text[:most]}… ({counted(len(text))} characters)"
+
+
+def shown(value: Any) -> str:
+    """A value of a column on one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+FILTERS: Final[Mapping[str, Callable[..., str]]] = {
+    "counted": counted,
+    "sized": sized,
+    "spanned": spanned,
+    "aged": aged,
+    "timed": timed,
+    "segment": segment,
+    "cut": cut,
+    "shown": shown,
+}

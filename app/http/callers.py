@@ -1,0 +1,52 @@
+"""Who calls: what a credential grants, and how often it may be wrong or used (docs/decisions/0025)."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.types import Scope
+
+from app.core.access import Grant
+from app.core.errors import FaultCode, TooMany, Unauthorized, Violation
+from app.services.rates import Rate, network_of
+from app.services.token_gate import TokenGate
+
+
+async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
+    """What ``authorization`` grants; asked of the catalog in a thread of ``turns`` where it is not known already.
+
+    Raises ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
+    """
+    recalled = gate.recall(authorization)
+    return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
+
+
+def address_of(scope: Scope) -> str | None:
+    """The address of the client; None over a Unix socket."""
+    address: str | None = (scope.get("client") or (None,))[0]
+    return address
+
+
+def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> None:
+    """Counts a failure. Raises ``TooMany``.
+
+    Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
+    nobody guesses 256 bits.
+    """
+    wait = failures.spend(network_of(address))
+    if wait:
+        message = f"too many requests without a valid token came from {address}; the last one: {error.message}"
+        fix = f"send a valid token, or wait for {math.ceil(wait)} seconds"
+        fault = Violation("", FaultCode.TOO_MANY_FAILURES, message, fix)
+        raise TooMany(message, violations=[fault], retry_seconds=wait) from error
+
+
+def count_request(requests: Rate, grant: Grant) -> None:
+    """Counts a request. Raises ``TooMany``."""
+    wait = requests.spend(grant.name)
+    if wait:
+        message = f"the token {grant.name!r} was used more often than KEYFOLD_REQUESTS_PER_MINUTE allows"
+        fault = Violation("", FaultCode.TOO_MANY_REQUESTS, message, f"wait for {math.ceil(wait)} seconds")
+        raise TooMany(message, violations=[fault], retry_seconds=wait)

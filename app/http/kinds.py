@@ -1,0 +1,52 @@
+"""Which status each kind of failure has: the one table of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from app.core.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KeyfoldError,
+    KeyReused,
+    NotAcceptable,
+    NotFound,
+    PreconditionFailed,
+    StagingFull,
+    TooLarge,
+    TooMany,
+    TooSlow,
+    Unauthorized,
+    Unavailable,
+    Unsupported,
+    UnsupportedMediaType,
+)
+from app.core.table.damage import DamagedFile
+
+KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
+    Invalid: HTTPStatus.BAD_REQUEST,
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
+    AlreadyExists: HTTPStatus.CONFLICT,
+    Conflict: HTTPStatus.CONFLICT,
+    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
+    UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    TooMany: HTTPStatus.TOO_MANY_REQUESTS,
+    StagingFull: HTTPStatus.TOO_MANY_REQUESTS,
+    Unsupported: HTTPStatus.NOT_IMPLEMENTED,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def status_of(error: KeyfoldError) -> int:
+    """The status of the nearest kind that has one; 500 for what nobody foresaw."""
+    return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -1,0 +1,74 @@
+"""What one serving process has open, and the threads in which it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, ParamSpec, TypeVar
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.writers import hurried
+from app.services.admission import Admission
+from app.services.audit_log import AuditLog
+from app.services.awaited_batches import AwaitedBatches
+from app.services.group_commit import GroupCommit
+from app.services.heads import Heads
+from app.services.lookups import Images
+from app.services.rates import Rates
+from app.services.readiness import Conditions
+from app.services.refreshed import Refreshed
+from app.services.scan_room import ScanRoom
+from app.services.token_gate import TokenGate
+from app.services.views import Views
+from app.settings import Settings
+from app.storage.layout import Warehouse
+from app.telemetry.exposition import Told
+
+GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
+P = ParamSpec("P")
+T = TypeVar("T")
+WRITERS_THREADS: Final = 40  # as many uploads decode, write and wait for their turn at a time
+LOOKUPS_THREADS: Final = 20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
+    are looked up for metrics, ``condition`` for readiness too, and ``build`` says what runs.
+    """
+
+    settings: Settings
+    database: CatalogDatabase
+    warehouse: Warehouse
+    images: Images
+    spark_ready: Callable[[], bool]
+    gate: TokenGate
+    rates: Rates
+    heads: Heads
+    commits: GroupCommit
+    views: Views
+    awaited: AwaitedBatches
+    audit: AuditLog | None
+    admission: Admission
+    condition: Conditions
+    scrapes: Refreshed[list[Told]]
+    build: Told
+    writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))
+    lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LOOKUPS_THREADS))
+    scans: ScanRoom = field(default_factory=ScanRoom)
+
+
+async def in_writers_thread(parts: Parts, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
+    """What ``work``, which writes to the catalog, returns, in a thread of the writers': readers have others.
+
+    Raises ``NotStored`` when it would wait behind others for a catalog that stands still.
+    """
+
+    def hurry() -> T:
+        with hurried():
+            return work(*args, **given)
+
+    return await run_sync(hurry, limiter=parts.writers)

@@ -1,0 +1,42 @@
+"""Answering a request whose body nobody will read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+DISCARD_SECONDS: Final = 10.0
+_SILENCE_SECONDS: Final = 2.0
+
+
+async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
+    """Sends ``response`` at once, and then ends the connection if the request has a body.
+
+    What the client goes on sending is thrown away for up to ten seconds: closed with bytes unread, the connection would
+    be reset, and the answer lost with it.
+    """
+    if not _has_body(Headers(scope=scope)):
+        await response(scope, receive, send)
+        return
+    response.headers["Connection"] = "close"
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    await _discard(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+async def _discard(receive: Receive) -> None:
+    with anyio.move_on_after(DISCARD_SECONDS):
+        more = True
+        while more:
+            more = False
+            with anyio.move_on_after(_SILENCE_SECONDS):
+                more = (await receive()).get("more_body", False)

@@ -1,0 +1,80 @@
+"""A real Chromium of this machine, what it complains about, and axe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MISSING = "there is no Chromium on this machine (Debian: apt install chromium); tests over HTTP run all the same"
+WIDTHS = {"desk": 1280, "phone": 390}
+SCHEMES = ("light", "dark")
+_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser; it downloads nothing and speaks to nobody."""
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=EXECUTABLE, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Person:
+    """One person's browser window: what its console said, and which hosts it asked."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+    weight: int = 0
+
+    def open(self, path: str) -> None:
+        """Opens a page, and waits until nothing is loaded any more."""
+        self.weight = 0
+        self.page.goto(path)
+        self.page.wait_for_load_state("load")
+
+    def axe(self) -> list[str]:
+        """What axe finds on the page that is shown."""
+        self.page.evaluate(AXE_SCRIPT)
+        found = self.page.evaluate(f"axe.run({json.dumps({'runOnly': _TAGS})})")
+        return [f"{one['id']}: {[node['html'][:200] for node in one['nodes']]}" for one in found["violations"]]
+
+    def wider_than_window(self) -> bool:
+        """Whether the page itself, not a part of it, has to be scrolled sideways."""
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+@contextmanager
+def person(browser: Browser, url: str, width: str = "desk", scheme: str = "light", **more: Any) -> Iterator[Person]:
+    """A window of some width on the service at ``url``."""
+    context: BrowserContext = browser.new_context(
+        base_url=url,
+        viewport={"width": WIDTHS[width], "height": 900},
+        color_scheme=scheme,
+        **more,
+    )
+    opened = Person(context.new_page())
+    opened.page.on("console", lambda told: opened.complaints.append(told.text) if told.type != "log" else None)
+    opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.page.on("request", lambda asked: opened.hosts.add(urlsplit(asked.url).netloc))
+    opened.page.on("response", lambda answer: _weigh(opened, answer))
+    yield opened
+    context.close()
+
+
+def _weigh(window: Person, answer: Any) -> None:
+    """Counts what came over the wire, as far as the answer says how much that is."""
+    window.weight += int(answer.headers.get("content-length", "0"))

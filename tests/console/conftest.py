@@ -1,0 +1,83 @@
+"""The application as a browser meets it: forms with what their page gave, the cookie, the Origin that browsers send."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.core.access import Role
+from app.http.parts import Parts
+from app.services.tokens import create_token
+from tests.api.conftest import LOOPBACK, app, built_app, client, create, shop
+
+__all__ = ["app", "built_app", "client", "create", "shop"]
+_CSRF = re.compile(r'name="csrf" value="(\w+)"')
+
+
+class Browser:
+    """A browser of one person: it keeps the cookie, and sends forms of the page that it shows."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.client.cookies.clear()
+        self.shown = ""
+
+    def get(self, path: str, **headers: str) -> Any:
+        """Opens a page."""
+        answer = self.client.get(path, headers=headers, follow_redirects=False)
+        self.shown = answer.text or self.shown
+        return answer
+
+    def text(self, path: str) -> str:
+        """What a page says, without its tags."""
+        answer = self.get(path)
+        assert answer.status_code == 200, answer.text
+        return words(answer.text)
+
+    def send(self, path: str, **fields: Any) -> Any:
+        """Sends a form of the page that is shown."""
+        found = _CSRF.search(self.shown)
+        assert found, self.shown
+        return self.post(path, csrf=found[1], **fields)
+
+    def post(self, path: str, **fields: Any) -> Any:
+        """Sends a form, as a page of this service does."""
+        headers = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}
+        answer = self.client.post(path, data=fields, headers=headers, follow_redirects=False)
+        self.shown = answer.text or self.shown
+        return answer
+
+    def sign_in(self, token: str) -> Any:
+        """Opens the page that asks for a token, and sends one."""
+        self.get("/console/sign-in")
+        return self.send("/console/sign-in", token=token, next="/")
+
+
+def words(page: str) -> str:
+    """The text of a page, without what a browser does not show."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+@pytest.fixture
+def browser(client: TestClient) -> Browser:
+    """A browser on a service that has no tokens."""
+    return Browser(client)
+
+
+@pytest.fixture
+def signed_in(app: FastAPI, client: TestClient) -> Callable[..., Browser]:
+    """Makes a token of a role, and a browser in which somebody signed in with it."""
+
+    def open_browser(role: Role = Role.ADMIN, on: tuple[str, ...] = ("*",), name: str = "") -> Browser:
+        parts: Parts = app.state.parts
+        opened = Browser(client)
+        assert opened.sign_in(create_token(parts.database, name or role.value, role, on)).status_code == 303
+        return opened
+
+    return open_browser

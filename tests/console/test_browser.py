@@ -1,0 +1,110 @@
+"""Every page in a real Chromium: two widths, both schemes, no complaint of browser or axe, no other host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser
+
+from app.catalog.database import CatalogDatabase
+from app.services.tokens import create_token
+from app.settings import Settings
+from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
+from tests.service import Client, serving
+
+pytestmark = [
+    pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
+    pytest.mark.slow(reason="starts a service and a browser"),
+]
+MOST_WEIGHT = 150_000
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+# The pages that are walked; each must be there on a service with the table shop.wide.
+SHOWN = ["/", "/?q=nothing", "/console/nothing"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A service without tokens and without Spark, with a few tables, one of a hostile name."""
+    with serving(tmp_path_factory.mktemp("data"), workers="0") as (_, client):
+        client.create_database("shop")
+        for name in ("wide", HOSTILE):
+            fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
+            schema = {"fields": fields, "primaryKeys": ["id"], "options": {}, "comment": HOSTILE}
+            client.create_table("shop", name, schema).raise_for_status()
+        yield client
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("path", SHOWN)
+def test_a_page_is_whole_light_and_without_fault(
+    browser: Browser, service: Client, path: str, width: str, scheme: str
+) -> None:
+    with person(browser, str(service.base_url), width, scheme) as window:
+        window.open(path)
+        assert window.axe() == []
+        assert not window.wider_than_window()
+        assert window.weight < MOST_WEIGHT
+        assert window.hosts == {urlsplit(str(service.base_url)).netloc}
+        assert [one for one in window.complaints if "404" not in one] == []
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_a_page_is_read_without_a_script(browser: Browser, service: Client, path: str) -> None:
+    with person(browser, str(service.base_url), java_script_enabled=False) as window:
+        window.open(path)
+        assert window.page.locator("main h1").count() == 1
+
+
+def test_hostile_names_are_text(browser: Browser, service: Client) -> None:
+    with person(browser, str(service.base_url)) as window:
+        window.open("/")
+        assert window.page.get_by_role("link", name=f"shop.{HOSTILE}").count() == 1
+
+
+def test_the_tables_are_live_and_leave_the_focus_alone(browser: Browser, service: Client) -> None:
+    with person(browser, str(service.base_url)) as window:
+        window.open("/?q=later")
+        assert "No table has" in window.page.inner_text("main")
+        service.create_database("later")
+        fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}]
+        service.create_table("later", "on", {"fields": fields, "primaryKeys": ["id"]}).raise_for_status()
+        window.page.get_by_role("link", name="later.on").wait_for(timeout=10_000)
+        assert window.complaints == []
+
+
+def test_the_keyboard_reaches_the_page_at_once(browser: Browser, service: Client) -> None:
+    with person(browser, str(service.base_url)) as window:
+        window.open("/")
+        window.page.keyboard.press("Tab")
+        assert window.page.evaluate("document.activeElement.textContent") == "Skip to the page"
+        window.page.keyboard.press("Enter")
+        assert window.page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_somebody_signs_in_and_out(browser: Browser, tmp_path: Path, width: str) -> None:
+    database = CatalogDatabase(Settings(KEYFOLD_DATA=tmp_path).catalog_url)
+    database.migrate()
+    token = create_token(database, "boss")
+    database.close()
+    with serving(tmp_path, workers="0") as (_, client), person(browser, str(client.base_url), width) as window:
+        window.open("/?q=x")
+        assert window.axe() == []
+        window.page.get_by_label("Token").fill(token)
+        window.page.get_by_role("button", name="Sign in").click()
+        window.page.wait_for_url("**/?q=x")
+        assert "boss" in window.page.inner_text("header")
+        window.page.get_by_role("button", name="Sign out").click()
+        window.page.wait_for_url("**/console/sign-in")
+        assert window.axe() == []
+        assert window.complaints == []
