@@ -20,6 +20,7 @@ from app.api import (
     databases,
     ddl,
     delta,
+    explain,
     files,
     health,
     merges,
@@ -99,6 +100,7 @@ ROUTERS = (
     compactions,
     partitions,
     row_changes,
+    explain,  # before rows: its paths end in what a key may end in
     rows,
     scans,
     snapshots,

@@ -187,6 +187,23 @@ class Batches:
             _batch(row) for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
         ]
 
+    def merged(self, table_id: str, after_snapshot: int = 0) -> list[Batch]:
+        """The batches that snapshots after the number ``after_snapshot`` have brought and the catalog still lists, by
+        snapshot and number.
+        """
+        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.MERGED)
+        query = sa.select(batches).where(mine, batches.c.snapshot_id > after_snapshot)
+        return [
+            _batch(row) for row in self.transaction.execute(query.order_by(batches.c.snapshot_id, batches.c.number))
+        ]
+
+    def last_forgotten(self, table_id: str) -> int:
+        """The highest number of a batch that the catalog does not list any more; 0 if it lists all."""
+        listed = set(
+            self.transaction.execute(sa.select(batches.c.number).where(batches.c.table_id == table_id)).scalars()
+        )
+        return next((n for n in range(self.last_number(table_id), 0, -1) if n not in listed), 0)
+
     def live_staging_files(self, table_id: str) -> set[str]:
         """The staging files that a merge may still read; any other staging file of the table is garbage."""
         return {batch.file for batch in self.unmerged(table_id)}
