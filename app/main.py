@@ -21,6 +21,7 @@ from app.api import (
     databases,
     ddl,
     delta,
+    explain,
     files,
     health,
     merges,
@@ -102,6 +103,7 @@ ROUTERS = (
     compactions,
     partitions,
     row_changes,
+    explain,  # before rows: its paths end in what a key may end in
     rows,
     scans,
     snapshots,

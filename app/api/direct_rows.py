@@ -31,6 +31,7 @@ from app.services.lookups import Consistency
 # Names that need no decoding; a path with any other one takes the documented way.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
 _CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
+EXPLAIN: Final = ":explain"  # another route: a key that ends so is asked for by ?key=
 _BODY = (b"content-length", b"transfer-encoding")
 
 
@@ -69,6 +70,8 @@ def _asked(scope: Scope) -> Asked | None:
     if match is None or not all(_is_ordinary(name, value) for name, value in scope["headers"]):
         return None
     database, table, raw_key = match.groups()
+    if raw_key is not None and scope["path"].endswith(EXPLAIN):
+        return None
     given = _parameters(scope["query_string"])
     if given is None or bool(given.keys) is (raw_key is not None):
         return None

@@ -42,6 +42,7 @@ TAGS: Final[Mapping[str, str]] = {
     "stats": "What a table holds and costs",
     "changelog": "What changed, in pages or live",
     "rules": "What the table does with records, in words",
+    "explanations": "Why a row shows what it shows: its records, step by step",
     "simulations": "What records would do; nothing is stored",
     "tokens": "Who may do what",
 }

@@ -97,6 +97,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableToken"), _READ),
     **dict.fromkeys(("validateChanges", "getTableDocument"), _READ),
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
+    **dict.fromkeys(("explainRow", "explainRowByPath"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),
     **dict.fromkeys(("getMergeChanges", "getSnapshotChanges"), _READ),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
-from app.api.answers import Answer, Payload, Told
+from app.api.answers import Answer, Told
 from app.api.batches import whole_body
 from app.api.components import SPELLED, Key, Row, RowKind, schema
 from app.api.deps import BoundsDep, ImagesDep, Reading
@@ -19,7 +19,7 @@ router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
 Body = Annotated[bytes, Depends(whole_body)]
 
 
-class ColumnStep(Payload):
+class ColumnStep(Answer):
     """What one record did to one column."""
 
     column: str

@@ -55,6 +55,12 @@ class Commits:
         row = self.transaction.execute(query).first()
         return None if row is None else Commit(*row)
 
+    def every(self, table_id: str) -> list[Commit]:
+        """All snapshots that have not expired, in order."""
+        columns = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at)
+        query = sa.select(*columns).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
+        return [Commit(*row) for row in self.transaction.execute(query)]
+
     def heads(self, table_ids: Collection[str]) -> dict[str, int]:
         """The current snapshot of each of the tables that exist; 0 before the first commit."""
         query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))

@@ -180,6 +180,18 @@ class Snapshots:
         self.delta.follow(snapshot, row.schema_id)
         return snapshot
 
+    def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
+        """The schema under which the newest run of each of the snapshots ``numbers`` was written, of those that have
+        not expired.
+        """
+        query = (
+            sa.select(snapshot_runs.c.snapshot_id, runs.c.schema_id)
+            .join(runs, _on(snapshot_runs, runs, run_id="id"))
+            .where(snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id.in_(numbers))
+            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+        )
+        return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
+
     def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
         """The files of the changes that a snapshot brought, in order."""
         columns = changelog_files.c

@@ -92,7 +92,7 @@ def row_of(
     Raises ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
     a deleted row from one never written.
     """
-    return _there(find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns)), version)
+    return there(find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns)), version)
 
 
 def imaged_row(
@@ -102,10 +102,11 @@ def imaged_row(
     wanted = wanted_columns(view, columns)
     key = key_from_text(view.table.schema, texts)
     answer = _imaged(view, images, key)
-    return None if answer is None else _there(_found(view, key, answer, wanted), version)
+    return None if answer is None else there(_found(view, key, answer, wanted), version)
 
 
-def _there(found: FoundRow, version: str | None) -> FoundRow:
+def there(found: FoundRow, version: str | None) -> FoundRow:
+    """``found``. Raises ``NotFound`` where there is no row; ``version`` is as of ``row_of``."""
     if found.body is None:
         shown = json.dumps(found.shown_key, ensure_ascii=False)
         why = "was deleted" if found.written else "was never written"
@@ -130,12 +131,14 @@ def get_rows(
     return [find(view, images, key, wanted) for key in keys]
 
 
-def wanted_columns(view: View, columns: Sequence[str] | None) -> Sequence[str]:
-    """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have."""
+def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/columns") -> Sequence[str]:
+    """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have, which stand at
+    ``pointer`` in the request.
+    """
     schema = view.table.schema
     fix = f"columns: {some_of(schema.by_name)}"
     faults = [
-        Violation("/columns", FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
+        Violation(pointer, FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
         for name in columns or ()
         if name not in schema.by_name
     ]
@@ -243,6 +246,16 @@ def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
     any more.
     """
     return next(states_of(view, images, [key]))
+
+
+def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
+    """The key's state row in the snapshot, under the schema of the newest run that has it; None if none has it."""
+    [found] = _stored_states(view, images, [key], None)
+    if not found:
+        return None
+    schema = found[-1][0]
+    state = combined_row(compile_plan(schema), [(compile_plan(written), state) for written, state in found])
+    return None if state is None else (schema, state)
 
 
 def states_of(

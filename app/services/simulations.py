@@ -9,12 +9,10 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
-from app.core.plan.explanations import reasons
-from app.core.plan.fold import combine, finish, lift
-from app.core.plan.integers import encoder_of, integers_of
+from app.core.plan.integers import integers_of
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
-from app.core.rules.rule import State
+from app.core.plan.told_fold import ColumnStep, Shown, ToldFold, size_of
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json
 from app.core.table.named_columns import names_in
@@ -34,7 +32,6 @@ MOST_VALUES = 200_000  # of all steps: records times columns; each takes 1.5 KB 
 MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: what functions collect grows with each
 _AFTER_ALL = 2**38  # a batch number behind every real one
 StateOf = Callable[[Key], Mapping[str, Any] | None]
-Encode = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class SimulatedStep:
     kind: str | None
     before: dict[str, Any] | None
     after: dict[str, Any] | None
-    columns: list[dict[str, Any]]
+    columns: Sequence[ColumnStep]
     ignored: str | None = None
 
 
@@ -124,14 +121,13 @@ def _simulate(
     decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
-    shown = integers_of(plan.schema, integers)
-    encoders = {column.name: encoder_of(column.type, shown) for column in plan.schema.columns}
+    shown = Shown(plan.schema, integers_of(plan.schema, integers))
     size = 0
     for position, raw in enumerate(records):
         record = staged.get(position)
         key = _key(plan, raw if record is None else record.values, decoded=record is not None)
         if repr(key) not in folds:
-            folds[repr(key)] = _Fold(plan, key, state_of(key), encoders)
+            folds[repr(key)] = _Fold(plan, key, state_of(key), shown)
         size += folds[repr(key)].step(position, record)
         if size > MOST_ANSWER_BYTES:
             raise _too_large(f"the rows after {position + 1} records have more than {MOST_ANSWER_BYTES} bytes together")
@@ -166,52 +162,23 @@ def _decoded_records(schema: TableSchema, decoded: DecodedRecords) -> dict[int, 
 class _Fold:
     """One key while its records are folded."""
 
-    def __init__(
-        self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, encoders: Mapping[str, Encode]
-    ) -> None:
-        self.plan, self.encoders = plan, encoders
-        self.key = key
-        self.state = state
-        self.before = self._visible()
+    def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, shown: Shown) -> None:
+        self.key, self.shown = key, shown
+        self.told = ToldFold(plan, state, shown)
+        self.before = self.told.visible()
         self.steps: list[SimulatedStep] = []
 
-    def _visible(self) -> dict[str, Any] | None:
-        row = None if self.state is None else finish(self.plan, self.state)
-        if row is None:
-            return None
-        return {name: self.encoders[name](value) for name, value in row.items()}
-
     def step(self, position: int, record: Record | None) -> int:
-        """Fold one record and note why each column changed or did not; None is a record that the table ignores.
-        Returns about how many bytes the row takes then.
-        """
-        before = self._visible()
+        """Fold one record; None is a record that the table ignores. Returns about how many bytes the row takes then."""
         if record is None:
+            row = self.told.visible()
             ignored = "ignored: the table drops this row kind (ignore-delete or ignore-update-before)"
-            self.steps.append(SimulatedStep(position, None, before, before, [], ignored))
-            return size_of(before)
-        why = reasons(self.plan, self.state, record)
-        lifted: State = lift(self.plan, record)
-        self.state = lifted if self.state is None else combine(self.plan, self.state, lifted)
-        after = self._visible()
-        columns = [
-            {"column": name, "before": (before or {}).get(name), "after": (after or {}).get(name), "reason": reason}
-            for name, reason in why.items()
-        ]
-        self.steps.append(SimulatedStep(position, record.kind.text, before, after, columns))
-        return size_of(after)
+            self.steps.append(SimulatedStep(position, None, row, row, [], ignored))
+            return size_of(row)
+        step = self.told.step(record)
+        self.steps.append(SimulatedStep(position, record.kind.text, step.before, step.after, step.columns))
+        return size_of(step.after)
 
     def row(self) -> SimulatedRow:
         """What became of the key."""
-        names = self.plan.schema.primary_key
-        key = {name: self.encoders[name](value) for name, value in zip(names, self.key, strict=True)}
-        return SimulatedRow(key, self.before, self._visible(), self.steps)
-
-
-def size_of(value: Any) -> int:
-    """About how many bytes a JSON value takes."""
-    if isinstance(value, dict):
-        return sum(len(name) + size_of(inner) for name, inner in value.items())
-    if isinstance(value, list):
-        return sum(map(size_of, value)) + len(value)
-    return len(value) if isinstance(value, str) else 8
+        return SimulatedRow(self.shown.key(self.key), self.before, self.told.visible(), self.steps)

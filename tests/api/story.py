@@ -78,6 +78,8 @@ STORY: Sequence[Step] = (
     Step("getMergeChanges", parameters={"sample": 1}),
     Step("getRow", parameters={"key": ["7"]}),
     Step("getRowByPath", parameters={"key": "8", "columns": "status,city"}),
+    Step("explainRow", parameters={"key": ["7"], "column": ["status", "city"]}),
+    Step("explainRowByPath", parameters={"key": "8", "column": ["city"], "asOf": "1"}),
     Step("batchGetRows", {"keys": [{"id": 8}, {"id": 9}]}, {"columns": "id,city"}),
     Step("scanRows", parameters={"filter": ["city.eq.Oslo"], "limit": 100}),
     Step("countRows", parameters={"filter": ["status.eq.new"]}),

@@ -58,7 +58,7 @@ def test_an_unknown_parameter_is_refused_and_changes_nothing(shop: TestClient, f
         operation = DOCUMENT[path][method]
         answer = shop.request(
             method,
-            fill(path) + slash,
+            fill(path) + (slash if not path.endswith("{key}:explain") else ""),  # it would be part of a key
             params={**query(path), "surprise": "1"},
             json=BODIES.get(operation["operationId"]),
             follow_redirects=False,
@@ -127,7 +127,7 @@ def same_route(pattern: str, path: str) -> bool:
     """Whether the last segment of ``path`` is one that ``pattern`` takes as a name."""
     head, _, last = pattern.rpartition("/")
     same, _, name = path.rpartition("/")
-    return last.startswith("{") and last.endswith("}") and same == head and ":" not in name
+    return last.startswith("{") and last.endswith("}") and same == head and (":" not in name or last == "{key}")
 
 
 def test_a_batch_posted_with_a_slash_is_stored(shop: TestClient, fill: Fill) -> None:

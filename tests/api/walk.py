@@ -84,7 +84,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
 
 def query(path: str) -> dict[str, str]:
     """The parameters without which the route says nothing."""
-    return {"key": "1"} if path.endswith("/rows") else {}
+    return {"key": "1"} if path.endswith(("/rows", "/rows:explain")) else {}
 
 
 def headers_of(answer: Any) -> dict[str, str]:

@@ -27,6 +27,28 @@ NAMED_NULL = "named null: cleared"
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why a record changes a column or does not, in words. ``late``: by its sequence it is older than what the column
+    holds; ``ignored``: it had its say of the column, and changes nothing of it.
+    """
+
+    words: str
+    late: bool = False
+    ignored: bool = False
+
+
+@dataclass(frozen=True)
+class Met:
+    """How a register met a record: whether it takes it, and how its sequence compares with the one before, if it has
+    any; ``late`` if it is older.
+    """
+
+    accepted: bool
+    compared: str = ""
+    late: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """One record about to be folded: the state before it, and the record."""
 
@@ -34,21 +56,23 @@ class Step:
     before: Mapping[str, Any] | None
     record: Record
     # What is the same for all columns of a register is worked out once: it looks at all of them.
-    _of_registers: dict[int, tuple[bool, str]] = field(default_factory=dict)
+    _of_registers: dict[int, Met] = field(default_factory=dict)
 
-    def of_register(self, rule: Register) -> tuple[bool, str]:
-        """Whether the register takes the record, and how its sequence compares with the one before, if it has any."""
+    def of_register(self, rule: Register) -> Met:
+        """How the register meets the record."""
         known = self._of_registers.get(id(rule))
         if known is None:
             known = self._of_registers[id(rule)] = self._met(rule)
         return known
 
-    def _met(self, rule: Register) -> tuple[bool, str]:
+    def _met(self, rule: Register) -> Met:
         before = self.before if self.before is not None else rule.empty
         accepted = rule.newer_wins(before, rule.lift(self.record))
         seen = any(before.get(name) is not None for name in rule.names)
-        compared = bool(rule.order.fields) and seen
-        return accepted, _compared(rule, before, self.record, accepted=accepted) if compared else ""
+        if not (rule.order.fields and seen):
+            return Met(accepted)
+        later = accepted is (rule.pick is Pick.LATEST)
+        return Met(accepted, _compared(rule, before, self.record, later=later), late=not later)
 
 
 @dataclass(frozen=True)
@@ -56,7 +80,7 @@ class Explanation:
     """How one kind of rule speaks: ``words`` of a column's rule, ``reason`` of a step."""
 
     words: Callable[[Any, Column], str]
-    reason: Callable[[Any, Column, Step], str]
+    reason: Callable[[Any, Column, Step], Reason]
 
 
 def order_words(order: Order) -> str:
@@ -110,11 +134,11 @@ def _named_words(_rule: NamedValues, _column: Column) -> str:
     return f"the value of the latest record that names it, be it null, by {order_words(Order())}"
 
 
-def _named_reason(rule: NamedValues, column: Column, step: Step) -> str:
+def _named_reason(rule: NamedValues, column: Column, step: Step) -> Reason:
     apart = rule.part_of(column).reason(step.record)
     if apart is not None:
-        return apart
-    return NAMED_NULL if step.record.values[column.name] is None else "taken"
+        return Reason(apart)
+    return Reason(NAMED_NULL if step.record.values[column.name] is None else "taken")
 
 
 def _shown(column: Column, value: Any) -> Any:
@@ -126,19 +150,19 @@ def _sequence(values: Mapping[str, Any], order: Order) -> str:
     return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
-def _register_reason(rule: Register, column: Column, step: Step) -> str:
+def _register_reason(rule: Register, column: Column, step: Step) -> Reason:
     record = step.record
     apart = rule.part.reason(record)
     if apart is not None:
-        return apart
-    accepted, compared = step.of_register(rule)
-    outcome = _outcome(rule, column, record, accepted=accepted)
-    return f"sequence {compared}: {outcome}" if compared else outcome
+        return Reason(apart)
+    met = step.of_register(rule)
+    outcome = _outcome(rule, column, record, accepted=met.accepted)
+    words = f"sequence {met.compared}: {outcome}" if met.compared else outcome
+    return Reason(words, met.late, ignored=not met.accepted)
 
 
-def _compared(rule: Register, before: Mapping[str, Any], record: Record, *, accepted: bool) -> str:
+def _compared(rule: Register, before: Mapping[str, Any], record: Record, *, later: bool) -> str:
     stored = rule.order_values(before)
-    later = accepted is (rule.pick is Pick.LATEST)
     return f"{_sequence(record.values, rule.order)} {'>=' if later else '<'} {_sequence(stored, rule.order)}"
 
 
@@ -159,15 +183,15 @@ def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
     return register is not None and not register.newer_wins(step.before, register.lift(step.record))
 
 
-def _accumulated(rule: Sum | Union | Stepwise, step: Step, verbs: tuple[str, str]) -> str:
+def _accumulated(rule: Sum | Union | Stepwise, step: Step, verbs: tuple[str, str]) -> Reason:
     record = step.record
     apart = rule.part.reason(record)
     if apart is not None:
-        return apart
+        return Reason(apart)
     if isinstance(rule, Stepwise) and rule.late is not None and step.before and rule.closed_to(step.before, record):
-        return _too_late(rule.late)
+        return Reason(_too_late(rule.late), late=True, ignored=True)
     verb = verbs[0] if record.kind.add else verbs[1]
-    return f"late but {verb}" if _late(rule, step) else verb
+    return Reason(f"late but {verb}", late=True) if _late(rule, step) else Reason(verb)
 
 
 def _too_late(late: Lateness) -> str:
@@ -217,7 +241,8 @@ def _row_words(plan: MergePlan, replay: Replay | None) -> str:
     return _LIVENESS_WORDS[plan.row.liveness]
 
 
-_CLOSED = "older than the removal of the row: ignored"
+_CLOSED = Reason("older than the removal of the row: ignored", late=True, ignored=True)
+_REMOVED = Reason("-D removes the row")
 _LIVENESS_WORDS = {
     Liveness.ALWAYS: "the row exists from its first record on",
     Liveness.KIND: "the row exists while its latest record is an add; -U and -D remove it",
@@ -233,20 +258,21 @@ def column_words(plan: MergePlan, column: Column) -> str:
     return EXPLANATIONS[type(rule)].words(rule, column)
 
 
-def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, str]:
+def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, Reason]:
     """Per value column why the record changes it or not, given the state row before it."""
     if plan.row.removes(record):
-        return dict.fromkeys((column.name for column in plan.schema.value_columns), "-D removes the row")
+        return dict.fromkeys((column.name for column in plan.schema.value_columns), _REMOVED)
     replay = plan.replay
     inner: Mapping[str, Any] | None = before
     closed: set[tuple[str, ...]] = set()
     if replay is not None:
         if before is not None and replay.late is not None and replay.comes_late(before, record):
-            return dict.fromkeys((column.name for column in replay.columns), _too_late(replay.late))
+            too_late = Reason(_too_late(replay.late), late=True, ignored=True)
+            return dict.fromkeys((column.name for column in replay.columns), too_late)
         closed = replay.closed_groups(before, record) if before is not None else closed
         inner = replay.inner_state(before) if before is not None else None
         if replay.removes(inner, record):
-            return dict.fromkeys((column.name for column in replay.columns), "-D removes the row")
+            return dict.fromkeys((column.name for column in replay.columns), _REMOVED)
     step, by_name = Step(plan, inner, record), plan.schema.by_name
     return {
         name: _CLOSED if rule.part.group in closed else EXPLANATIONS[type(rule)].reason(rule, by_name[name], step)

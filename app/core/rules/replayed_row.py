@@ -116,13 +116,22 @@ class ReplayedRow:
         return {name: value for rule in self.rule.rules for name, value in self._folded(rule).items()}
 
     def _folded(self, rule: Rule) -> State:
-        stale = self._stale.get(rule.part.group)
-        places = range(len(self._left))
-        records = self._left.at([place for place in places if place not in stale]) if stale else self._left
-        folded, before = rule.fold_log(records), self._before(rule)
+        folded, before = rule.fold_log(self.folded_by(rule)), self.before(rule)
         return folded if before is None else rule.combine(before, folded)
 
-    def _before(self, rule: Rule) -> State | None:
+    def folded_by(self, rule: Rule) -> LogRecords:
+        """The records that a rule folds, in merge order."""
+        stale = self._stale.get(rule.part.group)
+        places = range(len(self._left))
+        return self._left.at([place for place in places if place not in stale]) if stale else self._left
+
+    def begins_with_removal(self, rule: Rule) -> bool | None:
+        """Whether what a rule holds before these is of the last -D that removed the row; None if it holds nothing."""
+        if self.before(rule) is None:
+            return None
+        return self._removal is not None
+
+    def before(self, rule: Rule) -> State | None:
         """What a rule holds before the first of the records that are left; None if nothing."""
         if self._removal is not None:
             accepted = any(self.rule.listed[i] is rule for i in self.tombstones)

@@ -92,4 +92,4 @@ def test_every_rule_asks_its_participation_and_nothing_else(function: str) -> No
     assert aggregate.count("r.a % 2 = 1") == 1
     assert any("r.a % 2 = 1" in text for text in narrowed.lift_sql().values())
     explained = replace(one, rules=tuple(narrowed if "a" in each.names else each for each in one.rules))
-    assert reasons(explained, None, record("+I", 2))["a"] == "2 is even"
+    assert reasons(explained, None, record("+I", 2))["a"].words == "2 is even"

@@ -1,0 +1,79 @@
+"""Lineage: which commits are in a snapshot. Without rollbacks all that came before it; a rollback to S leaves those
+out that came after S and before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.core.table.history import Rewrite, SnapshotKind
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The snapshots ``first`` to ``until``, each of the one before it; ``begun`` is the rollback that is the first."""
+
+    first: int
+    until: int
+    begun: Rewrite | None = None
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The snapshots whose commits are in the last of them, oldest first.
+
+    ``complete``: they go back to the first commit; else it is not known what the first of them is made of.
+    """
+
+    stretches: Sequence[Stretch]
+    drops: Sequence[Rewrite]
+    complete: bool = True
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest snapshot; 1 before the first commit."""
+        return self.stretches[0].first if self.stretches else 1
+
+    def holds(self, snapshot_id: int) -> bool:
+        """Whether the commit of this snapshot is in the last one."""
+        return any(one.first <= snapshot_id <= one.until for one in self.stretches)
+
+    @property
+    def rewrites(self) -> Sequence[Rewrite]:
+        """The rollbacks and drops on the way, oldest first."""
+        begun = [one.begun for one in self.stretches if one.begun is not None]
+        return sorted([*begun, *self.drops], key=lambda one: one.snapshot_id)
+
+
+def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
+    """The lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks and drops in order."""
+    found: list[Stretch] = []
+    last, complete = until, True
+    rollbacks = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK]
+    while last > 0:
+        begun = next((one for one in reversed(rollbacks) if one.snapshot_id <= last), None)
+        found.append(Stretch(begun.snapshot_id if begun else 1, last, begun))
+        last = (begun.restored_from or 0) if begun else 0
+        complete = complete and (begun is None or begun.restored_from is not None)
+    found.reverse()
+    drops = [one for one in rewrites if one.kind is SnapshotKind.PARTITION_DROP]
+    known = Lineage(found, (), complete)
+    return Lineage(found, [one for one in drops if known.holds(one.snapshot_id)], complete)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """The snapshots whose commits a rollback took out of the table: in ``before`` it, and not in what it restored."""
+
+    before: Lineage
+    restored: Lineage
+
+    def holds(self, snapshot_id: int) -> bool:
+        """Whether the commit of this snapshot is one of them."""
+        return self.before.holds(snapshot_id) and not self.restored.holds(snapshot_id)
+
+
+def undone_by(rewrites: Sequence[Rewrite], rollback: Rewrite) -> Undone:
+    """What ``rollback`` took out of the table."""
+    return Undone(lineage(rewrites, rollback.snapshot_id - 1), lineage(rewrites, rollback.restored_from or 0))

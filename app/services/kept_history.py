@@ -1,0 +1,194 @@
+"""What is known of one key up to a snapshot: which of its records are in effect there, what came between them, and from
+which snapshots on they can be folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.catalog.commits import Commit
+from app.catalog.repository import Repository
+from app.core.plan.evolution import renamed_record
+from app.core.rules.rule import State
+from app.core.table.history import Batch, Rewrite, SnapshotKind
+from app.core.table.keys import Key, partition_of
+from app.core.table.lineage import Lineage, lineage, undone_by
+from app.core.table.records import POSITION_BITS, Record
+from app.core.table.schema import TableSchema
+from app.services.history import KeptRecord, kept_records, kept_since
+from app.services.lookups import stored_state, view_at
+from app.services.views import View
+from app.storage.images import Images
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A record as it is folded: under the schema of its merge, or of the table where it is ``staged``."""
+
+    batch: Batch
+    schema: TableSchema
+    record: Record
+    staged: bool = False
+
+    @property
+    def position(self) -> int:
+        """Its place in the batch, from 0."""
+        return self.record.arrival & ((1 << POSITION_BITS) - 1)
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that has it; None while it is staged."""
+        return None if self.staged else self.batch.snapshot_id
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A rollback, or a drop of the key's partition; ``undone`` are the records that it took out of the table."""
+
+    rewrite: Rewrite
+    undone: Sequence[Taken] = ()
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that did it."""
+        return self.rewrite.snapshot_id
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is folded upon: the key's state row in the snapshot ``commit``, under ``schema``; nothing before the first
+    batch, where ``commit`` is None.
+    """
+
+    commit: Commit | None = None
+    schema: TableSchema | None = None
+    state: State | None = None
+
+    @property
+    def snapshot(self) -> int:
+        """Its number, 0 before the first."""
+        return self.commit.snapshot_id if self.commit else 0
+
+
+class KeptHistory:
+    """What the transaction of ``repository`` knows of ``key`` in the table that ``view`` sees."""
+
+    def __init__(self, repository: Repository, images: Images, view: View, key: Key) -> None:
+        self.repository, self.images, self.view, self.key = repository, images, view, key
+        table = view.table
+        self.until = view.snapshot_id or 0
+        self._rewrites = repository.rewrites.after(table.id)
+        self.commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= self.until]
+        self.lineage: Lineage = lineage(self._rewrites, self.until)
+        self.since = kept_since(repository, table)
+        self._kept = kept_records(repository, images.warehouse, table, key, self.since)
+        self._bases: dict[int, Base] = {}
+
+    @cached_property
+    def merged(self) -> Sequence[Taken]:
+        """The records that are in effect in the snapshot, in merge order."""
+        return [one for one in self._taken if self.lineage.holds(one.snapshot or 0)]
+
+    @cached_property
+    def staged(self) -> Sequence[Taken]:
+        """Those that are staged on top, in arrival order."""
+        by_number = {batch.number: batch for batch in self.view.staged}
+        records = self.view.staged_records(self.images.warehouse, self.key)
+        return [
+            Taken(by_number[record.arrival >> POSITION_BITS], self.view.table.schema, record, staged=True)
+            for record in records
+        ]
+
+    @cached_property
+    def turns(self) -> Sequence[Turn]:
+        """Rollbacks, and drops of the key's partition, in order; those before the kept records too."""
+        partition = partition_of(self.view.table.schema, self.key)
+        return [
+            Turn(one, self._undone(one))
+            for one in self.lineage.rewrites
+            if one.kind is SnapshotKind.ROLLBACK or partition in one.partitions
+        ]
+
+    def _undone(self, rewrite: Rewrite) -> Sequence[Taken]:
+        if rewrite.kind is not SnapshotKind.ROLLBACK or rewrite.restored_from is None:
+            return ()
+        undone = undone_by(self._rewrites, rewrite)
+        return [one for one in self._taken if undone.holds(one.snapshot or 0)]
+
+    @cached_property
+    def _taken(self) -> Sequence[Taken]:
+        """All kept records, each under the schema of its merge."""
+        schemas = self._schemas(self._kept)
+        return [
+            Taken(one.batch, schema, renamed_record(one.record, one.schema, schema))
+            for one in self._kept
+            if (schema := schemas[one.batch.snapshot_id or 0])
+        ]
+
+    def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
+        """The schema under which each merge folded. Of an expired snapshot nobody knows it: it is not older than that
+        of its batches, nor than that of the merge before.
+        """
+        table = self.view.table
+        numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
+        known = self.repository.snapshots.written_under(table.id, numbers)
+        accepted = {one.batch.snapshot_id or 0: one.batch.schema_id for one in kept}
+        found: dict[int, TableSchema] = {}
+        last = 0
+        for number in numbers:
+            last = known.get(number, max(last, accepted[number]))
+            found[number] = self.repository.tables.schema_at(table.id, last)
+        return found
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no record of the key is known."""
+        return not (self._kept or self.staged)
+
+    def bases(self, most: int) -> list[int]:
+        """The numbers of the snapshots upon which the records that are in effect can be folded, oldest first, 0 for
+        nothing; at most ``most`` records are folded upon each but the last.
+        """
+        first = max(self.since, self.lineage.first)
+        numbers = [0] if self.since == 0 and self.lineage.complete else []
+        kept = [one.snapshot_id for one in self.commits]
+        numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
+        few = [number for number in numbers if sum((one.snapshot or 0) > number for one in self.merged) <= most]
+        return few or numbers[-1:]
+
+    def base(self, number: int) -> Base:
+        """The key's state in a snapshot that has not expired; 0: before the first."""
+        known = self._bases.get(number)
+        if known is None:
+            known = self._bases[number] = self._read(number)
+        return known
+
+    def _read(self, number: int) -> Base:
+        if number == 0:
+            return Base()
+        commit = next(one for one in self.commits if one.snapshot_id == number)
+        view = view_at(self.repository, self.view.table, str(number))
+        found = stored_state(view, self.images, self.key)
+        if found is None:
+            return Base(commit)
+        schema, state = found
+        return Base(commit, schema, dict(state))
+
+    def after(self, number: int) -> list[Taken | Turn]:
+        """What came after a snapshot, in order, the staged records last."""
+        merged: list[Taken | Turn] = [*self.merged, *self.turns]
+        later = [one for one in merged if (one.snapshot or 0) > number]
+        # A rollback or a drop shares its number with no merge.
+        return [*sorted(later, key=lambda one: one.snapshot or 0), *self.staged]
+
+    def forgotten(self, after: int, before: int) -> Commit | None:
+        """The last compaction between two snapshots, if it has forgotten the key; None too where it has expired."""
+        between = [one for one in self.commits if after < one.snapshot_id < before]
+        compactions = [
+            one for one in between if one.kind is SnapshotKind.COMPACTION and self.lineage.holds(one.snapshot_id)
+        ]
+        if not compactions or self.base(compactions[-1].snapshot_id).state is not None:
+            return None
+        return compactions[-1]
