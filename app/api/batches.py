@@ -22,15 +22,13 @@ from app.api.preferences import preference
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.errors import Unavailable
-from app.core.plan.bounds import Bounds
 from app.core.table import history
+from app.http.uploads import stage
 from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
-from app.services.first_records import rows_there
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.ingest import Change, Upload, accept_batch
+from app.services.ingest import Change, Upload
 from app.services.merges import request_merge
-from app.settings import Settings
 
 logger = logging.getLogger(__name__)
 register_convertors()
@@ -68,17 +66,6 @@ class BatchList(Answer):
 async def whole_body(request: Request) -> bytes:
     """The request's body; ``app.api.limits`` has read and bounded it."""
     return await request.body()
-
-
-def bounds_of(settings: Settings) -> Bounds:
-    """How much one batch may hold."""
-    return Bounds(
-        settings.max_batch_records,
-        settings.max_body_bytes,
-        values=settings.max_batch_values,
-        record_bytes=settings.max_record_bytes,
-        ratio=settings.max_decompression_ratio,
-    )
 
 
 def _wait_seconds(prefer: str | None) -> float:
@@ -153,10 +140,7 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
-    bounds = bounds_of(parts.settings)
-    there = rows_there(parts.views, parts.images, name)
-    told = (parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission)
-    done = await in_writers_thread(parts, accept_batch, *told)
+    done = await in_writers_thread(parts, stage, parts, name, change)
     batch = done.batch
     if done.replayed:
         response.headers[REPLAYED_HEADER] = "true"

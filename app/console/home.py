@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.console.visits import Page, Visit
 from app.core.access import Role
+from app.services.examples import DATABASE, EXAMPLES
 from app.services.overview import overview
 from app.services.readiness import Condition
 
@@ -47,7 +48,12 @@ def _told(visit: Visit) -> dict[str, Any]:
             limit=PAGE_TABLES,
             part=part,
         )
-    return {"overview": found, "q": part, "after": after, "parts": _parts(visit)}
+    told = {"overview": found, "q": part, "after": after, "parts": _parts(visit)}
+    return {
+        **told,
+        "greets": not found.count and not part and visit.may(Role.READ, DATABASE),
+        "examples": [*EXAMPLES.values()],
+    }
 
 
 def _parts(visit: Visit) -> list[_Part]:

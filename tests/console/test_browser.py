@@ -22,7 +22,13 @@ pytestmark = [
 MOST_WEIGHT = 150_000
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 # The pages that are walked; each must be there on a service with the table shop.wide.
-SHOWN = ["/", "/?q=nothing", "/console/nothing"]
+SHOWN = [
+    "/",
+    "/?q=nothing",
+    "/console/nothing",
+    "/console/examples",
+    "/console/examples/parcels",
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +85,21 @@ def test_the_tables_are_live_and_leave_the_focus_alone(browser: Browser, service
         fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}]
         service.create_table("later", "on", {"fields": fields, "primaryKeys": ["id"]}).raise_for_status()
         window.page.get_by_role("link", name="later.on").wait_for(timeout=10_000)
+        assert window.complaints == []
+
+
+def test_an_empty_service_greets_with_an_example_that_is_played(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, workers="0") as (_, client), person(browser, str(client.base_url), "phone") as window:
+        window.open("/")
+        assert window.axe() == []
+        window.page.get_by_role("button", name="Load Sequence groups").click()
+        for number in (1, 2, 3):
+            window.page.get_by_role("button", name=f"Play record {number}").click()
+        window.page.get_by_text("3 of 3 played").wait_for()
+        assert window.axe() == []
+        assert not window.wider_than_window()
+        window.page.get_by_role("button", name="Drop the example").click()
+        window.page.get_by_text("No table yet").wait_for()
         assert window.complaints == []
 
 

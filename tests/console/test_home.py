@@ -1,0 +1,135 @@
+"""The first page: how the service is, what its tables hold, wait for and fail at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.core.access import Role
+from app.core.table.history import TaskTrigger
+from app.http.parts import Parts
+from tests.api.conftest import TABLES, new_table
+from tests.console.conftest import Browser
+
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+
+
+def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
+    text = browser.text("/")
+    assert re.search(r"shop\. wide 0 2 1 \d s never", text)
+    assert "2 records 1 batches" in text
+
+
+def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:
+    assert "Catalog ready Warehouse ready Spark ready" in browser.text("/")
+
+
+def test_a_part_that_is_as_it_was_is_not_sent_again(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    browser.get("/")
+    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
+    assert fragment
+    path = fragment[1].replace("&amp;", "&")
+    assert browser.get(path).status_code == 204
+    create("other")
+    changed = browser.get(path)
+    assert (changed.status_code, "shop.</span>other" in changed.text, "<html" in changed.text) == (200, True, False)
+
+
+def test_hostile_names_are_text_and_their_links_lead_to_them(create: Callable[..., object], browser: Browser) -> None:
+    create(HOSTILE)
+    assert HOSTILE in browser.text("/")
+    assert "<b onx" not in browser.shown
+    assert "/console/tables/shop/%3Cb%20onx%3D1%3E%22%27%26%7B%7B7%2A7%7D%7D" in browser.shown
+    assert "<b onx" not in browser.get(f"/?q={HOSTILE}").text
+
+
+def test_tables_are_found_and_paged(create: Callable[..., object], browser: Browser) -> None:
+    for number in range(53):
+        create(f"t{number:02}")
+    first = browser.get("/").text
+    onward = re.search(r'href="([^"]+)">Next page', first)
+    assert onward
+    assert len(re.findall(r'<th scope="row">', first)) == 50
+    second = browser.text(onward[1].replace("&amp;", "&"))
+    assert re.findall(r"shop\. (t\d\d)", second) == ["t50", "t51", "t52"]
+    assert re.findall(r"shop\. (t\d\d)", browser.text("/?q=OP.T1")) == [f"t1{number}" for number in range(10)]
+    assert "No table has “%”" in browser.text("/?q=%25")
+
+
+def test_a_merge_that_fails_is_told_with_its_reason(
+    app: FastAPI, create: Callable[..., object], browser: Browser
+) -> None:
+    create("wide")
+    create("fine")
+    parts: Parts = app.state.parts
+    with parts.database.transaction() as repository:
+        table = repository.tables.get("shop", "wide")
+        repository.tasks.request_merges({table.id: TaskTrigger.REQUEST})
+    with parts.database.transaction() as repository:
+        claimed = repository.leases.claim("w", 60.0)
+        assert claimed is not None
+        repository.leases.fail(claimed.task.id, "w", "<i>disk full</i>: make room")  # as the worker does
+    text = browser.text("/")
+    assert "Merges that fail" in text
+    assert "<i>disk full</i>: make room" in text
+    assert text.count("merge fails") == 1
+
+
+def test_a_token_shows_what_it_is_for(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+    client.post("/v1/catalog/databases", json={"name": "shop"})
+    client.post("/v1/catalog/databases", json={"name": "other"})
+    client.post(TABLES, json=new_table("seen"))
+    client.post(TABLES, json=new_table("unseen"))
+    browser = signed_in(Role.READ, ("shop.seen",))
+    text = browser.text("/")
+    assert "shop. seen" in text
+    assert "unseen" not in text
+    assert "Tables 1 " in text
+
+
+def test_an_example_is_loaded_played_once_a_record_and_dropped(browser: Browser) -> None:
+    assert "No table yet: try an example" in browser.text("/")
+    away = browser.send("/console/examples/sequence_groups/load")
+    assert away.headers["location"] == "/console/examples/sequence_groups"
+    for number in range(3):
+        browser.get("/console/examples/sequence_groups")
+        for _ in range(2):  # pressed twice
+            assert browser.send("/console/examples/sequence_groups/play", record=str(number)).status_code == 303
+    text = browser.text("/console/examples/sequence_groups")
+    assert "3 of 3 played" in text
+    assert "The row now k 1 a 2 b 2 g_1 2 c 3 d 3 g_2 3" in text
+    assert "sequence 1 < 2: ignored" in text
+    assert browser.client.get("/v1/catalog/databases/examples/tables/sequence_groups/rows?key=1").json()["a"] == 2
+    assert browser.send("/console/examples/sequence_groups/drop").status_code == 303
+    assert browser.client.get("/v1/catalog/databases").json()["databases"] == []
+
+
+def test_a_table_that_somebody_made_is_no_example(create: Callable[..., object], browser: Browser) -> None:
+    browser.client.post("/v1/catalog/databases", json={"name": "examples"})
+    made = new_table("parcels")
+    browser.client.post(
+        "/v1/catalog/databases/examples/tables",
+        json=made | {"identifier": {"database": "examples", "object": "parcels"}},
+    )
+    browser.get("/console/examples/parcels")
+    refused = browser.send("/console/examples/parcels/drop")
+    assert (refused.status_code, "is not the example" in refused.text) == (409, True)
+    assert browser.client.get("/v1/catalog/databases/examples/tables/parcels").status_code == 200
+
+
+def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+    browser = signed_in(Role.READ)
+    for path in ("/", "/console/examples", "/console/examples/parcels"):
+        browser.get(path)
+        assert not re.search(r"<button[^>]*>(Load|Play|Drop)", browser.shown), path
+    for action in ("load", "play", "drop"):
+        browser.get("/")
+        refused = browser.send(f"/console/examples/parcels/{action}", record="0")
+        assert refused.status_code == 403
+        assert "this needs the role" in refused.text
