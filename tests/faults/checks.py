@@ -15,6 +15,7 @@ import httpx
 from tests.faults.clients import DATABASE, Generation, Seen
 from tests.faults.ledger import DELETED, Comparison, Listed
 from tests.faults.operations import Operator, note_rollbacks
+from tests.faults.published import check_explained, check_log
 from tests.faults.system import System
 from tests.faults.tables import TABLES
 
@@ -123,6 +124,9 @@ class Auditor:
         if rows != latest:
             found.wrong.append(f"{len(rows)} merged rows, {len(latest)} latest ones, and they differ")
         self._look_up(generation, name, rows, found)
+        check_explained(operator, path, TABLES[name], rows, found)
+        if TABLES[name].publishes:
+            check_log(operator, path, rows, found)
         return found
 
     def _settled(self, operator: Operator, generation: Generation, name: str, *, damages: bool) -> list[Listed]:

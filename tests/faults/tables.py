@@ -35,6 +35,11 @@ class Drawn:
     kept: Mapping[str, str] = field(default_factory=lambda: KEPT)
 
     @property
+    def publishes(self) -> bool:
+        """Whether it has a Delta log."""
+        return self.case.options.get("delta.publish") == "true"
+
+    @property
     def changes(self) -> bool:
         """Whether it has a changelog."""
         return "changelog-producer" in self.case.options
@@ -92,10 +97,11 @@ _SUMS = {
     "fields.n.aggregate-function": "sum",
     "fields.serials.aggregate-function": "collect",
 }
+_PUBLISHED = {"delta.publish": "true", "delta.log-retained": "1 s"}
 
 TABLES: Mapping[str, Drawn] = {
     "summed": Drawn(
-        TableCase((("part", "INT NOT NULL"), _ID, _N, _LIST), ("part", "id"), _SUMS),
+        TableCase((("part", "INT NOT NULL"), _ID, _N, _LIST), ("part", "id"), _SUMS | _PUBLISHED),
         _summed,
         ("part",),
         collected=3,
@@ -118,7 +124,9 @@ TABLES: Mapping[str, Drawn] = {
     ),
     "latest": Drawn(
         TableCase(
-            (_ID, _N, ("text", "STRING")), ("id",), {"merge-engine": "deduplicate", "changelog-producer": "lookup"}
+            (_ID, _N, ("text", "STRING")),
+            ("id",),
+            {"merge-engine": "deduplicate", "changelog-producer": "lookup", **_PUBLISHED},
         ),
         _latest,
     ),
