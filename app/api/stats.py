@@ -64,6 +64,20 @@ class ImagesMade(Answer):
     size_bytes: int
 
 
+class History(Answer):
+    """The records of merged batches that are kept to explain rows, and what that takes."""
+
+    since_snapshot: Annotated[int, Told("since")] = Field(
+        description="all that was merged after this snapshot is kept, and this snapshot with it; 0: all there was"
+    )
+    batches: int
+    records: int
+    files: int = Field(description="history files; what was merged a moment ago is in staging files")
+    size_bytes: int = Field(description="bytes of those files and of staging files that are history")
+    bases: int = Field(description="snapshots that are kept because records are explained from them")
+    base_bytes: int = Field(description="bytes of runs that only they name")
+
+
 class Stats(Answer):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
@@ -94,6 +108,7 @@ class Stats(Answer):
     retained_files: Annotated[int, Told("retained.files")]
     snapshots: Annotated[int, Told("retained.snapshots")]
     tags: Annotated[int, Told("retained.tags")]
+    history: History
     merges: int = Field(description="merges that succeeded")
     compactions: int = Field(description="compactions that succeeded")
     last_merge: LastJob | None

@@ -10,7 +10,16 @@ from dataclasses import asdict, dataclass, fields
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, histories, history_bases, history_files, snapshots
+from app.catalog.models import (
+    batches,
+    data_files,
+    histories,
+    history_bases,
+    history_files,
+    snapshot_runs,
+    snapshots,
+    tables,
+)
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
 from app.core.errors import NotFound
@@ -35,6 +44,21 @@ def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
     said = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id).scalar_subquery()
     later = batches.c.snapshot_id > sa.func.coalesce(said, 0)
     return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, later)
+
+
+@dataclass(frozen=True)
+class HistoryTotals:
+    """The records of merged batches that are kept, all since snapshot ``since`` (0: all that there were), and what
+    keeping them takes: their files, and the runs that are there only for the ``bases``, from which they are explained.
+    """
+
+    since: int = 0
+    batches: int = 0
+    records: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    bases: int = 0
+    base_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +110,25 @@ class History:
             batches.c.table_id == table_id, batches.c.snapshot_id > snapshot_id, unfiled()
         )
         return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
+
+    def totals(self, table_id: str) -> HistoryTotals:
+        """What is kept of the table's."""
+        since = self.of(table_id).since
+        count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(batches.c.records), 0))
+        merged, records = self.transaction.execute(count.where(batches.c.table_id == table_id, kept())).one()
+        files, bases = len(self.files(table_id)), len(self.bases(table_id))
+        size, base_bytes = self.size_after(table_id, since), self._base_bytes(table_id)
+        return HistoryTotals(since, merged, int(records), files, size, bases, base_bytes)
+
+    def _base_bytes(self, table_id: str) -> int:
+        """Of the runs that no snapshot names but bases that are not current."""
+        named, current = snapshot_runs.c, sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
+        bases = sa.select(history_bases.c.snapshot_id).where(history_bases.c.table_id == table_id)
+        others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())
+        elsewhere = sa.select(named.run_id).where(named.table_id == table_id, others)
+        size = sa.select(sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
+        mine = size.where(data_files.c.table_id == table_id, data_files.c.run_id.not_in(elsewhere))
+        return int(self.transaction.execute(mine).scalar_one())
 
     def begin_after(self, table_id: str, since: int, bases: Collection[int]) -> None:
         """Forgets what came into snapshots up to ``since``, and keeps the snapshots ``bases`` for the rest, and no

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from app.catalog.history import HistoryTotals
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table, Task, TaskKind, Written
 from app.storage.images import ImageProgress, Images
 
-__all__ = ["RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
+__all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class TableStats:
     staged: StagedTotals
     set_aside: int
     retained: RetainedTotals
+    history: HistoryTotals
     written: Written
     merges: int
     compactions: int
@@ -63,6 +65,7 @@ def table_stats(repository: Repository, table: Table) -> TableStats:
         staged=repository.stats.staged(table.id),
         set_aside=repository.set_aside.count(table.id),
         retained=repository.stats.retained(table.id),
+        history=repository.history.totals(table.id),
         written=repository.tables.written(table.id),
         merges=merges,
         compactions=compactions,

@@ -56,17 +56,21 @@ def write_history(
     """
     written: list[HistoryFile] = []
     waiting: list[tuple[Batch, pa.Table]] = []
+    size = 0
 
     def write() -> None:
         snapshots = [batch.snapshot_id or 0 for batch, _ in waiting]
-        rows = pa.concat_tables([table for _, table in waiting])
-        written.append(_write(warehouse, table_id, schema, rows, batches[0].schema_id, snapshots, cut))
+        written.append(
+            _write(warehouse, table_id, schema, _placed(schema, waiting), batches[0].schema_id, snapshots, cut)
+        )
         waiting.clear()
 
     for batch, records in _records_of(warehouse, batches, schema, cut.whole_bytes):
-        waiting.append((batch, _placed(schema, batch.number, records)))
-        if sum(table.nbytes for _, table in waiting) >= cut.most_bytes:
+        waiting.append((batch, records))
+        size += records.nbytes
+        if size >= cut.most_bytes:
             write()
+            size = 0
     if waiting:
         write()
     return written
@@ -107,11 +111,12 @@ def _found(warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key)
     token = token_of(schema, key)
     with opened_parquet(warehouse, file) as parquet:
         for group in _groups(parquet, token):
-            tokens = parquet.read_row_group(group, columns=[TOKEN_COLUMN]).column(0).to_numpy()
+            # To hand so little to other threads takes longer than to decode it.
+            tokens = parquet.read_row_group(group, [TOKEN_COLUMN], use_threads=False).column(0).to_numpy()
             first, last = (int(np.searchsorted(tokens, token, side)) for side in ("left", "right"))
             if first == last:
                 continue
-            rows = parquet.read_row_group(group).slice(first, last - first)
+            rows = parquet.read_row_group(group, use_threads=False).slice(first, last - first)
             for row in rows.cast(_schema(schema)).to_pylist():
                 if same_key(tuple(row[name] for name in schema.primary_key), key):
                     yield staged_record(schema, row[BATCH_COLUMN], row)
@@ -159,9 +164,11 @@ def _pieces(warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes
             yield parquet.read_row_group(group).cast(staging_schema(schema))
 
 
-def _placed(schema: TableSchema, number: int, records: pa.Table) -> pa.Table:
-    """The records with their tokens and the number of their batch."""
-    own = [pa.array(tokens_of(schema, records)), pa.array(np.full(len(records), number, np.int64))]
+def _placed(schema: TableSchema, found: Sequence[tuple[Batch, pa.Table]]) -> pa.Table:
+    """The records of batches, with their tokens and the numbers of the batches."""
+    records = pa.concat_tables([table for _, table in found]).combine_chunks()
+    numbers = np.repeat([batch.number for batch, _ in found], [table.num_rows for _, table in found])
+    own = [pa.array(tokens_of(schema, records)), pa.array(numbers, pa.int64())]
     return pa.Table.from_arrays([*own, *records.columns], schema=_schema(schema))
 
 

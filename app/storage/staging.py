@@ -29,6 +29,7 @@ from app.storage.layout import Warehouse, staging_file, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 
 logger = logging.getLogger(__name__)
+_ONE_THREADS_BYTES = 2**18
 _ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
 
 
@@ -209,7 +210,9 @@ def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Ta
     content = read_whole(warehouse, file)
     # Not pq.read_table: its first call loads half a second of modules, while somebody waits for a row.
     with decoding(warehouse, file):
-        read = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read()
+        # To hand little to other threads takes longer than to decode it.
+        large = content.size > _ONE_THREADS_BYTES
+        read = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(use_threads=large)
         return read.cast(staging_schema(schema))
 
 

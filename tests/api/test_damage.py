@@ -175,7 +175,7 @@ def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_we
     assert lines[2].endswith(", 2 damaged or missing")
     assert len(table.damage()) == 2
     told = json.loads(verified(tmp_path, "--json").stdout)
-    assert told["files"] == 3
+    assert told["files"] == 4
     assert {one["kind"]: one["reason"] for one in told["damaged"]} == {"run": "wrong_content", "staging": "missing"}
     assert {**told["damaged"][0]}.keys() - {"tableId"} == table.damage()[0].keys() - {"foundAt"}
     flip(table.file("runs"))

@@ -17,7 +17,7 @@ from app.services.history import KeptRecord, kept_records, kept_since
 from app.services.snapshots import roll_back
 from app.services.sweeps import sweep
 from app.services.tables import alter_table
-from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, merge_staged, post
 from tests.services.clocks import SetClock, clock, database
 
 __all__ = ["clock", "database"]
@@ -126,6 +126,30 @@ def test_records_are_kept_for_their_time_and_can_be_explained_from_a_snapshot_th
             assert len(repository.snapshots.page(table.id, limit=100)) <= 2 + 3
         clock.move(hours=1)
     assert number - since <= 37
+
+
+def test_what_history_takes_is_counted(site: MergeSite, clock: SetClock) -> None:
+    options = {"history.time-retained": "2 h", "snapshot.num-retained.min": "1", "snapshot.time-retained": "1 s"}
+    table = create_table(site.database, CALM | options)
+    for number in range(1, 5):
+        merged(site, table, {"id": 1, "n": number}, {"id": 2, "n": number})
+        clock.move(hours=1)
+        swept(site)
+    merged(site, table, {"id": 1, "n": 5})
+    compact(site, table)
+    clock.move(seconds=30)
+    swept(site)
+    with site.database.reading() as repository:
+        counted = repository.history.totals(table.id)
+        bases = [repository.snapshots.get(table.id, base.snapshot_id) for base in repository.history.bases(table.id)]
+    assert counted.since == bases[0].id
+    assert (counted.batches, counted.records) == (5 - counted.since, 9 - 2 * counted.since)
+    assert counted.bases == len(bases) > 1
+    assert bases[-1].id == 6, "the current one, which is there anyway; its run has all rows of the others'"
+    assert counted.base_bytes == bases[-2].size_bytes
+    on_disk = list(Path(site.warehouse.path(table.id, "history")).iterdir())
+    assert counted.files <= len(on_disk)
+    assert 0 < counted.size_bytes <= sum(path.stat().st_size for path in on_disk)
 
 
 def test_the_oldest_records_go_where_there_are_more_than_may_be_kept(site: MergeSite) -> None:
