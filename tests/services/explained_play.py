@@ -112,6 +112,13 @@ class Play:
             roll_back(repository, self.now(), number=number)
         self.at[self.current] = self.at[number]
 
+    def forget(self) -> None:
+        """Let the history begin with what is there now."""
+        with self.database.transaction() as repository:
+            repository.tables.lock(self.table.id)
+            repository.history.begin_after(self.table.id, self.current, [self.current])
+            repository.rewrites.forget(self.table.id, self.current)
+
     def widen(self, random: Random) -> None:
         """Wider types for some columns; what came before is written in them."""
         wide, written = widened_table(random, self.case)
@@ -153,10 +160,8 @@ class Play:
 
     def explain(self, key: tuple[Any, ...], **asked: Any) -> ExplainedRow:
         """The explanation of a key."""
-        with self.database.reading() as repository:
-            table = repository.tables.existing(self.table.id)
-            texts = [str(value) for value in key]
-            return explain_row(repository, self.images, table, Question(texts, steps=MOST_STEPS, **asked))
+        question = Question([str(value) for value in key], **{"steps": MOST_STEPS, **asked})
+        return explain_row(self.database, self.images, ("shop", "wide"), question)
 
     def looked_up(self, key: tuple[Any, ...]) -> dict[str, Any] | None:
         """What a lookup answers now."""
