@@ -170,6 +170,16 @@ STEPS: Mapping[str, Step] = {
 }
 
 
+def is_sketch(table: TableCase, column: str) -> bool:
+    """Whether the column holds a bitmap or a sketch, whose bytes are not unique."""
+    return _function(table, column) in MEANINGS
+
+
+def function_of(table: TableCase, column: str) -> str | None:
+    """The aggregate function of a column; None where it has none."""
+    return _function(table, column)
+
+
 def meant(table: TableCase, row: Mapping[str, Any] | None) -> Values | None:
     """A row that was found, with bitmaps and sketches as what they say, like the rows of ``fold``."""
     if row is None:
@@ -184,7 +194,7 @@ def meant(table: TableCase, row: Mapping[str, Any] | None) -> Values | None:
 def fold(table: TableCase, history: Sequence[Change]) -> Values | None:
     """The row after the whole history of one key, None if there is none."""
     options = table.options
-    kept = [replace(c, at=at) for at, c in enumerate(history) if c.add or not _dropped(options, c)]
+    kept = [replace(c, at=at) for at, c in enumerate(history) if c.add or not dropped(options, c)]
     engine = options.get("merge-engine", "deduplicate")
     if "partial-update.remove-record-on-sequence-group" in options or _removes(options, engine):
         # One log holds the whole row.
@@ -241,7 +251,8 @@ def _distance(horizon: str) -> int | timedelta:
     return float(number) * {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "d": timedelta(days=1)}[unit]
 
 
-def _dropped(options: Mapping[str, str], change: Change) -> bool:
+def dropped(options: Mapping[str, str], change: Change) -> bool:
+    """Whether the table never takes the record in."""
     ignore_delete = any(options.get(k) == "true" for k in ("ignore-delete", "partial-update.ignore-delete"))
     return ignore_delete or (change.kind == "-U" and options.get("ignore-update-before") == "true")
 

@@ -27,7 +27,10 @@ STORY = [
     "README.md",
     *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "tokens")),
 ]
-ALONE = [f"docs/{name}.md" for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explanation/folds")]
+ALONE = [
+    f"docs/{name}.md"
+    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "explanation/folds")
+]
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
 MAP = (ROOT / "docs" / "map.md").read_text()
@@ -36,6 +39,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/
 WITH_PATHS = [
     "changelogs",
     "clients",
+    "explain",
     "files",
     "http",
     "limits",

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis
 from app.api.components import SPELLED, Key, Row, RowKind
-from app.api.deps import ImagesDep, Reading
-from app.api.paths import TABLE_PATH, ReadTable
+from app.api.deps import DatabaseDep, ImagesDep
+from app.api.paths import TABLE_PATH, FullName
 from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.rows import Keys
-from app.core.table.history import BatchState, Table
+from app.core.table.history import BatchState
 from app.services import explain as service
 from app.services.explained import StepKind
 
@@ -123,9 +123,9 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}, **prob
 
 
 def _answer(
-    repository: Reading,
+    database: DatabaseDep,
     images: ImagesDep,
-    table: Table,
+    name: tuple[str, str],
     texts: Sequence[str],
     columns: Sequence[str] | None,
     as_of: str | None,
@@ -136,14 +136,14 @@ def _answer(
 ) -> ExplainedRow:
     response.headers.update(spelling.headers)
     question = service.Question(texts, columns or None, as_of, steps, before, spelling.integers)
-    return ExplainedRow.of(service.explain_row(repository, images, table, question))
+    return ExplainedRow.of(service.explain_row(database, images, name, question))
 
 
 @router.get("/rows:explain", operation_id="explainRow", responses=_RESPONSES)
 def get_explanation(
-    table: ReadTable,
+    name: FullName,
     key: Keys,
-    repository: Reading,
+    database: DatabaseDep,
     images: ImagesDep,
     response: Response,
     spelling: SpellingDep,
@@ -155,14 +155,14 @@ def get_explanation(
     """Why the row of a key shows what it shows: its records that are still kept, in merge order, what each did to each
     column and why, and which records the values came from. A row that was deleted is explained, too.
     """
-    return _answer(repository, images, table, key, column, as_of, steps, before, spelling, response)
+    return _answer(database, images, name, key, column, as_of, steps, before, spelling, response)
 
 
 @router.get("/rows/{key:key}:explain", operation_id="explainRowByPath", responses=_RESPONSES)
 def get_explanation_by_path(
-    table: ReadTable,
+    name: FullName,
     key: str,
-    repository: Reading,
+    database: DatabaseDep,
     images: ImagesDep,
     response: Response,
     spelling: SpellingDep,
@@ -174,4 +174,4 @@ def get_explanation_by_path(
     """The same of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``, and
     so does the lookup of a key that ends in ``:explain``: ``/rows?key=``.
     """
-    return _answer(repository, images, table, [key], column, as_of, steps, before, spelling, response)
+    return _answer(database, images, name, [key], column, as_of, steps, before, spelling, response)

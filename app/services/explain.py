@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.integers import integers_of
@@ -16,6 +17,7 @@ from app.core.plan.told_fold import Row, Shown
 from app.core.table.history import Table
 from app.core.table.keys import key_from_text
 from app.core.table.option_entries import Integers
+from app.services.damage import read_again
 from app.services.explained import ExplainedColumn, ExplainedRow, RecordPlace, Start
 from app.services.kept_history import KeptHistory, Taken
 from app.services.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
@@ -47,12 +49,21 @@ class Question:
     integers: Integers | None = None
 
 
-def explain_row(repository: Repository, images: Images, table: Table, question: Question) -> ExplainedRow:
-    """The story of one row, staged records included but for ``as_of``.
+def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str], question: Question) -> ExplainedRow:
+    """The story of one row of the table ``name`` (database, table), staged records included but for ``as_of``.
 
     Raises ``Invalid`` for a key, columns, a time or a place that there cannot be, ``NotFound`` for a snapshot that
     there is not (any more) and for a key that no record is known of (ROW_NOT_FOUND), ``DamagedFile``.
     """
+
+    def explained() -> ExplainedRow:
+        with database.reading() as repository:
+            return _explained(repository, images, repository.tables.get(*name), question)
+
+    return read_again(explained)  # a sweep moves what is kept to other files
+
+
+def _explained(repository: Repository, images: Images, table: Table, question: Question) -> ExplainedRow:
     view, version = _view(repository, table, question.as_of)
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")

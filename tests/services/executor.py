@@ -18,6 +18,7 @@ from app.core.plan.fold import compacted, fold, visible_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, Job, MergeJob, OverflowJob, Progress, Result, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.table.keys import token_of
+from app.core.table.named_columns import names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import arrow_field, arrow_type, field_id, staging_schema
@@ -163,7 +164,8 @@ class PythonExecutor:
             for row in _staged(path_of(uri), plan.schema):
                 kind, position = RowKind(row.pop(KIND_COLUMN)), row.pop(POSITION_COLUMN)
                 key = _key_of(plan, row)
-                by_key[key].append(Record(kind, row, arrival(number, position)))
+                values = {column.name: row[column.name] for column in plan.schema.columns}
+                by_key[key].append(Record(kind, values, arrival(number, position), names_in(plan.schema, row)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
         ordered = [sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values()]
         states = [fold(plan, of_key, job.now) for of_key in ordered]

@@ -14,7 +14,7 @@ from app.core.rules.accumulators import Sum, Union
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
 from app.core.rules.replay import Replay
-from app.core.rules.rule import Rule, State
+from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import Record
 from app.core.table.schema import Column
@@ -35,32 +35,33 @@ class Source:
 NOTHING = Source()
 START = Source(start=True)
 Sources = Mapping[int, Source]  # by column id; columns of which nothing was said are absent
-_Fold = Callable[[Any, Column, State, Sequence[Record], Source], Source]
+_Before = Mapping[str, Any] | None  # what a rule holds before the records, None if nothing
+_Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
 
 
-def _kept(rule: Register, _column: Column, state: State, records: Sequence[Record], origin: Source) -> Source:
+def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
     """Of the record that wins over all others."""
-    found = origin
+    state, found = before, origin
     for record in records:
         lifted = rule.lift(record)
-        if rule.newer_wins(state, lifted):
+        if rule.part.takes(record) and (state is None or rule.newer_wins(state, lifted)):
             state, found = lifted, Source(arrivals=(record.arrival,))
     return found
 
 
-def _named(rule: NamedValues, column: Column, _state: State, records: Sequence[Record], origin: Source) -> Source:
+def _named(rule: NamedValues, column: Column, _before: _Before, records: Sequence[Record], origin: Source) -> Source:
     naming = [record.arrival for record in records if rule.part_of(column).takes(record)]
     return Source(arrivals=(naming[-1],)) if naming else origin
 
 
-def _counted(rule: Sum | Union, _column: Column, _state: State, records: Sequence[Record], origin: Source) -> Source:
+def _counted(rule: Sum | Union, _column: Column, _before: _Before, records: Sequence[Record], origin: Source) -> Source:
     return origin.joined([record.arrival for record in records if rule.part.takes(record)])
 
 
-def _stepped(rule: Stepwise, _column: Column, state: State, records: Sequence[Record], origin: Source) -> Source:
+def _stepped(rule: Stepwise, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
     taken = [record.arrival for record in records if rule.part.takes(record)]
     if rule.late is not None:
-        folded = rule.combine_all([state, *map(rule.lift, records)])
+        folded = rule.combine_all([before or rule.empty, *map(rule.lift, records)])
         on_time = {entry["t"] for entry in folded[rule.log] or ()}
         taken = [arrival for arrival in taken if arrival in on_time]
     return origin.joined(taken)
@@ -110,9 +111,7 @@ def _of_rules(
     if removals:
         before, records, origin = None, records[removals[-1] + 1 :], {}
     return {
-        column.id: FOLDS[type(rule)](
-            rule, column, rule.empty if before is None else dict(before), records, origin.get(column.id, NOTHING)
-        )
+        column.id: FOLDS[type(rule)](rule, column, before, records, origin.get(column.id, NOTHING))
         for rule in plan.rules
         for column in rule.columns
     }
@@ -125,11 +124,10 @@ def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int],
     for rule in replay.rules:
         log, removal = row.folded_by(rule), row.begins_with_removal(rule)
         records = [log.record(place) for place in range(len(log))]
-        state = row.before(rule) or rule.empty
         begun = NOTHING if removal is None else Source(arrivals=(row.removed_at or 0,)) if removal else None
         for column in rule.columns:
             own = origin.get(column.id, NOTHING)
-            source = FOLDS[type(rule)](rule, column, state, records, own if begun is None else begun)
+            source = FOLDS[type(rule)](rule, column, row.before(rule), records, own if begun is None else begun)
             older = [arrival for arrival in source.arrivals if arrival not in known]
             newer = [arrival for arrival in source.arrivals if arrival in known]
             before = own if older and (own != NOTHING) else START if older else Source(source.start)
