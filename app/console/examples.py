@@ -46,7 +46,10 @@ def show_example(visit: Visit) -> Response:
         example=example,
         loaded=loaded is not None,
         played=played,
-        steps=[(words, json.dumps(record), step, _changed(step.before, step.after)) for words, record, step in steps],
+        steps=[
+            (words, json.dumps(record), step, _changed(step.before, step.after), list(record))
+            for words, record, step in steps
+        ],
         following=json.dumps(following[0]) if following else None,
         row=_row(visit, example) if played else None,
         made_by=visit.curl("POST", database_path(DATABASE, "/tables:fromDdl"), {"ddl": example.ddl}),
@@ -59,7 +62,7 @@ def show_example(visit: Visit) -> Response:
 def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> set[str]:
     """The columns in which the row is another one."""
     old, new = before or {}, after or {}
-    return {name for name in new if before is None or old.get(name) != new[name]}
+    return {name for name in new if old.get(name) != new[name]}
 
 
 def _row(visit: Visit, example: Example) -> dict[str, Any] | None:

@@ -52,8 +52,9 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def cut(text: str, most: int = LONGEST_TEXT) -> str:
+def cut(value: object, most: int = LONGEST_TEXT) -> str:
     """The beginning of a long text, and how much there is of it."""
+    text = str(value)
     return text if len(text) <= most else f"{text[:most]}… ({counted(len(text))} characters)"
 
 

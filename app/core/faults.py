@@ -203,11 +203,14 @@ class About:
     """The parts of a table's schema that a fault is about.
 
     ``option`` is a key as the request spells it, empty for the options as a whole; ``columns`` are the columns at
-    fault, or those that the option cannot go with.
+    fault, or those that the option cannot go with. In a text it stands at the character ``offset`` (from 0), and
+    ``said`` is the message without line and excerpt.
     """
 
     option: str | None = None
     columns: tuple[str, ...] = ()
+    offset: int | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True)

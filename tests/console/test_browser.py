@@ -28,6 +28,9 @@ SHOWN = [
     "/console/nothing",
     "/console/examples",
     "/console/examples/parcels",
+    "/console/new",
+    "/console/new?kind=json",
+    "/console/new?kind=sample",
 ]
 
 
@@ -101,6 +104,21 @@ def test_an_empty_service_greets_with_an_example_that_is_played(browser: Browser
         window.page.get_by_role("button", name="Drop the example").click()
         window.page.get_by_text("No table yet").wait_for()
         assert window.complaints == []
+
+
+def test_a_table_is_checked_while_it_is_typed_mended_and_made(browser: Browser, service: Client) -> None:
+    with person(browser, str(service.base_url)) as window:
+        window.open("/console/new")
+        window.page.get_by_label("Database").fill("typed")
+        text = window.page.get_by_label("CREATE TABLE")
+        text.fill(text.input_value().replace("'partial-update'", "'partial-updat'"))
+        window.page.get_by_role("button", name="Write partial-update for partial-updat").wait_for()
+        assert window.axe() == []
+        window.page.get_by_role("button", name="Write partial-update").click()
+        window.page.get_by_role("cell", name="primary key").wait_for()
+        window.page.get_by_role("button", name="Make the table").click()
+        window.page.wait_for_url("**/console/tables/typed/orders")
+    assert service.get("/v1/catalog/databases/typed/tables").json()["tables"] == ["orders"]
 
 
 def test_the_keyboard_reaches_the_page_at_once(browser: Browser, service: Client) -> None:

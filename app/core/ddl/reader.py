@@ -63,7 +63,7 @@ class TableStatement:
         while pointer not in self.places:
             pointer = pointer.rpartition("/")[0]
         told = self.source.fault(self.places[pointer], fault.code, fault.message, fault.fix)
-        return replace(told, about=fault.about)
+        return replace(told, about=replace(told.about, option=fault.about.option, columns=fault.about.columns))
 
 
 def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatement]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.core.errors import FaultCode, Violation
+from app.core.errors import About, FaultCode, Violation
 from app.core.types.dialects import DOUBLE_QUOTED, TEXT, Dialect
 
 POINTER = "/ddl"
@@ -63,7 +63,7 @@ class Source:
         first = max(start, place - _EXCERPT)
         shown = self.text[first : place + _EXCERPT].partition("\n")[0]
         told = f"line {line}, column {place - start + 1}: {message}\n{shown}\n{' ' * (place - first)}^"
-        return Violation(POINTER, code, told, fix)
+        return Violation(POINTER, code, told, fix, about=About(offset=place, said=message))
 
     @cached_property
     def _lines(self) -> list[int]:

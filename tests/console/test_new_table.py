@@ -1,0 +1,147 @@
+"""Make a table: faults where they are, fixes that are one click, and nothing made before somebody says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.core.access import Role
+from app.main import create_app
+from app.settings import Settings
+from tests.api.conftest import DATABASES, LOOPBACK
+from tests.console.conftest import Browser, words
+
+SQL = "CREATE TABLE orders (\n  id BIGINT,\n  note STRING,\n  PRIMARY KEY (id) NOT ENFORCED\n)"
+JSON = '{"fields": [{"name": "id", "type": "BIGINT NOT NULL"}], "primaryKeys": ["id"]}'
+
+
+def sent(browser: Browser, action: str, kind: str = "sql", text: str = SQL, path: str = "/console/new") -> str:
+    browser.get("/console/new")
+    answer = browser.send(path, kind=kind, database="shop", name="orders", text=text, action=action)
+    assert answer.status_code in (200, 303, 400, 403, 409), answer.text
+    return str(answer.headers.get("location") or answer.text)
+
+
+def text_in(page: str) -> str:
+    found = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+    assert found
+    return unescape(found[1])
+
+
+@pytest.mark.parametrize("kind", ["sql", "json", "sample", "x"])
+def test_the_form_begins_with_something_that_can_be_made(browser: Browser, kind: str) -> None:
+    page = browser.get(f"/console/new?kind={kind}").text
+    answer = browser.send("/console/new", kind=kind, database="shop", name="t", text=text_in(page), action="check")
+    assert "fault" not in words(answer.text)
+    assert browser.client.get(DATABASES).json()["databases"] == []
+
+
+def test_a_checked_table_is_told_in_words_and_not_made(browser: Browser) -> None:
+    page = sent(browser, "check")
+    assert "id BIGINT NOT NULL primary key" in words(page)
+    assert "tables:fromDdl" in page
+    assert text_in(page) == SQL
+    assert browser.client.get(DATABASES).json()["databases"] == []
+
+
+def test_faults_stand_at_their_lines_and_are_mended_by_a_button(browser: Browser) -> None:
+    page = sent(browser, "check", text=SQL.replace("STRING", "STRNG"))
+    assert re.search(r'<span class="no">3</span><pre>\s*note STRNG,', page)
+    assert 'value="repair-0">Write STRING for STRNG' in page
+    assert text_in(sent(browser, "repair-0", text=SQL.replace("STRING", "STRNG"))) == SQL
+
+
+@pytest.mark.parametrize("action", ["repair-0", "repair-99", "repair-x", "repair-", "what"])
+def test_a_button_of_another_text_changes_nothing(browser: Browser, action: str) -> None:
+    assert text_in(sent(browser, action)) == SQL
+
+
+def test_while_it_is_typed_only_the_verdict_comes(browser: Browser) -> None:
+    part = sent(browser, "", path="/console/new/check", text=SQL.replace("BIGINT", "BIGINTT"))
+    assert part.lstrip().startswith('<section class="card" id="verdict"')
+    assert "1 fault" in words(part)
+
+
+@pytest.mark.parametrize(("kind", "text"), [("sql", SQL), ("json", JSON)])
+def test_a_table_is_made_with_its_database_and_shown(browser: Browser, kind: str, text: str) -> None:
+    assert sent(browser, "make", kind, text) == "/console/tables/shop/orders"
+    assert browser.client.get(f"{DATABASES}/shop/tables").json()["tables"] == ["orders"]
+    again = sent(browser, "make", kind, text)
+    assert "exists already" in words(again)
+    assert text_in(again) == text
+
+
+def test_lines_of_a_form_are_those_of_the_text(browser: Browser) -> None:
+    page = sent(browser, "check", text=SQL.replace("STRING", "STRNG").replace("\n", "\r\n"))
+    assert '<span class="no">3</span>' in page
+
+
+def test_a_sample_becomes_sql_that_can_be_changed(browser: Browser) -> None:
+    page = sent(browser, "guess", "sample", '{"id": 1, "paid": "2.50"}\n{"id": 1, "city": "Oslo"}')
+    assert "Guessed from 2 records" in words(page)
+    assert "DECIMAL(18, 2)" in text_in(page)
+    assert 'name="kind" value="sql"' in page
+    assert sent(browser, "make", text=text_in(page)) == "/console/tables/shop/orders"
+
+
+def test_what_is_no_sample_is_told_beside_it(browser: Browser) -> None:
+    page = sent(browser, "guess", "sample", "<script>alert(1)</script>")
+    assert "<script>alert" not in page
+    assert text_in(page) == "<script>alert(1)</script>"
+    assert 'role="alert"' in page
+
+
+def test_hostile_text_is_text(browser: Browser) -> None:
+    hostile = "</textarea><b onx=1>\"'&{{7*7}}"
+    for kind in ("sql", "json"):
+        page = sent(browser, "check", kind, hostile)
+        assert text_in(page) == hostile
+        assert "<b onx" not in page
+
+
+def test_what_cannot_be_made_is_not_half_made(browser: Browser) -> None:
+    two = f"{SQL};\n{SQL.replace('orders', 'other').replace('BIGINT', 'BIGINTT')}"
+    assert "fault" in words(sent(browser, "make", text=two))
+    assert browser.client.get(DATABASES).json()["databases"] == []
+
+
+@pytest.mark.parametrize("database", ["", "a/b", "$x", "\x00"])
+def test_a_name_that_is_none_is_told(browser: Browser, database: str) -> None:
+    browser.get("/console/new")
+    answer = browser.send("/console/new", kind="json", database=database, name="t", text=JSON, action="make")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+def test_who_may_not_make_tables_may_check_them(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+    browser = signed_in(Role.WRITE)
+    page = sent(browser, "check")
+    assert "Make the table" not in page
+    assert "this needs the role admin" in words(sent(browser, "make"))
+
+
+def test_a_token_of_one_database_makes_tables_there_alone(
+    client: TestClient, signed_in: Callable[..., Browser]
+) -> None:
+    client.post(DATABASES, json={"name": "shop"})
+    browser = signed_in(Role.ADMIN, ("shop.*",))
+    assert sent(browser, "make") == "/console/tables/shop/orders"
+    browser.get("/console/new")
+    refused = browser.send("/console/new", kind="sql", database="other", text=SQL, action="make")
+    assert refused.status_code == 403
+
+
+def test_what_is_made_is_in_the_audit_log(tmp_path_factory: pytest.TempPathFactory, sqlite_template: object) -> None:
+    data = tmp_path_factory.mktemp("data")
+    log = data / "audit.log"
+    app: FastAPI = create_app(Settings(KEYFOLD_DATA=data, workers=0, audit_log=str(log)))
+    with TestClient(app, LOOPBACK) as client:
+        sent(Browser(client), "make")
+        lines = log.read_text()
+    assert '"operation":"createDatabase","database":"shop"' in lines
+    assert '"operation":"createTablesFromDdl","database":"shop","tables":["orders"],"outcome":"done"' in lines
