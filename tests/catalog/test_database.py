@@ -23,6 +23,7 @@ from app.catalog.failures import refusing
 from app.catalog.models import metadata, tokens
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, KeyfoldError, Unavailable
+from app.core.table.history import KeptHistory
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,20 @@ def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatab
         assert (kept.number, kept.file, kept.digest) == (batch.number, batch.file, None)
         assert repository.snapshots.get(table.id, 1).runs[0].files == run("r1").files
         assert repository.damage.paths() == {}
+
+
+def test_history_begins_after_what_was_merged_before_it_was_kept(database: CatalogDatabase) -> None:
+    merged, new = create_table(database), create_table(database, "new")
+    post(database, merged)
+    commit(database, request_and_claim(database, merged), [run("r1")])
+    with database.transaction() as repository:
+        downgrade(repository, "0011")
+    database.migrate()
+    with database.reading() as repository:
+        assert repository.history.of(merged.id) == KeptHistory(1, 1)
+        assert repository.history.of(new.id) == KeptHistory(0, 0)
+        assert repository.history.unfiled(merged.id) == []
+        assert repository.batches.live_staging_files(merged.id) == set()
 
 
 def test_a_migration_can_be_taken_back(database: CatalogDatabase) -> None:

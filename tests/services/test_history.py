@@ -14,10 +14,11 @@ from app.services.batches import withdraw_batch
 from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.history import KeptRecord, kept_records, kept_since
+from app.services.merges import request_merge, run_next_merge
 from app.services.snapshots import roll_back
 from app.services.sweeps import sweep
 from app.services.tables import alter_table
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, merge_staged, post
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post
 from tests.services.clocks import SetClock, clock, database
 
 __all__ = ["clock", "database"]
@@ -40,7 +41,8 @@ def swept(site: MergeSite) -> None:
 def merged(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
     """A batch of ``records``, merged."""
     post(site.database, site.warehouse, *records)
-    merge_staged(site.database, site.warehouse, table.id)
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
 
 
 def kept(site: MergeSite, table: Table, key: int, after: int | None = None) -> list[KeptRecord]:

@@ -5,6 +5,8 @@ stopped anywhere loses and doubles nothing.
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +30,8 @@ from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, create_table, merge_staged, post
 from tests.services.damaged import damage_of, files_in, flip, flipped
 from tests.services.test_history import CALM, age, begins, merged, swept, told
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def file(site: MergeSite, table: Table) -> list[HistoryFile]:
@@ -172,6 +176,42 @@ def test_a_sweep_that_is_stopped_between_two_steps_loses_and_doubles_nothing(
     swept(site)
     swept(site)
     assert [value for _, _, value in told(site, table, 1)] == [1, 2, 3, 4]
+    assert on_disk(site, table) == {one.name for one in files(site, table)}
+    assert files_in(site.warehouse, table.id, "staging") == []
+
+
+SWEEPS = """
+import sys
+from datetime import timedelta
+from app.catalog.database import CatalogDatabase
+from app.services.sweeps import sweep
+from app.storage.layout import Warehouse
+database, warehouse = CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2])
+print("begins", flush=True)
+while True:
+    sweep(database, warehouse, timedelta(seconds=5))
+"""
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_processes_that_are_killed_while_they_sweep_lose_and_double_nothing(catalog_url: str, site: MergeSite) -> None:
+    table = create_table(site.database, CALM)
+    drawn = random.Random(7)
+    posted = 0
+    for _ in range(4):
+        command = [sys.executable, "-c", SWEEPS, catalog_url, site.warehouse.root]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as sweeping:
+            assert sweeping.stdout is not None
+            sweeping.stdout.readline()
+            for _ in range(drawn.randrange(3, 9)):
+                posted += 1
+                merged(site, table, {"id": 1, "n": posted})
+                age(site, 60)
+            sweeping.kill()
+        assert [value for _, _, value in told(site, table, 1)] == list(range(1, posted + 1))
+    swept(site)
+    swept(site)
+    assert [value for _, _, value in told(site, table, 1)] == list(range(1, posted + 1))
     assert on_disk(site, table) == {one.name for one in files(site, table)}
     assert files_in(site.warehouse, table.id, "staging") == []
 

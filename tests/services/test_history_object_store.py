@@ -1,0 +1,57 @@
+"""History in a bucket of a real S3 server over HTTP."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core.table.damage import DamagedFile
+from app.services.drops import drop_table
+from app.services.executor import MergeSite
+from app.services.readiness import take_warehouse
+from app.services.sweeps import sweep
+from app.storage.layout import Warehouse
+from tests.object_store import FaultyLine, flip, new_bucket, objects_in, uri_of
+from tests.services.builders import create_table
+from tests.services.store_executor import StoreExecutor
+from tests.services.test_history import CALM, merged, told
+
+pytestmark = pytest.mark.slow(reason="starts an object store")
+NO_GRACE = timedelta(seconds=-10)
+
+
+@pytest.fixture
+def catalog_kind() -> str:
+    """One is enough: what asks the store knows of no catalog."""
+    return "sqlite"
+
+
+@pytest.fixture
+def warehouse(line: FaultyLine, store: str) -> Warehouse:
+    return Warehouse(uri_of(new_bucket(store), line.endpoint))
+
+
+@pytest.fixture
+def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
+    return StoreExecutor(warehouse, tmp_path / "spark")
+
+
+def test_records_are_filed_found_joined_and_removed_with_their_table(site: MergeSite) -> None:
+    take_warehouse(site.database, site.warehouse)
+    table = create_table(site.database, CALM)
+    for number in range(1, 4):
+        merged(site, table, {"id": 1, "n": number}, {"id": 2, "n": 0})
+        sweep(site.database, site.warehouse, NO_GRACE)
+        assert told(site, table, 1) == [(one, one, one) for one in range(1, number + 1)]
+    assert not [one for one in objects_in(site.warehouse) if "/staging/" in one]
+    sweep(site.database, site.warehouse, NO_GRACE)
+    files = [one for one in objects_in(site.warehouse) if "/history/" in one]
+    assert len(files) == 1
+    flip(site.warehouse, files[0], 50)
+    with pytest.raises(DamagedFile, match="/history/"):
+        told(site, table, 1)
+    drop_table(site.database, site.warehouse, ("shop", "wide"))
+    sweep(site.database, site.warehouse, NO_GRACE)
+    assert not [one for one in objects_in(site.warehouse) if one.startswith(table.id)]
