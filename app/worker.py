@@ -20,6 +20,7 @@ from app.core.table.history import TaskKind
 from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
+from app.services.history import file_histories
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.repeated import Repeated
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
+FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by whoever has a row explained
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
 SPARK = "spark"  # the embedded server among the processes of the metrics
@@ -315,8 +317,13 @@ class Worker:
             logger.warning("Spark could not be warmed up; merges try again", exc_info=True)
 
     def _sweep(self) -> None:
-        while not self._stopped.wait(SWEEP_SECONDS):
+        swept = time.monotonic()
+        while not self._stopped.wait(FILE_SECONDS):
             try:
+                if time.monotonic() - swept < SWEEP_SECONDS - FILE_SECONDS / 2:
+                    file_histories(self.site.database, self.site.warehouse)
+                    continue
+                swept = time.monotonic()
                 sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)
                 look_again(self.site.database, self.site.warehouse)
                 request_failed_compactions(self.site.database)

@@ -23,7 +23,7 @@ from app.catalog.models import (
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
 from app.core.errors import NotFound
-from app.core.table.history import Base, Batch, BatchState, HistoryFile, KeptHistory
+from app.core.table.history import Base, Batch, BatchState, HistoryExtent, HistoryFile
 
 _FILE = tuple(history_files.c[one.name] for one in fields(HistoryFile))
 _AT_ONCE = 500  # numbers in one query
@@ -68,11 +68,17 @@ class History:
     transaction: Transaction
     tables: Tables
 
-    def of(self, table_id: str) -> KeptHistory:
+    def of(self, table_id: str) -> HistoryExtent:
         """What is kept of the table's."""
         query = sa.select(histories.c.since, histories.c.filed).where(histories.c.table_id == table_id)
         row = self.transaction.execute(query).first()
-        return KeptHistory() if row is None else KeptHistory(row.since, row.filed)
+        return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
+
+    def behind(self) -> list[str]:
+        """The ids of the tables that have later snapshots than those whose records are in history files."""
+        of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
+        later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
+        return list(self.transaction.execute(sa.select(tables.c.id).select_from(of).where(later)).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
         """The batches whose records are kept in their staging files alone, in merge order, those of later snapshots
@@ -136,7 +142,7 @@ class History:
         """
         self.tables.lock(table_id)
         before = self.of(table_id)
-        self._say(table_id, before, KeptHistory(since, max(since, before.filed)))
+        self._say(table_id, before, HistoryExtent(since, max(since, before.filed)))
         kept = {base.snapshot_id for base in self.bases(table_id)}
         if unneeded := kept - set(bases):
             mine = (history_bases.c.table_id == table_id) & history_bases.c.snapshot_id.in_(unneeded)
@@ -147,7 +153,7 @@ class History:
         old = (history_files.c.table_id == table_id) & (history_files.c.last_snapshot <= since)
         self.transaction.execute(history_files.delete().where(old))
 
-    def file(self, table_id: str, before: KeptHistory, filed: int, files: Sequence[HistoryFile]) -> bool:
+    def file(self, table_id: str, before: HistoryExtent, filed: int, files: Sequence[HistoryFile]) -> bool:
         """Names ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``.
 
         False, and nothing is named, where history is not as it was ``before``. Raises ``NotFound`` when the table is
@@ -157,7 +163,7 @@ class History:
         if self.of(table_id) != before:
             return False
         self._add(table_id, files)
-        self._say(table_id, before, KeptHistory(before.since, filed))
+        self._say(table_id, before, HistoryExtent(before.since, filed))
         return True
 
     def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
@@ -187,7 +193,7 @@ class History:
         if files:
             self.transaction.execute(history_files.insert(), [{"table_id": table_id, **asdict(file)} for file in files])
 
-    def _say(self, table_id: str, before: KeptHistory, now: KeptHistory) -> None:
+    def _say(self, table_id: str, before: HistoryExtent, now: HistoryExtent) -> None:
         if now == before:
             return
         change = histories.update().where(histories.c.table_id == table_id).values(asdict(now))

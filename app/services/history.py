@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import NotFound, Unavailable
+from app.core.errors import KeyfoldError, NotFound, Unavailable
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Base, Batch, HistoryFile, SnapshotKind, Table
 from app.core.table.kept_history import Kept, Retention, joined, kept_next
@@ -94,6 +94,8 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
     interrupted leaves files that nobody names. Records whose staging file is damaged end what is kept: history begins
     anew after them. Raises ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
     """
+    if not retention_of(table).window:
+        return
     try:
         while _file_some(database, warehouse, table, cut):
             continue
@@ -102,6 +104,19 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
         return  # dropped meanwhile
     except DamagedFile as error:
         _give_up(database, table, error)
+
+
+def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """File the history of all tables of which something was merged since. Where that cannot be done it is told, and
+    done later.
+    """
+    with database.reading() as repository:
+        found = [repository.tables.find(table_id) for table_id in repository.history.behind()]
+    for table in filter(None, found):
+        try:
+            file_history(database, warehouse, table)
+        except (OSError, KeyfoldError):
+            logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
 def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, NotFound
+from app.core.errors import NotFound
 from app.core.table.history import HISTORY_FOLDER, Database, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.delta import keep_logs
-from app.services.history import file_history, move_history
+from app.services.history import file_histories, move_history
 from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
@@ -63,8 +63,7 @@ def sweep(
     kept = {table_id: number for table_id, (number, _) in twins.items()}
     for table_id, run_id in expire_snapshots(database, kept=kept):
         _mark(warehouse, table_id, run_id)
-    for table in every_table(database):
-        _file(database, warehouse, table)
+    file_histories(database, warehouse)
     forget_history(database, keys_known)
     removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
@@ -74,13 +73,6 @@ def sweep(
             except OSError:
                 logger.warning("the folder of table %s could not be swept", folder.name, exc_info=True)
     return removed
-
-
-def _file(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> None:
-    try:
-        file_history(database, warehouse, table)
-    except (OSError, KeyfoldError):
-        logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
 def expire_snapshots(

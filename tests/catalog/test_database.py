@@ -23,7 +23,7 @@ from app.catalog.failures import refusing
 from app.catalog.models import metadata, tokens
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, KeyfoldError, Unavailable
-from app.core.table.history import KeptHistory
+from app.core.table.history import HistoryExtent
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,8 +91,8 @@ def test_history_begins_after_what_was_merged_before_it_was_kept(database: Catal
         downgrade(repository, "0011")
     database.migrate()
     with database.reading() as repository:
-        assert repository.history.of(merged.id) == KeptHistory(1, 1)
-        assert repository.history.of(new.id) == KeptHistory(0, 0)
+        assert repository.history.of(merged.id) == HistoryExtent(1, 1)
+        assert repository.history.of(new.id) == HistoryExtent(0, 0)
         assert repository.history.unfiled(merged.id) == []
         assert repository.batches.live_staging_files(merged.id) == set()
 

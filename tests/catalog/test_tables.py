@@ -10,7 +10,7 @@ from app.catalog.models import delta_versions, metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
 from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.delta import DeltaVersion
-from app.core.table.history import ChangelogFile, HistoryFile, KeptHistory, SnapshotKind
+from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
 
@@ -131,7 +131,7 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             version = DeltaVersion(table.id, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now())
             repository.transaction.execute(delta_versions.insert().values(**vars(version)))
             repository.history.begin_after(table.id, 1, [1])
-            repository.history.file(table.id, KeptHistory(1, 1), 2, [HistoryFile("h.parquet", 0, 2, 2, 1, 10)])
+            repository.history.file(table.id, HistoryExtent(1, 1), 2, [HistoryFile("h.parquet", 0, 2, 2, 1, 10)])
             file = NamedFile(FileKind.RUN, table.id, f"{table.id}/runs/r/0.parquet", 10, run_id="r")
             repository.damage.note([DamagedFile(file, DamageReason.MISSING, "nothing is there")])
     with database.transaction() as repository:

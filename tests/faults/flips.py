@@ -31,6 +31,7 @@ from app.main import create_app
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.damage import named_files
 from app.services.executor import MergeSite
+from app.services.history import file_history
 from app.services.merges import request_merge, run_next_merge
 from app.services.views import Views
 from app.settings import Settings
@@ -94,7 +95,8 @@ DAMAGES: Mapping[str, Callable[[bytes, Random], bytes | None]] = {
     "gone": lambda _content, _random: None,
 }
 ODDS = {"flip": 10, "cut": 2, "zeros": 1, "gone": 1}
-KINDS: Mapping[str, int] = {"staging": 3, "runs": 3, "changelog": 2, "images": 2}  # and how often each is damaged
+# And how often each is damaged.
+KINDS: Mapping[str, int] = {"staging": 3, "runs": 3, "changelog": 2, "images": 2, "history": 2}
 READS = 8  # of each trial
 
 
@@ -171,6 +173,10 @@ class Campaign:
             sent = {"records": [_record(self.random, key) for key in (*own, *self.random.sample(KEYS, 6))]}
             assert self.client.post(f"{_path(name)}/batches", json=sent).status_code == 202
             assert not merges or self._merge(table_id).state is TaskState.SUCCEEDED
+            if place == 1:
+                with self.parts.database.reading() as repository:
+                    table = repository.tables.existing(table_id)
+                file_history(self.parts.database, self.parts.warehouse, table)
         return table_id
 
     def _ask(self, read: Read) -> Said:
@@ -296,6 +302,7 @@ def _reads(name: str, options: Mapping[str, str]) -> Iterator[Read]:
         yield "POST", f"{path}/rows:batchGet?consistency={wanted}", every, 20
         yield from (("GET", f"{path}/rows?key={key}&consistency={wanted}", None, 1) for key in KEYS[::2])
     yield from (("GET", f"{path}/rows?key={key}&snapshot=2", None, 1) for key in KEYS[:10])
+    yield from (("GET", f"{path}/rows:explain?key={key}", None, 3) for key in KEYS[:10])
     if "changelog-producer" in options:
         for query in ("", "?fromSnapshot=2&toSnapshot=2", "?fromSnapshot=3"):
             yield "GET", f"{path}/changelog{query}", None, 20

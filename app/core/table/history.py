@@ -225,7 +225,7 @@ class ChangelogFile:
 
 
 @dataclass(frozen=True)
-class KeptHistory:
+class HistoryExtent:
     """What is kept of the records that a table's merges have folded: all those that came into a snapshot after number
     ``since``, and no others. Those up to snapshot ``filed`` are in history files, the later ones in the staging files
     of their batches.
