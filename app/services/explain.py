@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
@@ -105,7 +105,7 @@ def _moment(text: str) -> datetime | None:
         raise _bad(f"asOf={text!r} is no time: {error}") from error
     if moment.tzinfo is None:
         raise _bad(f"asOf={text!r} does not say which time zone it is of")
-    return moment.astimezone(UTC)
+    return moment  # of its own offset: in UTC it may be beyond the calendar
 
 
 def _bad(message: str) -> Invalid:

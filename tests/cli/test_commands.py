@@ -49,6 +49,24 @@ def test_a_row_is_put_shown_and_deleted(terminal: Terminal) -> None:
     assert "it was deleted" in gone.stderr
 
 
+def test_a_value_is_explained(terminal: Terminal) -> None:
+    table = terminal.table("explained")
+    for n in (2, 3):
+        put(terminal, table, id=7, n=n)
+    told = terminal.run("explain", table, "7", "--column", "n")
+    assert told.stdout.startswith("from nothing before the first batch\nrecord ")
+    lines = [line.split() for line in told.stdout.splitlines()]
+    assert [line[-2:] for line in lines if line[:2] in (["1.0", "+I"], ["2.0", "+I"])] == [
+        ["2", "summed"],
+        ["5", "summed"],
+    ]
+    assert lines[-1] == ["n", "5", "1.0,", "2.0"]
+    older = terminal.run("explain", table, "7", "--steps", "1").stdout
+    assert "records before the first one here: 1 (--before 2.0)" in older
+    assert json.loads(terminal.run("explain", table, "7", "--json").stdout)["exact"] is True
+    assert terminal.run("explain", table, "8").returncode == Exit.NOT_FOUND
+
+
 def test_a_delete_takes_what_its_record_needs(terminal: Terminal) -> None:
     table = terminal.table("needs_more")
     done = terminal.run("delete", table, "7", "--with", '{"n": 1}', "--json")

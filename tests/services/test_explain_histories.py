@@ -15,6 +15,7 @@ import pytest
 
 from app.core.errors import NotFound
 from app.core.plan.option_checks import check_options
+from app.core.plan.told_fold import ColumnStep
 from app.services.executor import MergeSite
 from app.services.explained import ExplainedRow
 from app.services.lookups import Images
@@ -103,6 +104,7 @@ def test_an_explanation_is_the_fold_of_all_records(engine: str, seed: int, site:
 
 def check_steps(played: Play, explained: ExplainedRow, posted: Sequence[Posted], older: int) -> None:
     """After each step the columns hold what the records so far come to."""
+    existed = explained.start.row is not None
     for count, step in enumerate(records_of(explained), older + 1):
         row = played.expected(posted[:count])
         assert step.exists is (row is not None), count
@@ -111,6 +113,20 @@ def check_steps(played: Play, explained: ExplainedRow, posted: Sequence[Posted],
                 assert column.after is None
             elif column.column in row:
                 assert column.after == row[column.column], (count, column)
+            if existed and step.exists:
+                check_reason(played, column, posted[count - 1].change)
+            assert not step.exists or not column.reason.endswith("removes the row")
+        existed = step.exists
+
+
+def check_reason(played: Play, column: ColumnStep, change: Change) -> None:
+    """What is said of a column of a row that stays is what happened to it."""
+    name = next((name for name, called in played.called.items() if called == column.column), column.column)
+    if column.ignored or column.reason.endswith(("ignored", "unchanged", "never overwrites")):
+        assert column.before == column.after, column
+    if column.reason.endswith("taken") and not oracle.is_sketch(played.case, name):
+        default = played.case.options.get(f"fields.{name}.default-value")
+        assert default or column.after == played.shown(name, change.values[name]), column
 
 
 def check_sources(played: Play, explained: ExplainedRow, posted: Sequence[Posted], older: int) -> None:

@@ -59,7 +59,7 @@ def _begun(told: Told) -> str:
     start = told["start"]
     if not told["leftOut"]:
         return str(start["words"])
-    return f"{start['words']}; {told['leftOut']} records came before these: --before {told['before']}"
+    return f"{start['words']}; records before the first one here: {told['leftOut']} (--before {told['before']})"
 
 
 def _lines(told: Told) -> Iterator[list[object]]:

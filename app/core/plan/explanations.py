@@ -66,7 +66,9 @@ class Step:
         return known
 
     def _met(self, rule: Register) -> Met:
-        before = self.before if self.before is not None else rule.empty
+        if self.before is None:
+            return Met(accepted=True)
+        before = self.before
         accepted = rule.newer_wins(before, rule.lift(self.record))
         seen = any(before.get(name) is not None for name in rule.names)
         if not (rule.order.fields and seen):
