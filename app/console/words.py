@@ -17,6 +17,12 @@ def counted(number: int | None) -> str:
     return "–" if number is None else f"{number:,}".replace(",", "\u2009")
 
 
+def many(number: int, noun: str) -> str:
+    """So many of something."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{counted(number)} {noun if number == 1 else plural}"
+
+
 def sized(size: int) -> str:
     """Bytes in the largest unit of which there is one."""
     amount, unit = float(size), 0
@@ -65,6 +71,7 @@ def shown(value: Any) -> str:
 
 FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "counted": counted,
+    "many": many,
     "sized": sized,
     "spanned": spanned,
     "aged": aged,

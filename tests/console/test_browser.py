@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.services.tokens import create_token
 from app.settings import Settings
 from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
-from tests.service import Client, serving
+from tests.service import Client, TableClient, serving
 
 pytestmark = [
     pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
@@ -28,6 +28,12 @@ SHOWN = [
     "/console/nothing",
     "/console/examples",
     "/console/examples/parcels",
+    "/console/tables/shop/wide",
+    "/console/tables/shop/wide/rows",
+    "/console/tables/shop/wide/batches",
+    "/console/tables/shop/wide/merges",
+    "/console/tables/shop/wide/snapshots",
+    "/console/tables/shop/wide/sql",
     "/console/new",
     "/console/new?kind=json",
     "/console/new?kind=sample",
@@ -49,6 +55,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
             fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
             schema = {"fields": fields, "primaryKeys": ["id"], "options": {}, "comment": HOSTILE}
             client.create_table("shop", name, schema).raise_for_status()
+        TableClient(client, "shop", "wide").post_batch([{"id": 1, HOSTILE: HOSTILE * 1000}, {"id": 2}])
         yield client
 
 

@@ -22,7 +22,7 @@ def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
     text = browser.text("/")
     assert re.search(r"shop\. wide 0 2 1 \d s never", text)
-    assert "2 records 1 batches" in text
+    assert "2 records 1 batch," in text
 
 
 def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:

@@ -1,0 +1,149 @@
+"""A table's page: what it holds, its rules in words, its rows, batches, merges, snapshots, and itself as SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from app.console.curl import table_path
+from app.console.visits import Page, Visit
+from app.core.ddl.writer import table_ddl
+from app.core.errors import Invalid
+from app.core.plan.table_warnings import table_warnings
+from app.core.table.option_entries import Consistency, Integers
+from app.core.types.dialects import Dialect
+from app.services import pages
+from app.services.batches import list_batches
+from app.services.damage import read_again
+from app.services.drafts import DraftTable
+from app.services.merges import list_merges
+from app.services.pages import PageRequest
+from app.services.rules import table_rules
+from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
+from app.services.scans import BEGINNING, NDJSON, Place, read_scan
+from app.services.snapshots import list_snapshots
+from app.services.stats import table_stats
+from app.services.views import View
+
+TABLE_PAGE: Final = "/console/tables/{database}/{table}"
+PAGE_ROWS: Final = 50
+PAGE_ITEMS: Final = 50
+
+
+@dataclass(frozen=True)
+class RowsShown:
+    """A page of rows as JSON, the columns, and where the next page begins."""
+
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    next_token: str | None
+
+
+def _name(visit: Visit) -> tuple[str, str]:
+    return visit.names["database"], visit.names["table"]
+
+
+def _page(visit: Visit, tab: str, **values: Any) -> Response:
+    """A page of the table; ``tab`` is the name of its template and of its place among them."""
+    path = table_path(*_name(visit))
+    status = values.pop("status", HTTPStatus.OK)
+    return visit.page(f"table_{tab}.html", status, tab=tab, name=_name(visit), api=path, **values)
+
+
+def show_table(visit: Visit) -> Response:
+    """What it holds and what it does with records."""
+    with visit.parts.database.reading() as repository:
+        table = repository.tables.get(*_name(visit))
+        stats = table_stats(repository, table)
+        failure = repository.overview.merge_failures([table.id]).get(table.id)
+    schema = table.schema
+    told = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
+    return _page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
+
+
+def show_rows(visit: Visit) -> Response:
+    """Its rows, staged records included, a page at a time."""
+    asked = visit.asked("filter").strip()
+    filters, error, found = [asked] if asked else [], None, None
+    try:
+        found = rows_of(visit, filters, visit.asked("after") or None)
+    except Invalid as invalid:
+        error = invalid
+    status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
+    return _page(visit, "rows", status=status, found=found, asked=asked, error=error)
+
+
+def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
+    """A page of the table's rows. Raises ``Invalid`` for a filter or a token that is none."""
+    parts = visit.parts
+    with ExitStack() as held:
+        room = held.enter_context(parts.scans.place())
+
+        def read() -> tuple[View, Place]:
+            if token is None:
+                view, start = parts.views.current(_name(visit), Consistency.LATEST), BEGINNING
+            else:
+                with parts.database.reading() as repository:
+                    view, start = pinned_view(repository, repository.tables.get(*_name(visit)), token)
+            return loaded(parts.warehouse, view, room), start
+
+        view, start = read_again(read)
+        scan = read_scan(view, None, filters, Integers.NUMBER)  # which Python reads exactly
+        room.take_columns(scan.columns_read)
+        if token is not None:
+            check_filters(token, filters)
+        page = read_page(parts.warehouse, scan, filters, PAGE_ROWS, start)
+        rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
+    return RowsShown(tuple(column.name for column in scan.columns), rows, page.next_token)
+
+
+def show_batches(visit: Visit) -> Response:
+    """What was posted, newest first, and what became of it."""
+    return _list(visit, "batches", list_batches)
+
+
+def show_merges(visit: Visit) -> Response:
+    """Its merges and compactions, newest first."""
+    return _list(visit, "merges", list_merges)
+
+
+def show_snapshots(visit: Visit) -> Response:
+    """What it held at each commit, newest first."""
+    return _list(visit, "snapshots", list_snapshots)
+
+
+def _list(visit: Visit, tab: str, find: Callable[..., pages.Page[Any]]) -> Response:
+    request = PageRequest(PAGE_ITEMS, visit.asked("after") or None)
+    with visit.parts.database.reading() as repository:
+        page = find(repository, repository.tables.get(*_name(visit)), request)
+    return _page(visit, tab, items=page.items, next_token=page.next_token)
+
+
+def show_sql(visit: Visit) -> Response:
+    """Itself as CREATE TABLE."""
+    with visit.parts.database.reading() as repository:
+        table = repository.tables.get(*_name(visit))
+    statements: list[tuple[Dialect, str, Invalid | None]] = []
+    for dialect in Dialect:
+        try:
+            statements.append((dialect, table_ddl(table.name, table.schema, dialect), None))
+        except Invalid as invalid:  # Spark has no words for some types
+            statements.append((dialect, "", invalid))
+    key = [f"key=VALUE_OF_{number + 1}" for number, _ in enumerate(table.schema.primary_key)]
+    return _page(visit, "sql", statements=statements, key="&".join(key))
+
+
+PAGES: Final = (
+    Page("GET", TABLE_PAGE, show_table),
+    Page("GET", f"{TABLE_PAGE}/rows", show_rows),
+    Page("GET", f"{TABLE_PAGE}/batches", show_batches),
+    Page("GET", f"{TABLE_PAGE}/merges", show_merges),
+    Page("GET", f"{TABLE_PAGE}/snapshots", show_snapshots),
+    Page("GET", f"{TABLE_PAGE}/sql", show_sql),
+)

@@ -1,0 +1,66 @@
+"""What holds for every page there is: the list of pages is walked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.routing import compile_path
+
+from app.console.site import PAGES
+from app.console.visits import Page
+from app.core.access import Role
+from app.services.tokens import create_token
+from tests.api.conftest import LOOPBACK
+from tests.console.conftest import Browser
+from tests.console.test_browser import SHOWN
+
+CLOSED = [page for page in PAGES if page.role is not None]
+FRAGMENTS = {"/console/tables"}  # parts of pages, which those show
+OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}
+
+
+def named(page: Page) -> str:
+    return f"{page.method} {page.path}"
+
+
+def address(page: Page) -> str:
+    return re.sub(r"{\w+}", "wide", page.path)
+
+
+@pytest.mark.parametrize("page", CLOSED, ids=named)
+def test_a_page_is_closed_to_who_has_not_signed_in(app: FastAPI, client: TestClient, page: Page) -> None:
+    create_token(app.state.parts.database, "boss")
+    answer = client.request(page.method, address(page), headers=OWN, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"].split("?")[0]) == (303, "/console/sign-in")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.method != "GET"], ids=named)
+def test_nothing_changes_without_what_a_page_gave(client: TestClient, page: Page) -> None:
+    for headers in ({}, {"Origin": "https://evil.example"}, OWN):
+        assert client.post(address(page), headers=headers, follow_redirects=False).status_code == 403
+
+
+@pytest.mark.parametrize("page", [page for page in CLOSED if "{table}" in page.path], ids=named)
+def test_a_page_of_a_table_is_for_tokens_of_that_table(signed_in: Callable[..., Browser], page: Page) -> None:
+    browser = signed_in(Role.ADMIN, ("shop.*",))
+    browser.get("/")
+    answer = browser.get(address(page)) if page.method == "GET" else browser.send(address(page))
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.method == "GET"], ids=named)
+def test_a_page_is_kept_by_no_cache_and_frames(create: Callable[..., object], client: TestClient, page: Page) -> None:
+    create("wide")
+    answer = client.get(address(page).replace("/wide/wide", "/shop/wide"), follow_redirects=False)
+    assert answer.headers["cache-control"] == "no-store"
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+def test_chromium_walks_every_page_that_is_shown() -> None:
+    whole = [page for page in CLOSED if page.method == "GET" and page.path not in FRAGMENTS]
+    paths = [path.partition("?")[0] for path in SHOWN]
+    assert [page.path for page in whole if not any(compile_path(page.path)[0].match(path) for path in paths)] == []

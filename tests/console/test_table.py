@@ -1,0 +1,121 @@
+"""A table's page: rules, rows, batches, merges, snapshots, SQL; hostile names and values, many columns, long values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.core.access import Role
+from tests.api.conftest import TABLES, new_table
+from tests.console.conftest import Browser, words
+
+WIDE = "/console/tables/shop/wide"
+TABS = ("", "/rows", "/batches", "/merges", "/snapshots", "/sql")
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+
+
+def post(browser: Browser, *records: dict[str, object], table: str = "wide") -> None:
+    answer = browser.client.post(f"{TABLES}/{table}/batches", json={"records": records})
+    assert answer.status_code == 202, answer.text
+
+
+def test_the_overview_tells_figures_and_rules(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    post(browser, {"id": 1}, {"id": 2})
+    text = browser.text(WIDE)
+    assert "Staged 2 records 1 batch," in text
+    assert "id BIGINT NOT NULL primary key" in text
+    assert "deduplicate" in text
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_part_tells_what_it_does_as_a_command(create: Callable[..., object], browser: Browser, tab: str) -> None:
+    create("wide")
+    page = browser.get(f"{WIDE}{tab}")
+    assert page.status_code == 200
+    assert "curl " in unescape(page.text)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_table_that_is_not_there_is_told(browser: Browser, tab: str) -> None:
+    page = browser.get(f"/console/tables/shop/none{tab}")
+    assert (page.status_code, "Not found" in page.text) == (404, True)
+
+
+def test_rows_are_shown_with_what_is_staged_and_paged(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    post(browser, *({"id": number, "note": f"n{number}"} for number in range(60)))
+    seen: list[str] = []
+    path: str | None = f"{WIDE}/rows"
+    while path is not None:
+        page = browser.get(path).text
+        seen += re.findall(r">n(\d+)<", page)
+        onward = re.search(r'href="([^"]+)">Next page', page)
+        path = unescape(onward[1]) if onward else None
+    assert sorted(map(int, seen)) == list(range(60))
+
+
+def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    post(browser, {"id": 1, "note": "a"}, {"id": 9007199254740993, "note": None})
+    assert "9007199254740993 null" in browser.text(f"{WIDE}/rows?filter=id.gt.1")
+    for wrong in ("filter=nope.eq.1", "filter=<b>", "after=x"):
+        refused = browser.get(f"{WIDE}/rows?{wrong}")
+        assert (refused.status_code, 'role="alert"' in refused.text, "<b>" in refused.text) == (400, True, False)
+
+
+def test_hostile_names_and_values_are_text(create: Callable[..., object], browser: Browser) -> None:
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
+    create(HOSTILE, fields=fields, comment=HOSTILE)
+    path = "%3Cb%20onx%3D1%3E%22%27%26%7B%7B7%2A7%7D%7D"
+    answer = browser.client.post(f"{TABLES}/{path}/batches", json={"records": [{"id": 1, HOSTILE: HOSTILE}]})
+    assert answer.status_code == 202
+    for tab in TABS:
+        page = browser.get(f"/console/tables/shop/{path}{tab}")
+        assert page.status_code == 200
+        assert "<b onx" not in page.text
+        assert HOSTILE in words(page.text)
+
+
+def test_long_values_are_cut_and_many_columns_shown(create: Callable[..., object], browser: Browser) -> None:
+    many = [{"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200)]
+    create("wide", fields=[{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, *many])
+    post(browser, {"id": 1, "c1": "x" * 2**20})
+    page = browser.get(f"{WIDE}/rows")
+    assert "(1\u2009048\u2009576 characters)" in page.text
+    assert len(page.content) < 100_000
+    assert words(page.text).count("c199") == 1
+
+
+def test_batches_are_listed_newest_first_in_pages(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    for number in range(52):
+        post(browser, {"id": number})
+    first = browser.get(f"{WIDE}/batches").text
+    assert re.findall(r'<th scope="row">(\d+)<', first) == [str(number) for number in range(52, 2, -1)]
+    older = re.search(r'href="([^"]+)">Older', first)
+    assert older
+    assert re.findall(r'<th scope="row">(\d+)<', browser.get(unescape(older[1])).text) == ["2", "1"]
+    assert browser.get(f"{WIDE}/batches?after=x").status_code == 400
+
+
+def test_the_sql_makes_the_same_table(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    page = browser.get(f"{WIDE}/sql").text
+    statement = re.search(r'CREATE TABLE of Flink">(.*?)</pre>', page, re.DOTALL)
+    assert statement
+    browser.get("/console/new")
+    made = browser.send("/console/new", kind="sql", database="copy", text=unescape(statement[1]), action="make")
+    assert made.headers["location"] == "/console/tables/copy/wide"
+
+
+def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+    client.post("/v1/catalog/databases", json={"name": "shop"})
+    client.post(TABLES, json=new_table("wide"))
+    browser = signed_in(Role.ADMIN, ("shop.other",))
+    for tab in TABS:
+        assert browser.get(f"{WIDE}{tab}").status_code == 403
