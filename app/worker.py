@@ -21,6 +21,7 @@ from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
 from app.services.history import file_histories
+from app.services.late_counting import LateCounting
 from app.services.leases import Lease, claim
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.repeated import Repeated
@@ -154,7 +155,7 @@ class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
     One thread claims merges and starts each in a thread of its own; compactions have one thread, and so have Delta
-    logs. Another one reads all files to find damage.
+    logs. Another one counts what came late in merges that are over, another reads all files to find damage.
     """
 
     def __init__(
@@ -174,7 +175,9 @@ class Worker:
         self.refused: tuple[str, ...] = ()
         self._untried = ""  # why, as the log has it already
         self._publisher = Publisher(site.database, site.warehouse)
+        self._late = LateCounting(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
+        loops["late"] = lambda: self._late.run(self._stopped.is_set)
         if upkeep.scrub_bytes_per_second:
             loops["scrub"] = self._scrub
         self._threads = [
@@ -292,6 +295,8 @@ class Worker:
                 self._held.discard(lease)
                 self._let_go.notify_all()
             self.site.database.wake()  # another merge may start
+        if lease.claimed.task.kind is TaskKind.MERGE:
+            self._late.note(lease.claimed.task)
 
     def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool]) -> None:
         """Do ``work`` again and again. When there was none, rest until a process of this machine commits

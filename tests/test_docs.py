@@ -25,7 +25,7 @@ README = (ROOT / "README.md").read_text()
 # Read after each other, in this order: each page goes on where the one before it ended.
 STORY = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "tokens")),
+    *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "late-records", "tokens")),
 ]
 ALONE = [
     f"docs/{name}.md"

@@ -100,7 +100,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("explainRow", "explainRowByPath"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),
-    **dict.fromkeys(("getMergeChanges", "getSnapshotChanges"), _READ),
+    **dict.fromkeys(("getMergeChanges", "getSnapshotChanges", "getLateness"), _READ),
     "simulateMerge": Need(Role.READ, About.NOTHING),
     "createToken": Need(Role.ADMIN, About.SERVICE, audited=True),
     "listTokens": Need(Role.ADMIN, About.SERVICE),

@@ -219,6 +219,11 @@ class Batches:
         )
         return self.transaction.execute(batches.delete().where(batches.c.id.in_(old))).rowcount
 
+    def of_merge(self, merge_id: str) -> list[Batch]:
+        """The batches that the merge has claimed or folded, in number order."""
+        query = sa.select(batches).where(batches.c.merge_id == merge_id).order_by(batches.c.number)
+        return [_batch(row) for row in self.transaction.execute(query)]
+
     def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
         """The batches under ``conditions`` that no snapshot has, in number order."""
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)

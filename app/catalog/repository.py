@@ -18,6 +18,7 @@ from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.history import History
+from app.catalog.lateness import LateMerges
 from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.overview import Overview
 from app.catalog.rewrites import Rewrites
@@ -54,6 +55,7 @@ class Repository:
     set_aside: SetAside
     history: History
     overview: Overview
+    late_merges: LateMerges
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -84,6 +86,7 @@ class Repository:
             set_aside,
             History(transaction, tables),
             Overview(transaction),
+            LateMerges(transaction),
         )
 
     def now(self) -> datetime:

@@ -76,6 +76,7 @@ STORY: Sequence[Step] = (
     Step("simulateRows", {"records": LATE}),
     Step("postBatch", {"records": LATE}, merged=True, told=False),
     Step("getMergeChanges", parameters={"sample": 1}),
+    Step("getLateness"),
     Step("getRow", parameters={"key": ["7"]}),
     Step("getRowByPath", parameters={"key": "8", "columns": "status,city"}),
     Step("explainRow", parameters={"key": ["7"], "column": ["status", "city"]}),

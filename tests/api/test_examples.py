@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 import app.api
 from app.api.deps import Parts
 from app.main import create_app
+from app.services.lateness import count_late_records
 from app.services.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
@@ -107,6 +108,7 @@ def _told(folder: Path) -> dict[str, Any]:
 def assert_merged(parts: Parts, table_id: str) -> str:
     merged = merge_staged(parts.database, parts.warehouse, table_id)
     assert merged.snapshot_id is not None
+    count_late_records(parts.database, parts.warehouse, table_id, merged.id)  # as a worker does behind its merges
     return merged.id
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from app.core.table.history import Table, TaskKind, TaskState
 from app.services.executor import MergeSite
+from app.services.lateness import late_report
 from app.services.lookups import Images
 from app.services.merges import request_merge
 from app.worker import Worker
@@ -74,3 +75,20 @@ def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:
         before = site.database.commits
         time.sleep(0.3)
         assert site.database.commits == before
+
+
+def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite) -> None:
+    table = create_table(site.database, {"sequence.field": "n", **QUIET})
+    with working(site, poll_seconds=3600):
+        for number in (5, 3):
+            post(site.database, site.warehouse, {"id": 1, "n": number})
+            request_merge(site.database, table.id)
+            assert until(lambda: counted(site, table) == (5, 3).index(number) + 1)  # noqa: B023  # asked at once
+    with site.database.reading() as repository:
+        [lane] = late_report(repository, table, None).lanes
+    assert [(one.counts.records, one.counts.against_older) for one in lane.senders] == [(2, 1)]
+
+
+def counted(site: MergeSite, table: Table) -> int:
+    with site.database.reading() as repository:
+        return late_report(repository, table, None).counted

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from app.core.rules.log_records import LogRecords
-from app.core.rules.order import Order
+from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
@@ -18,6 +18,9 @@ from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
+
+OrderPlace = tuple[OrderField, str, str | None]
+"""A field of an order, the state column that has its value, and the member of that where it is a ROW."""
 
 
 class Pick(Enum):
@@ -86,6 +89,14 @@ class Register(Rule):
         if self.keeps_kind:
             hidden.append(HiddenColumn(LIVE_COLUMN, BOOLEAN))
         return tuple(hidden)
+
+    @cached_property
+    def order_places(self) -> Sequence[OrderPlace]:
+        """Where the state has the place in the order of the record that it holds."""
+        stored = {name: member for member, name, _ in self._stored_order}
+        hidden = self._order_column or ""
+        named = [(field, field.column.name) for field in self.order.fields]
+        return [(field, hidden if name in stored else name, stored.get(name)) for field, name in named]
 
     @cached_property
     def kept_on_clear(self) -> frozenset[str]:

@@ -12,18 +12,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from app.core.functions.equality import key_of
 from app.core.table.history import Run
 from app.core.table.keys import Key
-from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
 from app.storage.layout import Warehouse
 from app.storage.named_files import files_of_run, opened_parquet
 from app.storage.scans.merging import Source, keys_of, rows_of_window
-from app.storage.scans.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, groups_in, joined, windows
+from app.storage.scans.reading import (
+    WINDOW_BYTES,
+    Rows,
+    RunRows,
+    TokenRange,
+    batches_of,
+    groups_in,
+    joined,
+    may_hold,
+    only_touched,
+    tokens_in,
+    windows,
+)
 from app.storage.scans.shown import rows_batch
 from app.storage.scans.staged import StagedKeys
 from app.storage.tokens import Tokens
@@ -73,12 +83,12 @@ class Sides:
     def touched(self, warehouse: Warehouse, tokens: TokenRange) -> Tokens:
         """The tokens in ``tokens`` whose keys may have changed, in ascending order. Raises ``DamagedFile``."""
         batches = (part for run in self.apart for part in batches_of(warehouse, self.table_id, run, tokens, ()))
-        found = [_tokens(batch) for batch in batches]
+        found = [tokens_in(batch) for batch in batches]
         return np.unique(np.concatenate(found)) if found else _NONE
 
     def rows_to_read(self, warehouse: Warehouse, tokens: TokenRange, touched: Tokens) -> int:
         """State rows in the row groups that may hold one of ``touched``. Raises ``DamagedFile``."""
-        wanted = partial(_holds, touched)
+        wanted = partial(may_hold, touched)
         found = 0
         for file in (file for run in self.alike for file in files_of_run(self.table_id, run)):
             with opened_parquet(warehouse, file) as parquet:
@@ -100,33 +110,15 @@ def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Token
         read = partial(batches_of, source.warehouse, source.table_id, run, tokens, most_bytes=most)
         if run.id in apart:
             return RunRows(read())
-        return RunRows(joined((_only(batch, touched) for batch in read(wanted=partial(_holds, touched))), most))
+        return RunRows(
+            joined((only_touched(batch, touched) for batch in read(wanted=partial(may_hold, touched))), most)
+        )
 
     for _, rows in windows([rows_of(run) for run in runs]):
         found = {run.id: taken for run, taken in zip(runs, rows, strict=True) if taken is not None}
         keys = _count([taken.tokens for name, taken in found.items() if name in apart])
         if keys:
             yield _difference(source, keys, _shown(source, sides.before, found), _shown(source, sides.after, found))
-
-
-def _holds(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
-    """Whether a row group may hold one of the tokens, by its statistics."""
-    place = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == TOKEN_COLUMN)
-    known = group.column(place).statistics
-    if known is None or not known.has_min_max:
-        return bool(len(touched))
-    first = int(np.searchsorted(touched, np.int64(known.min)))
-    return first < len(touched) and int(touched[first]) <= known.max
-
-
-def _only(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:
-    tokens = _tokens(batch)
-    at = np.minimum(np.searchsorted(touched, tokens), len(touched) - 1)
-    return batch.filter(pa.array(touched[at] == tokens))
-
-
-def _tokens(batch: pa.RecordBatch) -> Tokens:
-    return np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _count(tokens: Sequence[Tokens]) -> int:

@@ -216,7 +216,29 @@ def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None
 
 
 def _with_tokens(batch: pa.RecordBatch) -> Rows:
-    return Rows(np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64), batch)
+    return Rows(tokens_in(batch), batch)
+
+
+def tokens_in(batch: pa.RecordBatch) -> Tokens:
+    """The token of each state row."""
+    return np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def may_hold(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
+    """Whether a row group may hold one of the tokens, which are in ascending order, by its statistics."""
+    place = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == TOKEN_COLUMN)
+    known = group.column(place).statistics
+    if known is None or not known.has_min_max:
+        return bool(len(touched))
+    first = int(np.searchsorted(touched, np.int64(known.min)))
+    return first < len(touched) and int(touched[first]) <= known.max
+
+
+def only_touched(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:
+    """The state rows whose token is one of some, which are in ascending order."""
+    tokens = tokens_in(batch)
+    at = np.minimum(np.searchsorted(touched, tokens), len(touched) - 1)
+    return batch.filter(pa.array(touched[at] == tokens))
 
 
 def _begins_within(batch: pa.RecordBatch, tokens: TokenRange) -> bool:

@@ -1,0 +1,62 @@
+"""How many of a merge's records came late, of one sender, in one lane: counts that add up, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+STEPS: Final[Mapping[str, Sequence[float]]] = {
+    "seconds": (1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800),
+    "number": (1, 10, 100, 1_000, 10_000, 1_000_000, 1_000_000_000),
+}
+"""Up to how much a record is late, by measure; what is later than the last of them is in a step of its own."""
+
+
+@dataclass(frozen=True)
+class LateRecords:
+    """Of ``records`` that take part in a lane those that are late: ``in_merge`` below an earlier record of the same
+    merge, ``against_older`` only below what was merged before.
+
+    ``changed_nothing``: None where that is not known. ``too_late`` are beyond the table's horizon. ``steps`` counts by
+    ``STEPS``, ``unmeasured`` those that none holds; ``largest`` is by how much the latest was late.
+    """
+
+    records: int = 0
+    in_merge: int = 0
+    against_older: int = 0
+    changed_nothing: int | None = 0
+    too_late: int = 0
+    unmeasured: int = 0
+    largest: float | None = None
+    steps: tuple[int, ...] = ()
+
+    def __add__(self, other: LateRecords) -> LateRecords:
+        """Both together. Lanes whose measure changed have other steps: then the later ones stand."""
+        nothing = (self.changed_nothing, other.changed_nothing)
+        largest = [one.largest for one in (self, other) if one.largest is not None]
+        alike = len(self.steps) == len(other.steps)
+        return LateRecords(
+            self.records + other.records,
+            self.in_merge + other.in_merge,
+            self.against_older + other.against_older,
+            None if None in nothing else sum(one or 0 for one in nothing),
+            self.too_late + other.too_late,
+            self.unmeasured + other.unmeasured,
+            max(largest, default=None),
+            tuple(map(sum, zip(self.steps, other.steps, strict=True))) if alike else other.steps or self.steps,
+        )
+
+    @property
+    def late(self) -> int:
+        """All that were late."""
+        return self.in_merge + self.against_older
+
+    def to_json(self) -> dict[str, Any]:
+        """As the catalog keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> LateRecords:
+        """What ``to_json`` gave."""
+        return cls(**{**body, "steps": tuple(body["steps"])})

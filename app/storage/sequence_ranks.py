@@ -1,0 +1,65 @@
+"""The places of values in an order of records, whole columns at a time: what ``app.core.rules.order`` says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.rules.order import CONVERTED, Floor, OrderField
+from app.core.types.kinds import Family
+
+Numbers = npt.NDArray[np.int64]
+Amounts = npt.NDArray[np.float64]
+_FLOORS = {Floor.SECOND: 1_000_000, Floor.MILLISECOND: 1_000}
+# One in the unit of the type, in the unit of the measure.
+_UNITS = {Family.TIMESTAMP: 1e-6, Family.DATE: 86_400.0, Family.TIME: 1e-3}
+
+
+def ranks_of(values: pa.Array, field: OrderField) -> Numbers:
+    """The place of each value among all, from 1 on; 0 for null."""
+    family = field.column.type.family
+    present = values.drop_null()
+    if field.integral and family in CONVERTED:
+        upwards = replace(field, descending=False)
+        numbers = np.array([upwards.rank(value)[1] for value in present.to_pylist()], dtype=object)
+        dense = np.unique(numbers, return_inverse=True)[1].reshape(-1)
+    elif family is Family.FLOATING:  # NaN last
+        dense = np.unique(present.to_numpy(zero_copy_only=False), return_inverse=True)[1].reshape(-1)
+    elif field.floor and family is Family.TIMESTAMP:
+        cut = present.cast(pa.int64()).to_numpy(zero_copy_only=False) // _FLOORS[field.floor]
+        dense = np.unique(cut, return_inverse=True)[1].reshape(-1)
+    else:
+        dense = pc.rank(present, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
+    if field.descending:
+        dense = int(dense.max(initial=0)) - dense
+    found = np.zeros(len(values), dtype=np.int64)
+    found[np.asarray(values.is_valid())] = dense + 1
+    return found
+
+
+def joined_ranks(ranks: Sequence[Numbers]) -> Numbers:
+    """The places of all fields of an order as one, from 1 on."""
+    found = ranks[0]
+    for later in ranks[1:]:
+        found = np.unique(found * (int(later.max(initial=0)) + 1) + later, return_inverse=True)[1].reshape(-1)
+    return found + 1
+
+
+def amounts_of(values: pa.Array, field: OrderField) -> Amounts:
+    """The values of a field in the unit of its measure (``app.core.plan.lanes``), NaN where there is none."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        numbers = values.cast(pa.int64()).cast(pa.float64(), safe=False)
+    elif pa.types.is_date(kind):
+        numbers = values.cast(pa.int32()).cast(pa.float64())
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        numbers = values.cast(pa.float64(), safe=False)
+    else:
+        return np.full(len(values), np.nan)
+    unit = _UNITS.get(field.column.type.family, 1.0)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64) * unit
