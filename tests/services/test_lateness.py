@@ -23,6 +23,7 @@ from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.services.executor import MergeSite
 from app.services.formats import JSON
+from app.services.history import move_history
 from app.services.ingest import Upload, accept_batch
 from app.services.lateness import LateReport, count_late_records, late_report, parsed_since
 from app.services.tables import alter_table
@@ -304,7 +305,7 @@ def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: Me
 def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
     database: CatalogDatabase, site: MergeSite
 ) -> None:
-    table = create(database, {"sequence.field": "s"})
+    table = create(database, {"sequence.field": "s", "history.time-retained": "0"})
     for number in (2, 1):
         send(database, site, "", {"id": 1, "s": number})
         assert count(database, site, table)
@@ -313,6 +314,7 @@ def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
     assert [report(database, table, since).counted for since in (None, first, last)] == [2, 2, 1]
     assert report(database, table, last + timedelta(seconds=1)).since is None
     with database.transaction() as repository:
+        move_history(repository, table, last + timedelta(days=1))
         repository.batches.forget(table.id, last + timedelta(days=1), last + timedelta(days=1), 10)
         assert repository.tasks.forget(table.id, last + timedelta(days=1), 10) == 1
     assert report(database, table).counted == 1
