@@ -170,21 +170,11 @@ STEPS: Mapping[str, Step] = {
 }
 
 
-def is_sketch(table: TableCase, column: str) -> bool:
-    """Whether the column holds a bitmap or a sketch, whose bytes are not unique."""
-    return _function(table, column) in MEANINGS
-
-
-def function_of(table: TableCase, column: str) -> str | None:
-    """The aggregate function of a column; None where it has none."""
-    return _function(table, column)
-
-
 def meant(table: TableCase, row: Mapping[str, Any] | None) -> Values | None:
     """A row that was found, with bitmaps and sketches as what they say, like the rows of ``fold``."""
     if row is None:
         return None
-    functions = {name: _function(table, name) or "" for name in row}
+    functions = {name: function_of(table, name) or "" for name in row}
     return {
         name: value if value is None or functions[name] not in MEANINGS else MEANINGS[functions[name]]([value])
         for name, value in row.items()
@@ -261,7 +251,8 @@ def _tells(table: TableCase) -> bool:
     return table.options.get("record.absent-columns") == "unchanged"
 
 
-def _function(table: TableCase, column: str) -> str | None:
+def function_of(table: TableCase, column: str) -> str | None:
+    """The aggregate function of a column; None where it has none."""
     default = table.options.get("fields.default-aggregate-function")
     return table.options.get(f"fields.{column}.aggregate-function", default)
 
@@ -306,7 +297,7 @@ def _aggregation(table: TableCase, kept: Sequence[Change], order: Sequence[int])
     for column in table.values:
         if column not in sequence:
             heard = [change for change in changes if says(change, column)]
-            row[column] = _run(table, column, _function(table, column) or "last_non_null_value", heard, sequence[:1])
+            row[column] = _run(table, column, function_of(table, column) or "last_non_null_value", heard, sequence[:1])
     return row
 
 
@@ -331,7 +322,7 @@ def _group(
     row: Values = {g: inside[-1].values[g] if inside else None for g in ordering}
     for column in protected:
         if column not in ordering:
-            function = _function(table, column)
+            function = function_of(table, column)
             # A retract takes a plain column away without naming it, as it does where nothing tells.
             heard = [c for c in inside if says(c, column) or not (function or c.add)]
             row[column] = _run(table, column, function or "last_value", heard, ordering[:1])

@@ -296,3 +296,21 @@ def test_late_records_are_told_so(site: MergeSite, images: Images) -> None:
     ]
     assert (late.late, late.ignored) == (True, False)
     assert sources(explained) == {"at": [1], "n": [1], "s": [1, 2]}
+
+
+def test_what_comes_late_to_a_row_that_was_removed_is_told_by_its_place(site: MergeSite, images: Images) -> None:
+    removes = {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true", "sequence.field": "n"}
+    table = create_table(site.database, QUIET | removes)
+    for n, kind in ((3, "+I"), (5, "-D"), (4, "+I"), (8, "+I"), (7, "-D"), (2, "-D")):
+        merge(site, table, {"id": 1, "n": n, "_kind": kind})
+    explained = explain(site, images)
+    closed = "older than the removal of the row: ignored"
+    assert [(step.columns[0].reason, step.exists, step.ignored) for step in explained.steps] == [
+        ("taken", True, False),
+        ("-D removes the row", False, False),
+        (closed, False, True),
+        ("taken", True, False),
+        ("-D removes what sorts before it", True, False),
+        (closed, True, True),
+    ]
+    assert (explained.row, sources(explained), explained.exact) == ({"id": 1, "n": 8}, {"n": [4]}, True)

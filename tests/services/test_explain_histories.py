@@ -23,7 +23,7 @@ from tests import oracle
 from tests.builders import schema_of
 from tests.histories import ENGINES, random_history, random_table
 from tests.oracle import Change, TableCase, says
-from tests.services.explained_play import Play, Posted, places_of, records_of
+from tests.services.explained_play import Play, Posted, is_sketch, places_of, records_of
 
 STEPS = 9
 OPTIONS = {"num-sorted-run.compaction-trigger": "99", "snapshot.num-retained.min": "99"}
@@ -124,7 +124,7 @@ def check_reason(played: Play, column: ColumnStep, change: Change) -> None:
     name = next((name for name, called in played.called.items() if called == column.column), column.column)
     if column.ignored or column.reason.endswith(("ignored", "unchanged", "never overwrites")):
         assert column.before == column.after, column
-    if column.reason.endswith("taken") and not oracle.is_sketch(played.case, name):
+    if column.reason.endswith("taken") and not is_sketch(played.case, name):
         default = played.case.options.get(f"fields.{name}.default-value")
         assert default or column.after == played.shown(name, change.values[name]), column
 
@@ -158,7 +158,7 @@ def check_others(
     accumulates = oracle.function_of(case, name) not in (None, *REGISTERS)
     row = oracle.fold(case, [one.change for one in posted])
     assert row is not None
-    if other is None or oracle.is_sketch(case, name):
+    if other is None or is_sketch(case, name):
         return
     for place, one in enumerate(posted):
         value = one.change.values[name]

@@ -20,7 +20,7 @@ from app.core.rules.replay import Replay
 from app.core.rules.row import Liveness
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
-from app.core.table.records import Record
+from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column
 
 NAMED_NULL = "named null: cleared"
@@ -245,6 +245,7 @@ def _row_words(plan: MergePlan, replay: Replay | None) -> str:
 
 _CLOSED = Reason("older than the removal of the row: ignored", late=True, ignored=True)
 _REMOVED = Reason("-D removes the row")
+_REMOVED_BEFORE = Reason("-D removes what sorts before it", late=True)
 _LIVENESS_WORDS = {
     Liveness.ALWAYS: "the row exists from its first record on",
     Liveness.KIND: "the row exists while its latest record is an add; -U and -D remove it",
@@ -260,6 +261,20 @@ def column_words(plan: MergePlan, column: Column) -> str:
     return EXPLANATIONS[type(rule)].words(rule, column)
 
 
+def _in_its_place(replay: Replay, before: Mapping[str, Any] | None, record: Record) -> Reason | None:
+    """What a record comes to that belongs before others, in a row that every -D removes in the middle of its history;
+    None where each column has a reason of its own.
+    """
+    if before is None or replay.listed or replay.order.by_arrival:
+        return None
+    row = replay.row(replay.combine(before, replay.lift(record)))
+    if record.kind is not RowKind.DELETE:
+        return None if row.holds(record.arrival) else _CLOSED
+    if row.removed_at != record.arrival:
+        return _CLOSED
+    return _REMOVED_BEFORE if row.live else _REMOVED
+
+
 def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, Reason]:
     """Per value column why the record changes it or not, given the state row before it."""
     if plan.row.removes(record):
@@ -271,6 +286,9 @@ def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -
         if before is not None and replay.late is not None and replay.comes_late(before, record):
             too_late = Reason(_too_late(replay.late), late=True, ignored=True)
             return dict.fromkeys((column.name for column in replay.columns), too_late)
+        whole = _in_its_place(replay, before, record)
+        if whole is not None:
+            return dict.fromkeys((column.name for column in replay.columns), whole)
         closed = replay.closed_groups(before, record) if before is not None else closed
         inner = replay.inner_state(before) if before is not None else None
         if replay.removes(inner, record):

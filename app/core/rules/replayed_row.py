@@ -125,6 +125,10 @@ class ReplayedRow:
         places = range(len(self._left))
         return self._left.at([place for place in places if place not in stale]) if stale else self._left
 
+    def holds(self, arrival: int) -> bool:
+        """Whether the record of this arrival came, in merge order, after the last removal."""
+        return any(entry[ARRIVAL_COLUMN] == arrival for entry in self._left.entries)
+
     def begins_with_removal(self, rule: Rule) -> bool | None:
         """Whether what a rule holds before these is of the last -D that removed the row; None if it holds nothing."""
         if self.before(rule) is None:
