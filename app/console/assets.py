@@ -18,6 +18,7 @@ _FILES: Final[Mapping[str, tuple[str, str]]] = {
     "console.css": ("app.console", "assets/console.css"),
     "console.js": ("app.console", "assets/console.js"),
     "icon.svg": ("app.console", "assets/icon.svg"),
+    "row.js": ("app.console", "assets/row.js"),
     "htmx.js": ("js_lib_htmx", "static/htmx/htmx.min.js"),  # 0BSD
 }
 _HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}

@@ -1,0 +1,69 @@
+"""What a record did to a row, lane by lane: one cell per sequence group, for the pages that tell a story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.core.plan.story_lanes import StoryLane
+from app.core.plan.told_fold import ColumnStep
+
+
+class Mark(StrEnum):
+    """How a record went in one lane; each has a shape and a word of its own, not a colour alone."""
+
+    CHANGED = "changed"
+    LATE_COUNTED = "late, but counted"
+    LATE = "late, no change"
+    IGNORED = "ignored"
+    SAME = "no change"
+
+
+@dataclass(frozen=True)
+class Said:
+    """Columns of which the same is said: those that ``changed``, and the names of those that ``stay``."""
+
+    reason: str
+    changed: Sequence[ColumnStep]
+    stay: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a record did to the columns of one lane."""
+
+    lane: StoryLane
+    mark: Mark
+    said: Sequence[Said]
+
+
+def cells(lanes: Iterable[StoryLane], columns: Sequence[ColumnStep]) -> list[Cell]:
+    """A cell for each lane, of what a record did to each column."""
+    by_name = {one.column: one for one in columns}
+    return [_cell(lane, [by_name[name] for name in lane.columns if name in by_name]) for lane in lanes]
+
+
+def _cell(lane: StoryLane, columns: Sequence[ColumnStep]) -> Cell:
+    by_reason: dict[str, list[ColumnStep]] = {}
+    for one in columns:
+        by_reason.setdefault(one.reason, []).append(one)
+    said = [
+        Said(reason, [one for one in told if is_change(one)], [one.column for one in told if not is_change(one)])
+        for reason, told in by_reason.items()
+    ]
+    return Cell(lane, _mark(columns), sorted(said, key=lambda one: not one.changed))
+
+
+def is_change(step: ColumnStep) -> bool:
+    """Whether the column has another value after it; true is not 1."""
+    return repr(step.before) != repr(step.after)
+
+
+def _mark(columns: Sequence[ColumnStep]) -> Mark:
+    changed = any(is_change(one) for one in columns)
+    if any(one.late for one in columns):
+        return Mark.LATE_COUNTED if changed else Mark.LATE
+    if changed:
+        return Mark.CHANGED
+    return Mark.IGNORED if any(one.ignored for one in columns) else Mark.SAME

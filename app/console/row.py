@@ -1,0 +1,215 @@
+"""A row: its value, how it came to that step by step, as it was before, and what records would do to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from app.console.curl import table_path
+from app.console.lanes import cells
+from app.console.visits import Page, Visit
+from app.console.words import segment
+from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
+from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.table.history import Table
+from app.core.table.records import RowKind
+from app.http.kinds import status_of
+from app.services.explain import Question
+from app.services.explained import ExplainedRow, ExplainedStep
+from app.services.row_views import RowView, typed, view_row
+
+STEPS: Final = 30
+_FIRST: Final = "start"
+_VALUE, _NULL = "value.", "null."  # of the fields of the form, before the name of the column
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A moment to go back to."""
+
+    words: str
+    url: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the address of the page asks for."""
+
+    path: str
+    keys: Sequence[str]
+    tried: Sequence[str]
+    as_of: str | None
+    step: str | None
+    before: str | None
+
+    def url(self, **more: Any) -> str:
+        """The address of the same row, with what ``more`` asks."""
+        return f"{self.path}?{urlencode({'key': self.keys, **more}, doseq=True)}"
+
+
+def show_row(visit: Visit) -> Response:
+    """The page of one row; where there is no such key, what is wrong, and a form that asks for another."""
+    asked = _asked(visit)
+    parts = visit.parts
+    with parts.database.reading() as repository:
+        table = repository.tables.get(visit.names["database"], visit.names["table"])
+        if not asked.keys:
+            return _ask_for_key(visit, table, asked, None)
+        if "add" in visit.request.query_params:
+            return visit.go(asked.url(**{"try": [*asked.tried, _written(visit, table)]}) + "#what-if")
+        tried = [_record(text) for text in asked.tried]
+        question = Question(asked.keys, None, asked.as_of, STEPS, asked.before)
+        try:
+            view = view_row(repository, parts.images, table, question, tried)
+        except (NotFound, Invalid) as error:
+            if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
+                return _ask_for_key(visit, table, asked, error)
+            raise
+    return visit.page("row.html", **_told(visit, table, asked, view))
+
+
+def _asked(visit: Visit) -> _Asked:
+    query = visit.request.query_params
+    path = f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}/row"
+    return _Asked(
+        path, query.getlist("key"), query.getlist("try"), query.get("asOf"), query.get("step"), query.get("before")
+    )
+
+
+def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError | None) -> Response:
+    given = [*asked.keys, *[""] * len(table.schema.primary_key)]
+    return visit.page(
+        "row_key.html",
+        200 if error is None else status_of(error),
+        table=table,
+        path=asked.path,
+        fields=[*zip(table.schema.key_columns, given, strict=False)],
+        error=error,
+    )
+
+
+def _written(visit: Visit, table: Table) -> str:
+    """The record that the form says: a field that is empty is left out of it."""
+    query = visit.request.query_params
+    record: dict[str, Any] = {}
+    if query.get("kind", "+I") != "+I":
+        record[KIND_MEMBER] = query["kind"]
+    for column in table.schema.value_columns:
+        text = query.get(_VALUE + column.name, "")
+        if query.get(_NULL + column.name):
+            record[column.name] = None
+        elif text:
+            record[column.name] = typed(column, text)
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _record(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"try={text[:100]!r} is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Invalid(f"try={text[:100]!r} is no record: send a JSON object of columns")
+    return record
+
+
+def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str, Any]:
+    steps, row, changed = _until(asked, view.then)
+    path = table_path(table.database, table.name)
+    keys = urlencode({"key": asked.keys}, doseq=True)
+    now = asked.as_of is None and asked.step is None
+    trial = view.trial if now else None
+    return {
+        "table": table,
+        "asked": asked,
+        "then": view.then,
+        "now": now,
+        "row": row,
+        "changed": changed,
+        "sources": {} if asked.step is not None else {one.column: one for one in view.then.columns},
+        "lanes": view.lanes,
+        "steps": [(step, cells(view.lanes, step.columns), place_of(step)) for step in steps],
+        "places": {place_of(step) for step in steps},
+        "stops": _stops(asked, view),
+        "key": ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in view.then.key.items()),
+        "trial": trial,
+        "tries": _tries(asked, view) if trial else [],
+        "kinds": [kind.text for kind in RowKind],
+        "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
+        "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
+        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records}) if trial else None,
+    }
+
+
+def _with_time(keys: str, asked: _Asked) -> str:
+    return keys if asked.as_of is None else f"{keys}&{urlencode({'asOf': asked.as_of})}"
+
+
+def _version(asked: _Asked, view: RowView) -> str:
+    return "consistency=latest" if asked.as_of is None else f"snapshot={view.then.snapshot}"
+
+
+def place_of(step: ExplainedStep) -> str:
+    """What a step of a record is called in addresses; nothing of an event."""
+    return "" if step.record is None else f"{step.record.number}.{step.record.position}"
+
+
+def _until(asked: _Asked, told: ExplainedRow) -> tuple[Sequence[ExplainedStep], Mapping[str, Any] | None, set[str]]:
+    """The steps up to the one that is asked for, the row after it, and what it changed. Raises ``NotFound``."""
+    if asked.step is None:
+        return told.steps, told.row, set()
+    if asked.step == _FIRST:
+        return [], told.start.row, set()
+    places = [place_of(step) for step in told.steps]
+    if asked.step not in places:
+        raise NotFound(f"there is no step {asked.step[:50]!r} of this row (any more): open the row without step=")
+    last = places.index(asked.step)
+    step = told.steps[last]
+    row = {**told.key, **{one.column: one.after for one in step.columns}} if step.exists else None
+    changed = {one.column for one in step.columns if repr(one.before) != repr(one.after)}
+    return told.steps[: last + 1], row, changed
+
+
+def _stops(asked: _Asked, view: RowView) -> list[Stop]:
+    """The moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
+    stops = [Stop(f"before these: {view.now.start.words}", asked.url(step=_FIRST), asked.step == _FIRST)]
+    steps = view.now.steps
+    for number, step in enumerate(steps):
+        place = place_of(step)
+        if place:
+            words = f"after record {step.record.position} of batch {step.record.number}" if step.record else ""
+            stops.append(Stop(words, asked.url(step=place), asked.step == place))
+        following = steps[number + 1].snapshot if number + 1 < len(steps) else None
+        if step.snapshot in view.snapshots and following != step.snapshot:
+            here = asked.as_of is not None and view.then.snapshot == step.snapshot
+            stops.append(Stop(f"in snapshot {step.snapshot}", asked.url(asOf=step.snapshot), here))
+    stops.append(Stop("now", asked.url(), asked.as_of is None and asked.step is None))
+    return stops
+
+
+def _tries(asked: _Asked, view: RowView) -> list[dict[str, Any]]:
+    """The records that are tried, each with what it would do, and the address without it."""
+    trial = view.trial
+    steps = [*trial.steps] if trial else []
+    told = []
+    for number, text in enumerate(asked.tried):
+        step = steps[number] if number < len(steps) else None
+        others = [*asked.tried[:number], *asked.tried[number + 1 :]]
+        told.append(
+            {
+                "record": text,
+                "step": step,
+                "cells": cells(view.lanes, step.columns) if step else [],
+                "without": asked.url(**({"try": others} if others else {})) + "#what-if",
+            }
+        )
+    return told
+
+
+PAGES: Final = (Page("GET", "/console/tables/{database}/{table}/row", show_row),)

@@ -1,0 +1,93 @@
+"""All that a page about one row tells: how it came to be, as it was at some time, and what records would do to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.catalog.repository import Repository
+from app.core.errors import Invalid, KeyfoldError
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.story_lanes import StoryLane, story_lanes
+from app.core.table.history import Table
+from app.core.table.schema import Column
+from app.core.types.kinds import Family
+from app.core.types.values import ValueFault
+from app.services.explain import Question, explain_row
+from app.services.explained import ExplainedRow
+from app.services.lookups import view_at
+from app.services.simulations import SimulatedStep, simulate_rows
+from app.storage.images import Images
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What records would do to the row as it is now; ``error`` where they cannot be tried."""
+
+    records: Sequence[Mapping[str, Any]]
+    steps: Sequence[SimulatedStep] = ()
+    after: Mapping[str, Any] | None = None
+    error: KeyfoldError | None = None
+
+
+@dataclass(frozen=True)
+class RowView:
+    """``now`` is the row with what is staged, ``then`` as it was asked for (the same where no time was), ``lanes`` and
+    ``snapshots`` those of then and those that there still are.
+    """
+
+    now: ExplainedRow
+    then: ExplainedRow
+    lanes: Sequence[StoryLane]
+    snapshots: frozenset[int]
+    trial: Trial | None
+
+
+def view_row(
+    repository: Repository, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
+) -> RowView:
+    """What there is to tell of the row; ``tried`` are records without their key, and are not stored.
+
+    Raises as ``explain_row`` does.
+    """
+    then = explain_row(repository, images, table, question)
+    shown = table
+    now = then
+    if question.as_of is not None:
+        now = explain_row(repository, images, table, replace(question, as_of=None, before=None))
+        shown = view_at(repository, table, str(then.snapshot)).table
+    lanes = story_lanes(compile_plan(shown.schema))
+    kept = frozenset(one.snapshot_id for one in repository.commits.every(table.id))
+    return RowView(now, then, lanes, kept, try_records(repository, images, table, then.key, tried))
+
+
+def try_records(
+    repository: Repository,
+    images: Images,
+    table: Table,
+    key: Mapping[str, Any],
+    tried: Sequence[Mapping[str, Any]],
+) -> Trial | None:
+    """What records of ``key`` would do, none for none; also to a row that there is not yet."""
+    if not tried:
+        return None
+    records = [{**key, **one, **key} for one in tried]
+    try:
+        (row,) = simulate_rows(repository, images, table, json.dumps({"records": records}).encode())
+    except KeyfoldError as error:
+        return Trial(records, error=error)
+    return Trial(records, row.steps, row.after)
+
+
+def typed(column: Column, text: str) -> Any:
+    """What somebody wrote into a field of ``column``, as JSON; the text itself where it is no value of it, so that the
+    fault is told as that of any record.
+    """
+    try:
+        if column.type.family is Family.INTEGER:
+            return int(text)
+        return json.loads(text) if column.type.nested else column.type.entry.from_text(text)
+    except (ValueError, ValueFault, Invalid):
+        return text

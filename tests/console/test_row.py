@@ -1,0 +1,217 @@
+"""The page of a row: its value, its story, other times, and what records would do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from html import unescape
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastapi import FastAPI
+from markupsafe import escape
+
+from app.core.access import Role
+from app.http.parts import Parts
+from tests.api.conftest import TABLES
+from tests.console.conftest import Browser, words
+from tests.services.builders import merge_staged
+
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+PAGE = "/console/tables/shop/parcels/row"
+GROUPS = {
+    "merge-engine": "partial-update",
+    "fields.scanned.sequence-group": "place",
+    "fields.booked.sequence-group": "fees",
+    "fields.fees.aggregate-function": "sum",
+    "num-sorted-run.compaction-trigger": "99",
+}
+FIELDS = [
+    {"id": 0, "name": "id", "type": "STRING NOT NULL"},
+    {"id": 1, "name": "scanned", "type": "INT"},
+    {"id": 2, "name": "place", "type": "STRING"},
+    {"id": 3, "name": "booked", "type": "INT"},
+    {"id": 4, "name": "fees", "type": "DECIMAL(10, 2)"},
+    {"id": 5, "name": "note", "type": "STRING"},
+]
+Post = Callable[..., None]
+
+
+@pytest.fixture
+def post(app: FastAPI, create: Callable[..., Any], browser: Browser) -> Post:
+    """Posts one record to the table ``parcels``, and merges it if that is wanted."""
+    table = create("parcels", fields=FIELDS, options=GROUPS)
+
+    def post_record(record: Mapping[str, Any], *, merge: bool = False) -> None:
+        answer = browser.client.post(f"{TABLES}/parcels/batches", json={"records": [record]})
+        assert answer.status_code == 202, answer.text
+        if merge:
+            parts: Parts = app.state.parts
+            merge_staged(parts.database, parts.warehouse, table["id"])
+
+    return post_record
+
+
+@pytest.fixture
+def story(post: Post) -> None:
+    """Two merged records, and two staged ones that come late."""
+    post({"id": "1", "scanned": 10, "place": "Lyon"}, merge=True)
+    post({"id": "1", "booked": 5, "fees": "4.90", "note": "x"}, merge=True)
+    post({"id": "1", "scanned": 9, "place": "Paris"})
+    post({"id": "1", "booked": 4, "fees": "1.10"})
+
+
+def rows_of(page: str, css: str) -> list[str]:
+    """The rows of the first table of a class, as text."""
+    table = re.search(rf'<table class="{css}">(.*?)</table>', page, re.DOTALL)
+    assert table
+    return [words(row) for row in re.findall(r"<tr.*?</tr>", table[1], re.DOTALL)]
+
+
+@pytest.mark.usefixtures("story")
+def test_a_value_is_told_with_the_record_that_it_came_from(browser: Browser) -> None:
+    browser.text(f"{PAGE}?key=1")
+    told = rows_of(browser.shown, "values")
+    assert told[1:] == [
+        "id 1 the key",
+        "scanned 10 batch 1, record 0",
+        "place Lyon batch 1, record 0",
+        "booked 5 batch 2, record 0",
+        "fees 6.00 batch 2, record 0 ; batch 4, record 0",
+        "note x batch 2, record 0",
+    ]
+
+
+@pytest.mark.usefixtures("story")
+def test_a_story_has_a_lane_for_each_sequence_group_and_late_records_say_so(browser: Browser) -> None:
+    browser.text(f"{PAGE}?key=1")
+    told = rows_of(browser.shown, "story")
+    assert told[0] == "Record by arrival note by scanned scanned, place by booked booked, fees"
+    assert told[1].startswith("Start nothing before the first batch")
+    assert "changed scanned null → 10 place null → Lyon taken" in told[2]
+    assert told[4] == "Staged: accepted, not merged yet"
+    assert re.search(r"batch 3, record 0 late staged .* late, no change scanned, place stay sequence 9 < 10", told[5])
+    assert re.search(r"late, but counted fees 4.90 → 6.00 late but summed booked stays", told[6])
+    assert "snapshot 2 by merge" in told[3]
+
+
+@pytest.mark.usefixtures("story")
+def test_a_row_is_shown_as_it_was_in_a_snapshot_and_after_a_record(browser: Browser) -> None:
+    first = browser.text(f"{PAGE}?key=1&asOf=1")
+    assert rows_of(browser.shown, "values")[1:4] == [
+        "id 1 the key",
+        "scanned 10 batch 1, record 0",
+        "place Lyon batch 1, record 0",
+    ]
+    assert "The row in snapshot 1" in first
+    assert "What if?" not in first
+    assert "batch 1, record 0" in rows_of(browser.shown, "story")[-1]
+    after = browser.text(f"{PAGE}?key=1&step=2.0")
+    assert "The row after record 0 of batch 2" in after
+    assert "fees 4.90 changed here" in rows_of(browser.shown, "values")
+    assert "There is no row" in browser.text(f"{PAGE}?key=1&step=start")
+
+
+@pytest.mark.usefixtures("story")
+def test_every_moment_has_a_link_and_one_of_them_is_current(browser: Browser) -> None:
+    browser.text(f"{PAGE}?key=1")
+    listed = re.findall(r'<li><a href="([^"]+)"( aria-current="true")?>([^<]+)', browser.shown)
+    assert [name for _, _, name in listed] == [
+        "before these: nothing before the first batch",
+        "after record 0 of batch 1",
+        "in snapshot 1",
+        "after record 0 of batch 2",
+        "in snapshot 2",
+        "after record 0 of batch 3",
+        "after record 0 of batch 4",
+        "now",
+    ]
+    for url, _, name in listed:
+        browser.text(unescape(url))
+        assert re.findall(r'aria-current="true">([^<]+)', browser.shown) == [name]
+
+
+@pytest.mark.usefixtures("story")
+@pytest.mark.parametrize("asked", ["step=9.9", "step=<b>", "asOf=77", "asOf=nosuch", "before=9.9"])
+def test_a_moment_that_there_is_not_is_told(browser: Browser, asked: str) -> None:
+    answer = browser.get(f"{PAGE}?key=1&{asked}")
+    assert answer.status_code in (400, 404)
+    assert "<b>" not in answer.text.replace("<b>boss", "")
+
+
+@pytest.mark.usefixtures("story")
+def test_records_are_tried_and_nothing_is_stored(browser: Browser) -> None:
+    browser.text(f"{PAGE}?key=1")
+    went = browser.get(f"{PAGE}?key=1&value.scanned=11&value.place=Nice&null.note=1&value.note=y&kind=%2BI&add=1")
+    assert went.status_code == 303
+    tried = browser.text(went.headers["location"].partition("#")[0])
+    assert "place Lyon → Nice sequence 11 >= 10: taken" in tried
+    assert "place Nice other than now" in tried
+    assert '"id": "1", "scanned": 11, "place": "Nice", "note": null' in tried
+    listed = browser.client.get(f"{TABLES}/parcels/batches").json()["batches"]
+    assert len(listed) == 4
+    again = browser.get(f"{PAGE}?key=1&try={quote(json.dumps({'scanned': 11}))}&value.fees=0.10&add=1")
+    assert browser.text(again.headers["location"]).count("tried 2") == 1
+
+
+@pytest.mark.usefixtures("story")
+def test_a_record_that_no_batch_could_hold_is_told_with_its_fix(browser: Browser) -> None:
+    went = browser.get(f"{PAGE}?key=1&value.scanned=soon&add=1")
+    assert "&#39;soon&#39;" in browser.get(went.headers["location"]).text
+    assert browser.get(f"{PAGE}?key=1&try=%7B").status_code == 400
+    assert browser.get(f"{PAGE}?key=1&try=%5B%5D").status_code == 400
+    unknown = browser.get(f"{PAGE}?key=1&try={quote(json.dumps({'nosuch': 1}))}")
+    assert (unknown.status_code, "nosuch" in words(unknown.text), "Its story" in unknown.text) == (200, True, True)
+
+
+@pytest.mark.usefixtures("story")
+def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Browser) -> None:
+    missing = browser.get(f"{PAGE}?key={quote(HOSTILE)}")
+    assert missing.status_code == 404
+    assert "Nothing is known of this key" in missing.text
+    assert f'value="{escape(HOSTILE)}"' in missing.text
+    assert "<b onx" not in missing.text
+    assert browser.get(PAGE).status_code == 200
+    assert browser.get(f"{PAGE}?key=1&key=2").status_code == 400
+    assert browser.get("/console/tables/shop/nosuch/row?key=1").status_code == 404
+
+
+def test_a_row_that_was_deleted_is_told(create: Callable[..., Any], browser: Browser) -> None:
+    create("wide")
+    for record in ({"id": 1, "note": "x"}, {"id": 1, "_kind": "-D"}):
+        browser.client.post(f"{TABLES}/wide/batches", json={"records": [record]})
+    text = browser.text("/console/tables/shop/wide/row?key=1")
+    assert "There is no row" in text
+    assert "note x → null" in text
+
+
+def test_hostile_keys_and_values_are_text(post: Post, browser: Browser) -> None:
+    post({"id": HOSTILE, "place": HOSTILE, "scanned": 1, "note": HOSTILE})
+    text = browser.text(f"{PAGE}?key={quote(HOSTILE)}&try={quote(json.dumps({'note': HOSTILE + '!'}))}")
+    assert text.count(HOSTILE) >= 4
+    assert "<b onx" not in browser.shown
+
+
+def test_a_large_value_is_cut_and_says_how_large_it_is(post: Post, browser: Browser) -> None:
+    post({"id": "1", "note": "x" * 2**20})
+    text = browser.text(f"{PAGE}?key=1")
+    assert "(1 048 576 characters)" in text
+    assert len(browser.shown) < 50_000
+
+
+def test_a_row_of_two_hundred_columns_is_told_shortly(create: Callable[..., Any], browser: Browser) -> None:
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}]
+    fields += [{"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200)]
+    create("broad", fields=fields, options={"merge-engine": "partial-update"})
+    records = [{"id": 1, "c1": "a"}, {"id": 1, "c199": "b"}]
+    browser.client.post(f"{TABLES}/broad/batches", json={"records": records})
+    text = browser.text("/console/tables/shop/broad/row?key=1")
+    assert "c199 b batch 1, record 1" in text
+    assert "198 columns stay" in text
+    assert len(browser.shown) < 150_000
+
+
+def test_only_who_may_read_the_table_sees_its_rows(signed_in: Callable[..., Browser]) -> None:
+    assert signed_in(Role.READ, ("other.*",)).get(f"{PAGE}?key=1").status_code == 403
