@@ -28,6 +28,7 @@ SHOWN = [
     "/console/nothing",
     "/console/examples",
     "/console/examples/parcels",
+    "/console/playground",
 ]
 
 
