@@ -63,14 +63,14 @@ def show_row(visit: Visit) -> Response:
             return _ask_for_key(visit, table, asked, None)
         if "add" in visit.request.query_params:
             return visit.go(asked.url(**{"try": [*asked.tried, _written(visit, table)]}) + "#what-if")
-        tried = [_record(text) for text in asked.tried]
-        question = Question(asked.keys, None, asked.as_of, STEPS, asked.before)
-        try:
-            view = view_row(repository, parts.images, table, question, tried)
-        except (NotFound, Invalid) as error:
-            if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
-                return _ask_for_key(visit, table, asked, error)
-            raise
+    tried = [_record(text) for text in asked.tried]
+    question = Question(asked.keys, None, asked.as_of, STEPS, asked.before)
+    try:
+        view = view_row(parts.database, parts.images, table, question, tried)
+    except (NotFound, Invalid) as error:
+        if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
+            return _ask_for_key(visit, table, asked, error)
+        raise
     return visit.page("row.html", **_told(visit, table, asked, view))
 
 

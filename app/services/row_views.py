@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, KeyfoldError
 from app.core.plan.merge_plan import compile_plan
@@ -46,21 +47,21 @@ class RowView:
 
 
 def view_row(
-    repository: Repository, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
+    database: CatalogDatabase, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
 ) -> RowView:
     """What there is to tell of the row; ``tried`` are records without their key, and are not stored.
 
     Raises as ``explain_row`` does.
     """
-    then = explain_row(repository, images, table, question)
-    shown = table
-    now = then
+    name = (table.database, table.name)
+    then = now = explain_row(database, images, name, question)
     if question.as_of is not None:
-        now = explain_row(repository, images, table, replace(question, as_of=None, before=None))
-        shown = view_at(repository, table, str(then.snapshot)).table
-    lanes = story_lanes(compile_plan(shown.schema))
-    kept = frozenset(one.snapshot_id for one in repository.commits.every(table.id))
-    return RowView(now, then, lanes, kept, try_records(repository, images, table, then.key, tried))
+        now = explain_row(database, images, name, replace(question, as_of=None, before=None))
+    with database.reading() as repository:
+        shown = table if question.as_of is None else view_at(repository, table, str(then.snapshot)).table
+        kept = frozenset(one.snapshot_id for one in repository.commits.every(table.id))
+        trial = try_records(repository, images, table, then.key, tried)
+    return RowView(now, then, story_lanes(compile_plan(shown.schema)), kept, trial)
 
 
 def try_records(

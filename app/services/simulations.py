@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
+from app.core.plan.fold import combine_all, lift
 from app.core.plan.integers import integers_of
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.plan.told_fold import ColumnStep, Shown, ToldFold, size_of
+from app.core.rules.rule import State
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json
 from app.core.table.named_columns import names_in
@@ -87,6 +91,32 @@ def simulate_merge(
         raise Invalid("the body is not a simulation", violations=[fault])
     schema = validate_table("simulated", parsed["schema"], bounds)
     return _simulate(compile_plan(schema), _records(parsed), lambda _: None, integers)
+
+
+def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list[dict[str, Any] | None]:
+    """The rows of ``batches`` of records, each folded by itself and then all of them, as merges and compactions do;
+    in the order of the first record of each key.
+
+    Raises ``Invalid`` for records that a batch could not hold.
+    """
+    records = [record for batch in batches for record in batch]
+    decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, lambda _: None))).decode(records)
+    staged = _decoded_records(plan.schema, decoded)
+    ends = [*accumulate(map(len, batches))]
+    states: dict[str, dict[int, list[State]]] = {}
+    for position, raw in enumerate(records):
+        record = staged.get(position)
+        key = _key(plan, raw if record is None else record.values, decoded=record is not None)
+        of_key = states.setdefault(repr(key), {})
+        if record is not None:
+            of_key.setdefault(bisect_right(ends, position), []).append(lift(plan, record))
+    shown = Shown(plan.schema, integers_of(plan.schema, None))
+    return [_merged(plan, [*of_key.values()], shown) for of_key in states.values()]
+
+
+def _merged(plan: MergePlan, batches: Sequence[Sequence[State]], shown: Shown) -> dict[str, Any] | None:
+    folded = [state for batch in batches if (state := combine_all(plan, batch)) is not None]
+    return ToldFold(plan, combine_all(plan, folded), shown).visible()
 
 
 def _parsed(body: bytes) -> object:

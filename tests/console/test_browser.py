@@ -37,6 +37,7 @@ SHOWN = [
     "/console/new",
     "/console/new?kind=json",
     "/console/new?kind=sample",
+    "/console/playground",
 ]
 
 

@@ -1,0 +1,152 @@
+"""The playground: records folded in any order and any cut, and nothing stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser as Chromium
+
+from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
+from tests.console.conftest import Browser, words
+from tests.service import Client, serving
+
+PAGE = "/console/playground"
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+GROUPS = """CREATE TABLE t (id INT, g INT, a STRING, n INT, note STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
+'merge-engine' = 'partial-update', 'fields.g.sequence-group' = 'a,n', 'fields.n.aggregate-function' = 'sum')"""
+RECORDS = [{"id": 1, "g": 2, "a": "x", "n": 1}, {"id": 1, "g": 1, "a": "y", "n": 2}]
+
+
+def text(*batches: Sequence[Any]) -> str:
+    """Batches of records as the page has them."""
+    return "\n\n".join("\n".join(json.dumps(record) for record in batch) for batch in batches)
+
+
+def played(browser: Browser, records: str, posted: str = "", schema: str = GROUPS, status: int = 200) -> str:
+    """What the page says of records."""
+    browser.get(PAGE)
+    answer = browser.send(PAGE, schema=schema, records=records, posted=posted)
+    assert answer.status_code == status, answer.text
+    return words(answer.text)
+
+
+def test_the_page_begins_with_an_example_that_is_folded(browser: Browser) -> None:
+    shown = browser.text(PAGE)
+    assert "late, but counted fees 4.90 → 6.00" in shown
+    assert "4. id 1" in shown
+
+
+def test_records_in_another_order_and_another_cut_come_to_the_same(browser: Browser) -> None:
+    shown = played(browser, text([RECORDS[1]], [RECORDS[0]]), text(RECORDS))
+    assert "The answer stays" in shown
+    assert "Folded batch by batch (2), and then together, they come to the same." in shown
+    assert "1 2 x 3 null" in shown
+
+
+def test_what_depends_on_arrival_is_told_with_its_rule(browser: Browser) -> None:
+    notes = [{"id": 1, "note": "first"}, {"id": 1, "note": "last"}]
+    shown = played(browser, text(notes[::-1]), text(notes))
+    assert "note : last as posted, first in this order" in shown
+    assert "It depends on arrival" in shown
+    same = [{"id": 1, "g": 1, "a": "x"}, {"id": 1, "g": 1, "a": "y"}]
+    assert "Arrival decides among records of the same sequence" in played(browser, text(same[::-1]), text(same))
+
+
+def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) -> None:
+    schema = json.dumps(
+        {
+            "fields": [{"id": 0, "name": "id", "type": "INT NOT NULL"}, {"id": 1, "name": "a", "type": "STRING"}],
+            "primaryKeys": ["id"],
+            "options": {"ignore-update-before": "true"},
+        }
+    )
+    records = [{"id": 1, "a": "x"}, {"id": 2, "a": "y", "_kind": "-U"}, {"id": 1, "_kind": "-D"}, {"id": 2, "a": "z"}]
+    shown = played(browser, text(records[:2], records[2:]), schema=schema)
+    assert "no row of id 1 2 z" in shown
+    assert "ignored: the table drops this row kind" in shown
+    assert "they come to the same" in shown
+
+
+@pytest.mark.parametrize(
+    ("schema", "records", "told"),
+    [
+        ("CREATE TABLE", '{"id": 1}', "CREATE TABLE"),
+        ("{", '{"id": 1}', "JSON"),
+        (GROUPS, "{", "record 1 is no JSON"),
+        (GROUPS, '{"id": "soon"}', "soon"),
+        (GROUPS, "", "1 to 200 records"),
+        (GROUPS, '{"id": 1}\n' * 201, "1 to 200 records"),
+        (GROUPS, '{"nosuch": 1}', "nosuch"),
+        (GROUPS, "[]", "object"),
+        (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
+    ],
+)
+def test_what_cannot_be_folded_is_told(browser: Browser, schema: str, records: str, told: str) -> None:
+    assert told in played(browser, records, schema=schema, status=400)
+
+
+def test_hostile_values_are_text_and_nothing_is_stored(browser: Browser) -> None:
+    assert HOSTILE in played(browser, text([{"id": 1, "note": HOSTILE}]))
+    assert "<b onx" not in browser.shown
+    assert browser.client.get("/v1/catalog/databases").json()["databases"] == []
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with serving(tmp_path_factory.mktemp("data"), workers="0") as (_, client):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Chromium]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)
+@pytest.mark.slow(reason="starts a service and a browser")
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(
+    window: Chromium, service: Client, width: str, scheme: str
+) -> None:
+    with person(window, str(service.base_url), width, scheme) as first:
+        first.open(PAGE)
+        assert first.axe() == []
+        first.page.get_by_role("button", name="Move record 4 up").press("Enter")
+        first.page.get_by_text("The answer stays:").wait_for()
+        first.page.wait_for_function("document.activeElement.name === 'up'")
+        first.page.get_by_role("button", name="Begin or join a batch at record 3").press("Enter")
+        first.page.get_by_text("Batch 2", exact=True).wait_for()
+        first.page.get_by_role("button", name="Back").click()
+        first.page.get_by_text("4 of 5").wait_for()
+        assert first.page.locator("#played tr[data-record]:visible").count() == 4
+        assert first.axe() == []
+        assert not first.wider_than_window()
+        assert (first.complaints, first.hosts) == ([], {urlsplit(str(service.base_url)).netloc})
+        address = first.page.url
+        assert "Paris" in unquote(address.partition("#")[2])
+    with person(window, str(service.base_url), width, scheme) as second:
+        second.open(address)
+        second.page.get_by_text("Batch 2", exact=True).wait_for()
+        second.page.get_by_text("The answer stays:").wait_for()
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)
+@pytest.mark.slow(reason="starts a service and a browser")
+def test_records_are_dragged_and_folded_without_a_script(window: Chromium, service: Client) -> None:
+    with person(window, str(service.base_url)) as dragging:
+        dragging.open(PAGE)
+        rows = dragging.page.locator("#played tr[data-record]")
+        rows.nth(3).drag_to(rows.nth(0))
+        dragging.page.get_by_text("The answer stays:").wait_for()
+        assert "Paris" in dragging.page.input_value("#records").splitlines()[0]
+    with person(window, str(service.base_url), java_script_enabled=False) as plain:
+        plain.open(PAGE)
+        plain.page.get_by_label("Records, one JSON object a line").fill('{"id": 7}')
+        plain.page.get_by_role("button", name="Fold").click()
+        assert plain.page.get_by_text("1. id 7").is_visible()
