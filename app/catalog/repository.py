@@ -29,6 +29,7 @@ from app.catalog.tags import Tags
 from app.catalog.tasks import Tasks
 from app.catalog.tokens import ApiToken, Tokens
 from app.catalog.transaction import Transaction
+from app.catalog.workers import Workers
 
 __all__ = ["ApiToken", "ClaimedTask", "Commit", "Repository"]
 
@@ -54,6 +55,7 @@ class Repository:
     set_aside: SetAside
     history: History
     overview: Overview
+    workers: Workers
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -84,6 +86,7 @@ class Repository:
             set_aside,
             History(transaction, tables),
             Overview(transaction),
+            Workers(transaction),
         )
 
     def now(self) -> datetime:

@@ -28,6 +28,8 @@ SHOWN = [
     "/console/nothing",
     "/console/examples",
     "/console/examples/parcels",
+    "/console/operations",
+    "/console/operations?as=tables",
 ]
 
 
