@@ -12,7 +12,7 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.console import examples, home, operations, sign_in
+from app.console import audit, examples, home, operations, sign_in, tokens
 from app.console.cookies import is_form_token, sent_cookie, set_cookie
 from app.console.failures import failed
 from app.console.gate import VISIT
@@ -21,7 +21,7 @@ from app.core.errors import Forbidden, Invalid
 from app.http.parts import in_writers_thread
 
 PAGES: Final[tuple[Page, ...]] = tuple(
-    page for module in (home, examples, operations, sign_in) for page in module.PAGES
+    page for module in (home, examples, operations, tokens, audit, sign_in) for page in module.PAGES
 )
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 

@@ -30,6 +30,8 @@ SHOWN = [
     "/console/examples/parcels",
     "/console/operations",
     "/console/operations?as=tables",
+    "/console/operations/tokens",
+    "/console/operations/audit",
 ]
 
 
