@@ -13,6 +13,7 @@ from app.telemetry.hour import HOUR_SECONDS
 
 WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers beside it
 HEIGHT: Final = 100.0
+SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
 ROWS: Final = 12  # of a plot as a table: five minutes each
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
 Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where nobody could tell
@@ -89,6 +90,18 @@ class Plot:
     scaled: Callable[[Sequence[float]], Scale] = from_nothing
 
     @cached_property
+    def span(self) -> float:
+        """How much of the hour is drawn, in seconds: a service that is young has not much to show."""
+        began = min((line.points[0][0] for line in self.lines if line.points), default=self.now)
+        return next((span for span in SPANS if self.now - began <= span), HOUR_SECONDS)
+
+    @property
+    def times(self) -> list[str]:
+        """What stands below, from the left."""
+        quarters = [f"{self.span / 60 * share:.0f} min" for share in (1, 0.75, 0.5, 0.25)]
+        return [f"{quarters[0]} ago", *quarters[1:], "now"]
+
+    @cached_property
     def _scale(self) -> Scale:
         return self.scaled([value for line in self.lines for value in line.known])
 
@@ -111,7 +124,7 @@ class Plot:
                 yield [self._place(at, value) for at, value in piece if value is not None]
 
     def _place(self, at: float, value: float) -> str:
-        across = max(0.0, WIDTH * (1 - (self.now - at) / HOUR_SECONDS))
+        across = max(0.0, WIDTH * (1 - (self.now - at) / self.span))
         return f"{across:.1f} {HEIGHT * (1 - self._scale.share(value)):.1f}"
 
     def said(self, value: float | None) -> str:

@@ -125,6 +125,12 @@ def test_a_line_has_gaps_and_points_that_stand_alone() -> None:
     assert [row.values for row in plot.rows][:4] == [["–"], ["–"], ["–"], ["1"]]
 
 
+def test_a_young_service_is_drawn_over_less_than_the_hour() -> None:
+    young = Plot("T", "m", numbered, [Line("a", "lane", [(3400, 1.0), (3600, 1.0)])], now=3600)
+    assert (young.span, young.times) == (240, ["4 min ago", "3 min", "2 min", "1 min", "now"])
+    assert Plot("T", "m", numbered, [Line("a", "lane", [(0, 1.0)])], now=3600).times[0] == "60 min ago"
+
+
 def test_numbers_and_times_are_short() -> None:
     assert [numbered(one) for one in (0, 0.0464, 3.14159, 99.96, 12_345.6)] == [
         "0",
