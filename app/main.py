@@ -73,6 +73,7 @@ from app.services.images_ahead import ImagesAhead
 from app.services.rates import Rate, Rates
 from app.services.readiness import Conditions, take_warehouse
 from app.services.refreshed import Refreshed
+from app.services.sampling import Sampler
 from app.services.scrapes import build_info, look_around
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
@@ -82,6 +83,7 @@ from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
 from app.telemetry.entries import SparkState
+from app.telemetry.hour import Hour
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import start_tracing, stop_tracing
 from app.worker import READY_SECONDS, SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
@@ -131,7 +133,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = _Service(chosen, app.state.metrics, alone=processes is None)
+        service = _Service(chosen, app.state.hour, alone=processes is None)
         app.state.parts = service.parts
         service.start()
         try:
@@ -161,6 +163,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     install_docs(app)
     install_console(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
+    app.state.hour = Hour(app.state.metrics)
     accept_trailing_slashes(app)
     app.add_middleware(Revalidated)
     app.add_middleware(HeadAsGet)
@@ -228,7 +231,8 @@ class Running:
 class _Service:
     """What a process that serves the API has open between start and stop."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, alone: bool) -> None:
+    def __init__(self, settings: Settings, hour: Hour, *, alone: bool) -> None:
+        metrics = hour.metrics
         if alone:
             metrics.take(SERVICE)
         if not settings.workers:
@@ -247,6 +251,7 @@ class _Service:
         awaited = AwaitedBatches(database, self.views, heads)
         commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
         self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
+        self.sampler = Sampler(database, hour) if metrics.is_first else None
         look = partial(look_around, database, warehouse, self.images, settings.metrics_tables)
         condition = Conditions(database, warehouse, CONDITION_SECONDS, PATIENCE_SECONDS)
         self.parts = Parts(
@@ -266,6 +271,7 @@ class _Service:
             condition=condition,
             scrapes=Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS),
             build=build_info(database),
+            hour=hour,
         )
 
     def start(self) -> None:
@@ -276,6 +282,8 @@ class _Service:
         self.images.start_sweeping(self._live_runs)
         self.ahead.start()
         self.admission.start()
+        if self.sampler is not None:
+            self.sampler.start()
 
     def _live_runs(self) -> set[tuple[str, str]]:
         with self.running.database.reading() as repository:
@@ -284,6 +292,8 @@ class _Service:
     def stop(self) -> None:
         """End what ``start`` began, the catalog last."""
         self.admission.close(0)  # it may wait for a catalog that does not answer
+        if self.sampler is not None:
+            self.sampler.close(0)  # so may it
         self.ahead.close()
         self.views.close()
         self.images.close()

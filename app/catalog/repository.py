@@ -30,6 +30,7 @@ from app.catalog.tags import Tags
 from app.catalog.tasks import Tasks
 from app.catalog.tokens import ApiToken, Tokens
 from app.catalog.transaction import Transaction
+from app.catalog.workers import Workers
 
 __all__ = ["ApiToken", "ClaimedTask", "Commit", "Repository"]
 
@@ -56,6 +57,7 @@ class Repository:
     history: History
     overview: Overview
     late_merges: LateMerges
+    workers: Workers
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -87,6 +89,7 @@ class Repository:
             History(transaction, tables),
             Overview(transaction),
             LateMerges(transaction),
+            Workers(transaction),
         )
 
     def now(self) -> datetime:

@@ -19,7 +19,7 @@ _FRAGMENT: Final = "home_tables.html"
 
 
 @dataclass(frozen=True)
-class _Part:
+class ServicePart:
     """One part that the service needs, and why it cannot be used now."""
 
     name: str
@@ -48,7 +48,7 @@ def _told(visit: Visit) -> dict[str, Any]:
             limit=PAGE_TABLES,
             part=part,
         )
-    told = {"overview": found, "q": part, "after": after, "parts": _parts(visit)}
+    told = {"overview": found, "q": part, "after": after, "parts": service_parts(visit)}
     return {
         **told,
         "greets": not found.count and not part and visit.may(Role.READ, DATABASE),
@@ -56,10 +56,15 @@ def _told(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _parts(visit: Visit) -> list[_Part]:
+def service_parts(visit: Visit) -> list[ServicePart]:
+    """The catalog, the warehouse and Spark."""
     condition: Condition = anyio.from_thread.run(visit.parts.condition.now)
     spark = None if visit.parts.spark_ready() else "it starts, or does not answer: nothing is merged until it does"
-    return [_Part("Catalog", condition.catalog), _Part("Warehouse", condition.warehouse), _Part("Spark", spark)]
+    return [
+        ServicePart("Catalog", condition.catalog),
+        ServicePart("Warehouse", condition.warehouse),
+        ServicePart("Spark", spark),
+    ]
 
 
 PAGES: Final = (

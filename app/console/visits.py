@@ -85,6 +85,10 @@ class Visit:
             return False
         return True
 
+    def may_all(self, role: Role) -> bool:
+        """Whether the visitor has ``role`` for the service itself."""
+        return self.grant.scope.everything and self.grant.role.includes(role)
+
     def asked(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
         return self.request.query_params.get(name, default)

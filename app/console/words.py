@@ -43,9 +43,36 @@ def spanned(seconds: float) -> str:
     return f"{whole // 86_400} d"
 
 
+def numbered(number: float) -> str:
+    """A number to three digits, in groups of three; more where it is larger."""
+    if number == 0 or number >= 100:
+        return counted(round(number))
+    return f"{number:.3g}" if number >= 0.001 else "< 0.001"
+
+
+def briefly(seconds: float) -> str:
+    """A time that may be short: to three digits, in the unit in which it is 1 at least."""
+    if seconds == 0:
+        return "0"
+    if seconds < 1:
+        return f"{numbered(seconds * 1000)} ms"
+    return f"{numbered(seconds)} s" if seconds < 60 else spanned(seconds)
+
+
 def aged(moment: datetime | None) -> str:
     """How long ago; a dash for never."""
     return "–" if moment is None else spanned((datetime.now(UTC) - moment).total_seconds())
+
+
+def left(moment: datetime | None) -> str:
+    """How long it is until then."""
+    seconds = 0.0 if moment is None else (moment - datetime.now(UTC)).total_seconds()
+    return f"for {spanned(seconds)} more" if seconds > 0 else "over: any worker may take it"
+
+
+def clock(at: float) -> str:
+    """The time of the day, UTC, of so many seconds since 1970."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M")
 
 
 def timed(moment: datetime | None) -> str:
@@ -74,7 +101,11 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "many": many,
     "sized": sized,
     "spanned": spanned,
+    "briefly": briefly,
+    "numbered": numbered,
     "aged": aged,
+    "left": left,
+    "clock": clock,
     "timed": timed,
     "segment": segment,
     "cut": cut,

@@ -26,6 +26,7 @@ from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
 from app.telemetry.exposition import Told
+from app.telemetry.hour import Hour
 
 GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
 P = ParamSpec("P")
@@ -37,7 +38,8 @@ LOOKUPS_THREADS: Final = 20
 @dataclass(frozen=True)
 class Parts:
     """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
-    are looked up for metrics, ``condition`` for readiness too, and ``build`` says what runs.
+    are looked up for metrics, ``condition`` for readiness too, ``build`` says what runs, and ``hour`` has
+    the metrics of the last hour.
     """
 
     settings: Settings
@@ -56,6 +58,7 @@ class Parts:
     condition: Conditions
     scrapes: Refreshed[list[Told]]
     build: Told
+    hour: Hour
     writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LOOKUPS_THREADS))
     scans: ScanRoom = field(default_factory=ScanRoom)

@@ -17,6 +17,7 @@ from app.core.errors import Unavailable
 
 logger = logging.getLogger(__name__)
 STREAMS: Final[Mapping[str, Callable[[], Any]]] = {"stdout": lambda: sys.stdout, "stderr": lambda: sys.stderr}
+TAIL_BYTES: Final = 2**18
 
 
 class AuditLog:
@@ -74,3 +75,27 @@ class _File(_TellsFailures, WatchedFileHandler):
 def _private(path: str, flags: int) -> int:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, flags, 0o600)
+
+
+def last_lines(path: str, most: int) -> list[dict[str, Any]]:
+    """The last ``most`` lines of the file, the oldest first, as far as they lie in its last ``TAIL_BYTES``; what is no
+    line of an audit log is left out. A file that is not there has none. Raises ``Unavailable`` where it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+            file.seek(begin)
+            found = file.read(TAIL_BYTES).split(b"\n")[1 if begin else 0 :]  # the first may be a part of one
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Unavailable(f"the audit log {path} cannot be read: {error.strerror}") from error
+    return [line for line in map(_read, found[-most - 1 :]) if line is not None][-most:]
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None

@@ -8,6 +8,7 @@ from itertools import chain
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
 from app.catalog.stats import StagedTable
 from app.core.errors import KeyfoldError
 from app.storage.images import Images
@@ -29,12 +30,16 @@ def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images,
     told = [*_images(images), *_rooms(warehouse, images)]
     try:
         with database.reading() as repository:
-            staged, failing = repository.stats.staged_tables(), repository.stats.failing_tables()
-            now = repository.now().timestamp()
+            areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
     except KeyfoldError:
         return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
-    areas = chain.from_iterable(_area(names, tables, now) for names, tables in _shares(staged, most_tables))
     return [*told, Told(Asked.CATALOG_UP, (), 1.0), Told(Asked.FAILING_TABLES, (), failing), *areas]
+
+
+def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
+    """The staging areas of the ``most_tables`` tables that have most and of all others together."""
+    shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
+    return [*chain.from_iterable(_area(names, tables, now) for names, tables in shares)]
 
 
 def _images(images: Images) -> Iterator[Told]:

@@ -29,7 +29,7 @@ class Told(NamedTuple):
 def exposed(metrics: Metrics, told: Iterable[Told], accept: str) -> tuple[bytes, str]:
     """The text for a scraper with this Accept header (Prometheus' own format, or OpenMetrics), and its media type."""
     registry = CollectorRegistry()
-    registry.register(_Everything(metrics, [*told, *_of_processes(metrics.lives())]))
+    registry.register(_Everything(metrics, [*told, *told_of_processes(metrics.lives())]))
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
@@ -73,7 +73,7 @@ def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]
     return family
 
 
-def _of_processes(lives: Iterable[Life]) -> Iterator[Told]:
+def told_of_processes(lives: Iterable[Life]) -> Iterator[Told]:
     """What the system knows of each process; nothing of one that has just ended."""
     for life in lives:
         yield Told(Asked.PROCESS_STARTS, (life.name,), life.starts)

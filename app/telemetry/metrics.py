@@ -44,6 +44,7 @@ class Metrics:
         shared = mmap.mmap(-1, max(1, len(self._processes)) * self._width * _CELL_BYTES)
         self._all = memoryview(shared).cast("d")
         self._own = self._all[: self._width]
+        self._own_place = 0
         self._lock = threading.Lock()
         self._looked_up = [self._places[Counted.LOOKED_UP, ("one", images)] for images in ("miss", "hit")]
         self._bounds = Counted.REQUEST_SECONDS.value.bounds
@@ -54,6 +55,16 @@ class Metrics:
             for one, first in seconds.items()
         }
 
+    @property
+    def processes(self) -> Sequence[str]:
+        """The names of the service's processes."""
+        return self._processes
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process has the first row: what one of the processes does for all, it does."""
+        return self._own_place == 0
+
     def take(self, process: str) -> None:
         """From here on this process counts as ``process``; what its predecessor measured of the moment is forgotten."""
         place = self._processes.index(process)
@@ -63,7 +74,7 @@ class Metrics:
                 own[first] = 0.0
         own[_PID] = os.getpid()
         own[_STARTS] += 1
-        self._own = own
+        self._own, self._own_place = own, place
 
     def adopt(self, process: str, pid: int) -> None:
         """Note that a child that is no Python (Spark's) runs as ``pid``; 0: none does."""
@@ -131,7 +142,7 @@ class Metrics:
         """
         rows = [self._all[start : start + self._width].tolist() for start in range(0, len(self._all), self._width)]
         sums = [sum(column) for column in zip(*rows, strict=True)]
-        return {place: sums[first : first + _cells(place[0].value)] for place, first in self._places.items()}
+        return {place: sums[first : first + cells_of(place[0].value)] for place, first in self._places.items()}
 
     def lives(self) -> list[Life]:
         """The processes of the service that were started at least once."""
@@ -149,9 +160,10 @@ def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
         given = (values or operations for values in metric.value.labels.values())
         for values in product(*given):
             places[metric, tuple(str(one) for one in values)] = width
-            width += _cells(metric.value)
+            width += cells_of(metric.value)
     return places, width
 
 
-def _cells(entry: Entry) -> int:
+def cells_of(entry: Entry) -> int:
+    """How many numbers a metric is: of a histogram those of its buckets, and the sum."""
     return len(entry.bounds) + 2 if entry.kind is Kind.HISTOGRAM else 1

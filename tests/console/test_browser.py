@@ -38,6 +38,10 @@ SHOWN = [
     "/console/new?kind=json",
     "/console/new?kind=sample",
     "/console/playground",
+    "/console/operations",
+    "/console/operations?as=tables",
+    "/console/operations/tokens",
+    "/console/operations/audit",
 ]
 
 

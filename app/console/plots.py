@@ -1,0 +1,160 @@
+"""Plots of the last hour as SVG made on the server: they need no script, and can be read as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from app.telemetry.hour import HOUR_SECONDS
+
+WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers beside it
+HEIGHT: Final = 100.0
+SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
+ROWS: Final = 12  # of a plot as a table: five minutes each
+_NICE: Final = (1.0, 2.0, 5.0, 10.0)
+Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where nobody could tell
+Says = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where a plot begins and ends, and what is in its middle; ``share`` says how high up a number is."""
+
+    bottom: float
+    middle: float
+    top: float
+    share: Callable[[float], float]
+
+
+def from_nothing(values: Sequence[float]) -> Scale:
+    """From 0 to a number that is easily read."""
+    return _even(nice(max(values, default=0.0)))
+
+
+def of_bytes(values: Sequence[float]) -> Scale:
+    """From 0 to a power of two."""
+    return _even(2.0 ** math.ceil(math.log2(max((20.0, *values)))))
+
+
+def by_powers(values: Sequence[float]) -> Scale:
+    """From one power of ten to another: what is a hundred times as much hides nothing. Only of what is above 0."""
+    low = math.floor(math.log10(min(values, default=0.001)))
+    high = max(low + 1, math.ceil(math.log10(max(values, default=1.0))))
+    return Scale(10.0**low, 10.0 ** ((low + high) / 2), 10.0**high, lambda one: (math.log10(one) - low) / (high - low))
+
+
+def _even(top: float) -> Scale:
+    return Scale(0.0, top / 2, top, lambda one: one / top)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a plot: its name, the class that has its colour, and its points in the order of time."""
+
+    name: str
+    colour: str
+    points: Sequence[Point]
+
+    @property
+    def known(self) -> list[float]:
+        """What it is made of, where it is."""
+        return [value for _, value in self.points if value is not None]
+
+    @property
+    def last(self) -> float | None:
+        """What it is now; None where nobody can tell."""
+        return self.points[-1][1] if self.points else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a plot as a table: when it ends, and the most of each line until then."""
+
+    at: float
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Lines over the hour that ends ``now``. ``says`` writes a number with its unit."""
+
+    title: str
+    meaning: str
+    says: Says
+    lines: Sequence[Line]
+    now: float
+    scaled: Callable[[Sequence[float]], Scale] = from_nothing
+
+    @cached_property
+    def span(self) -> float:
+        """How much of the hour is drawn, in seconds: a service that is young has not much to show."""
+        began = min((line.points[0][0] for line in self.lines if line.points), default=self.now)
+        return next((span for span in SPANS if self.now - began <= span), HOUR_SECONDS)
+
+    @property
+    def times(self) -> list[str]:
+        """What stands below, from the left."""
+        quarters = [f"{self.span / 60 * share:.0f} min" for share in (1, 0.75, 0.5, 0.25)]
+        return [f"{quarters[0]} ago", *quarters[1:], "now"]
+
+    @cached_property
+    def _scale(self) -> Scale:
+        return self.scaled([value for line in self.lines for value in line.known])
+
+    @property
+    def scale(self) -> list[str]:
+        """What the scale says, from above."""
+        return [self.says(one) for one in (self._scale.top, self._scale.middle, self._scale.bottom)]
+
+    def path(self, line: Line) -> str:
+        """The ``d`` of the line's path, with gaps where nothing is known."""
+        return "".join(f"M{'L'.join(piece)}" for piece in self._pieces(line) if len(piece) > 1)
+
+    def dots(self, line: Line) -> str:
+        """The ``d`` of the points that stand alone: each is a line of no length, seen by its round ends."""
+        return "".join(f"M{piece[0]}h0" for piece in self._pieces(line) if len(piece) == 1)
+
+    def _pieces(self, line: Line) -> Iterator[list[str]]:
+        for known, piece in groupby(line.points, key=lambda point: point[1] is not None):
+            if known:
+                yield [self._place(at, value) for at, value in piece if value is not None]
+
+    def _place(self, at: float, value: float) -> str:
+        across = max(0.0, WIDTH * (1 - (self.now - at) / self.span))
+        return f"{across:.1f} {HEIGHT * (1 - self._scale.share(value)):.1f}"
+
+    def said(self, value: float | None) -> str:
+        """A number with its unit; a dash for none."""
+        return "–" if value is None else self.says(value)
+
+    @property
+    def summary(self) -> str:
+        """What the plot shows, in words."""
+        told = (
+            f"{line.name}: now {self.said(line.last)}, at most {self.said(max(line.known, default=None))}"
+            for line in self.lines
+        )
+        return f"{self.title}, {self.meaning}, in the last hour. {'; '.join(told)}"
+
+    @property
+    def rows(self) -> list[Row]:
+        """The plot as a table, the newest first: of each line the most in five minutes."""
+        span = HOUR_SECONDS / ROWS
+        ends = [self.now - span * number for number in range(ROWS)]
+        return [Row(end, [self.said(_most(line, end - span, end)) for line in self.lines]) for end in ends]
+
+
+def nice(number: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is not below ``number``; 1 of nothing."""
+    if number <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(number))
+    return next(one * power for one in _NICE if one * power >= number * (1 - 1e-9))
+
+
+def _most(line: Line, begin: float, end: float) -> float | None:
+    return max((value for at, value in line.points if begin < at <= end and value is not None), default=None)

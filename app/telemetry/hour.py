@@ -1,0 +1,177 @@
+"""The last hour of the metrics, in memory that all processes of a service share.
+
+One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; whoever is
+asked reads them. A sample has its place by the clock, so that a process that was started anew goes on with the hour
+that its predecessor kept. Nothing is written to a disk: with the service its hour is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from app.telemetry.entries import NO_OPERATION, OPERATION, Asked, Counted, Entry
+from app.telemetry.exposition import Told
+from app.telemetry.metrics import Metrics, cells_of
+
+SAMPLE_SECONDS: Final = 10.0
+HOUR_SECONDS: Final = 3600.0
+SAMPLES: Final = int(HOUR_SECONDS / SAMPLE_SECONDS) + 1  # the oldest is what the first difference is taken from
+STEP_SECONDS: Final = 30.0  # of what is made of the samples: a plot has no room for more
+# What is kept of what processes count: the operations of the API together, and all that is none apart.
+KEPT: Final = (
+    Counted.REQUESTS,
+    Counted.REQUEST_SECONDS,
+    Counted.LOOKED_UP,
+    Counted.ACCEPTED_RECORDS,
+    Counted.TASK_SECONDS,
+    Counted.SPARK,
+)
+_OF_SERVICE: Final = (Asked.STAGED_BATCHES, Asked.STAGED_RECORDS, Asked.STAGED_AGE)
+_OF_PROCESS: Final = (Asked.PROCESS_CPU, Asked.PROCESS_MEMORY)
+_CELL_BYTES: Final = 8
+Key = tuple[Counted | Asked, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The metrics at one time, ``at`` (seconds since 1970): where each is, is said by the hour. What nobody could tell
+    then is no number (nan).
+    """
+
+    at: float
+    cells: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened between two samples, and what was at the second."""
+
+    before: Sample
+    after: Sample
+    places: Mapping[Key, tuple[int, int]]
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return self.after.at - self.before.at
+
+    def now(self, metric: Counted | Asked, *values: str) -> float | None:
+        """A gauge at its end; None where nobody could tell."""
+        first, _ = self.places[metric, values]
+        return _known(self.after.cells[first])
+
+    def grown(self, metric: Counted | Asked, *values: str) -> list[float] | None:
+        """By how much each number of a counter or histogram grew; None where nobody could tell, or it began anew."""
+        first, count = self.places[metric, values]
+        cells = slice(first, first + count)
+        grown = [new - old for new, old in zip(self.after.cells[cells], self.before.cells[cells], strict=True)]
+        return grown if all(one >= 0 for one in grown) else None  # not a number is not at least 0
+
+    def a_second(self, metric: Counted | Asked, *values: str) -> float | None:
+        """How fast a counter grew."""
+        grown = self.grown(metric, *values)
+        return None if grown is None else grown[0] / self.seconds
+
+
+class Hour:
+    """The samples of one hour, written by one process and read by all. It is made before the service forks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.places: Mapping[Key, tuple[int, int]] = _laid_out(metrics)
+        self._width = 1 + sum(count for _, count in self.places.values())
+        self._cells = memoryview(mmap.mmap(-1, SAMPLES * self._width * _CELL_BYTES)).cast("d")
+
+    def note(self, at: float, told: Iterable[Told]) -> None:
+        """Keeps the sample of the time ``at``: what is counted, and what was ``told`` of the service and its processes;
+        of several tables together.
+        """
+        row = [math.nan] * self._width
+        for key, numbers in (*_counted(self.metrics), *_told(told)):
+            if key in self.places:
+                first, count = self.places[key]
+                row[1 + first : 1 + first + count] = numbers
+        place = int(at // SAMPLE_SECONDS) % SAMPLES * self._width
+        self._cells[place] = 0.0  # who reads it meanwhile leaves it out
+        for number, cell in enumerate(row[1:], place + 1):
+            self._cells[number] = cell
+        self._cells[place] = at
+
+    def samples(self, now: float) -> list[Sample]:
+        """The samples of the hour before ``now``, the oldest first."""
+        cells, width = self._cells.tolist(), self._width
+        oldest = now - HOUR_SECONDS - SAMPLE_SECONDS
+        found = (cells[start : start + width] for start in range(0, len(cells), width))
+        return sorted((Sample(one[0], one[1:]) for one in found if oldest < one[0] <= now), key=lambda one: one.at)
+
+    def steps(self, now: float) -> list[Step]:
+        """What happened in each ``STEP_SECONDS`` of the hour before ``now``, by the last sample of each. Where the
+        service stood still, a step is longer.
+        """
+        last = {int(one.at // STEP_SECONDS): one for one in self.samples(now)}
+        return [Step(before, after, self.places) for before, after in pairwise(last.values())]
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
+    """The time that ``share`` of what a histogram counted stays below, evenly spread in its bucket; None of nothing.
+    What is beyond the last bound is told as that bound.
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    wanted, below = share * total, 0.0
+    for low, high, count in zip((0.0, *bounds), (*bounds, bounds[-1]), counts, strict=True):
+        if below + count >= wanted:
+            return low + (high - low) * (wanted - below) / count
+        below += count
+    return bounds[-1]
+
+
+def _laid_out(metrics: Metrics) -> dict[Key, tuple[int, int]]:
+    """Where each number is in a sample, and how many follow."""
+    of_processes = ((metric, (name,)) for metric in _OF_PROCESS for name in metrics.processes)
+    keys: list[Key] = [key for key, _ in _counted(metrics)]
+    keys += [*((metric, ()) for metric in _OF_SERVICE), *of_processes]
+    places, first = {}, 0
+    for key in keys:
+        count = cells_of(key[0].value) if isinstance(key[0], Counted) else 1
+        places[key] = (first, count)
+        first += count
+    return places
+
+
+def _counted(metrics: Metrics) -> Iterator[tuple[Key, Sequence[float]]]:
+    """What ``KEPT`` names, without the operations' names."""
+    sums: dict[Key, Sequence[float]] = {}
+    for (metric, values), numbers in metrics.totals().items():
+        if metric in KEPT:
+            key = (metric, _without_operation(metric.value, values))
+            sums[key] = [old + new for old, new in zip(sums[key], numbers, strict=True)] if key in sums else numbers
+    yield from sums.items()
+
+
+def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]:
+    """``values`` with the operation only where it is none."""
+    names = [*entry.labels]
+    return tuple(value for name, value in zip(names, values, strict=True) if name != OPERATION or value == NO_OPERATION)
+
+
+def _told(told: Iterable[Told]) -> Iterator[tuple[Key, Sequence[float]]]:
+    """What was told of each process; of tables how much there is together, and how old the oldest is."""
+    of_service: dict[Asked, list[float]] = {}
+    for one in told:
+        if one.metric in _OF_PROCESS:
+            yield (one.metric, one.values), [one.number]
+        elif one.metric in _OF_SERVICE:
+            of_service.setdefault(one.metric, []).append(one.number)
+    for metric, numbers in of_service.items():
+        yield (metric, ()), [max(numbers) if metric is Asked.STAGED_AGE else sum(numbers)]
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
