@@ -42,8 +42,8 @@ def test_the_page_begins_with_an_example_that_is_folded(browser: Browser) -> Non
 
 def test_records_in_another_order_and_another_cut_come_to_the_same(browser: Browser) -> None:
     shown = played(browser, text([RECORDS[1]], [RECORDS[0]]), text(RECORDS))
-    assert "The answer stays" in shown
-    assert "Folded batch by batch (2), and then together, they come to the same." in shown
+    assert "The answer stays:" in shown
+    assert "Folded batch by batch (2 batches), and then together, they come to the same." in shown
     assert "1 2 x 3 null" in shown
 
 
@@ -54,6 +54,12 @@ def test_what_depends_on_arrival_is_told_with_its_rule(browser: Browser) -> None
     assert "It depends on arrival" in shown
     same = [{"id": 1, "g": 1, "a": "x"}, {"id": 1, "g": 1, "a": "y"}]
     assert "Arrival decides among records of the same sequence" in played(browser, text(same[::-1]), text(same))
+
+
+def test_nothing_is_said_of_the_order_of_other_records_than_were_posted(browser: Browser) -> None:
+    shown = played(browser, text([RECORDS[0]]), text(RECORDS))
+    assert "The answer stays:" not in shown
+    assert "in the order in which they were posted" in shown
 
 
 def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) -> None:
