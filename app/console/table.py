@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -41,8 +42,15 @@ class RowsShown:
     """A page of rows as JSON, the columns, and where the next page begins."""
 
     columns: tuple[str, ...]
+    keys: tuple[str, ...]
     rows: list[dict[str, Any]]
     next_token: str | None
+
+    def address(self, row: Mapping[str, Any]) -> str:
+        """What asks for the page of one of the rows."""
+        values = [row[name] for name in self.keys]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        return "row?" + urlencode([("key", text) for text in texts])
 
 
 def _name(visit: Visit) -> tuple[str, str]:
@@ -100,7 +108,8 @@ def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
             check_filters(token, filters)
         page = read_page(parts.warehouse, scan, filters, PAGE_ROWS, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
-    return RowsShown(tuple(column.name for column in scan.columns), rows, page.next_token)
+    names = tuple(column.name for column in scan.columns)
+    return RowsShown(names, view.table.schema.primary_key, rows, page.next_token)
 
 
 def show_batches(visit: Visit) -> Response:

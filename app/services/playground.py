@@ -9,8 +9,8 @@ from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.explanations import column_words, depends_on_arrival
-from app.core.plan.lanes import Lane, lanes_of
 from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.story_lanes import StoryLane, story_lanes
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
 from app.services.ddl import declared_tables
@@ -40,7 +40,7 @@ class Played:
     """
 
     schema: TableSchema
-    lanes: Sequence[Lane]
+    lanes: Sequence[StoryLane]
     rows: Sequence[SimulatedRow]
     batches: Sequence[Sequence[str]]
     in_batches: bool
@@ -64,7 +64,7 @@ def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DE
     moved = batches != first and sorted(lines) == sorted(others)
     differences = _differences(plan, _rows(schema, others, bounds), rows) if moved else []
     same = [row.after for row in rows] == merged
-    return Played(schema, lanes_of(plan), rows, batches, same, moved, differences)
+    return Played(schema, story_lanes(plan), rows, batches, same, moved, differences)
 
 
 def _schema(text: str, bounds: CatalogBounds) -> TableSchema:

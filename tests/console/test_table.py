@@ -119,3 +119,14 @@ def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: Ca
     browser = signed_in(Role.ADMIN, ("shop.other",))
     for tab in TABS:
         assert browser.get(f"{WIDE}{tab}").status_code == 403
+
+
+def test_each_row_leads_to_its_own_page(create: Callable[..., object], browser: Browser) -> None:
+    fields = [{"name": name, "type": sql} for name, sql in (("a", "STRING"), ("b", "BIGINT"), ("c", "BOOLEAN"))]
+    create("odd", fields=fields, primaryKeys=["a", "b", "c"])
+    post(browser, {"a": "x&key=<1>/ü", "b": 2**53 + 1, "c": True}, table="odd")
+    page = browser.get("/console/tables/shop/odd/rows").text
+    [address] = {unescape(one) for one in re.findall(r'href="(/console/tables/shop/odd/row\?[^"]+)"', page)}
+    told = browser.get(address)
+    assert told.status_code == 200
+    assert str(2**53 + 1) in told.text
