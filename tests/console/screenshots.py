@@ -29,7 +29,7 @@ FOLDER: Final = Path(__file__).parents[2] / "docs" / "screenshots"
 MOST_BYTES: Final = 100_000  # of one
 MOST_BYTES_TOGETHER: Final = 600_000
 WIDTH: Final = 1100
-COLOURS: Final = 64
+COLOURS: Final = 256
 ORDERS: Final = """CREATE TABLE orders (
   id BIGINT NOT NULL, edited TIMESTAMP(3), status STRING, city STRING, booked TIMESTAMP(3), paid DECIMAL(10, 2),
   PRIMARY KEY (id) NOT ENFORCED
