@@ -10,9 +10,10 @@ DATA ?= keyfold-data
 SEED ?= 1
 FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
+MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs
+.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs screenshots
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -104,6 +105,10 @@ openapi: $(VENV)/.installed
 # The pages of docs/reference, of the tables that the program has; a test fails where they differ.
 reference: $(VENV)/.installed
 	$(BIN)/python -m tests.reference
+
+# The pictures of docs/console.md, of a real service with Spark that was used for MINUTES; needs Chromium.
+screenshots: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m tests.console.screenshots --minutes $(MINUTES)
 
 # Needs uv; run it after a change of the dependencies in pyproject.toml.
 lock:

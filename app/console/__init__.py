@@ -12,7 +12,8 @@ How a page is added:
    scripted in its text, for the policy of the pages forbids it: classes are in ``assets/console.css``. What somebody
    may not do is left out (``visit.may``). Whatever the page does, ``{{ curl(…) }}`` shows as a command.
 4. ``tests/console/test_<noun>.py`` over HTTP, with hostile names; ``tests/console/test_browser.py`` walks all pages of
-   its list in a real Chromium: add the page there.
+   its list in a real Chromium: add the page there. What people should see in the tour is an entry of
+   ``tests/console/screenshots.py``; ``make screenshots`` takes its pictures for docs/console.md.
 
 A page works without a script. With it, elements with ``hx-get`` and ``hx-trigger="keyfold:tick from:body"`` are looked
 up every two seconds while the page is seen (``assets/console.js``); a fragment that is as it was is answered with 204
