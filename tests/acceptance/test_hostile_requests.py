@@ -294,7 +294,9 @@ def test_hostile_preferences_do_not_hurt(client: Client, untouched: TableClient,
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "TRACE"])
 def test_methods_that_a_route_does_not_have_are_refused(client: Client, untouched: TableClient, method: str) -> None:
     known = {path for its, path, _ in operations(client) if its.upper() == method}
-    for path in {path for _, path, _ in operations(client)} - known:
+    every = {path for _, path, _ in operations(client)}
+    others = {path for path in every if path.rpartition(":")[0] in known}  # a key of a row may end so
+    for path in every - known - others:
         answer = client.request(method, filled(path))
         assert is_problem(answer, f"{method} {path}")
         assert answer.status_code == 405
