@@ -97,7 +97,7 @@ class SparkExecutor:
     def pid(self) -> int:
         """The process of the embedded server; 0 while there is none."""
         server = None if self._jobs is None else self._jobs.server
-        return (server.pid or 0) if server is not None else 0
+        return (server.jvm_pid or 0) if server is not None else 0
 
     def close(self) -> None:
         """End Spark, if it was started."""

@@ -144,3 +144,12 @@ def _bundled() -> Path | None:
         return None
     program = Path(JAVA)
     return program if java_major_version(program) is not None else None
+
+
+def archive_flags(java: Path) -> list[str]:
+    """Flags that use the archive of ``spark_jobs.archive``; a JVM that finds it damaged or not its own goes on without.
+
+    The check of every page costs a few tenths of a second; without it a damaged file would crash the JVM.
+    """
+    archives = class_archives(java)
+    return [f"-XX:SharedArchiveFile={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []

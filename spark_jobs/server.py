@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.core.errors import Unavailable
-from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, class_archives, find_java, spark_jars
+from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, archive_flags, find_java, spark_jars
 from spark_jobs.scratch import new_scratch
 
 GIBIBYTE = 1 << 30
 
 _LOCAL = re.compile(r"local(\[[^\[\]]+\])?")
+_JVM_LINE = re.compile(r"keyfold-jvm (\d+)$")  # the supervisor's own
 _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
 # The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
@@ -33,6 +34,7 @@ patience=$1; shift
 exec 3<&0
 "$@" 3<&- </dev/null &
 jvm=$!
+echo "keyfold-jvm $jvm"
 {
   while read -r _; do :; done
   kill -TERM "$jvm"
@@ -134,6 +136,7 @@ class EmbeddedServer:
         self._scratch: Path | None = None
         self._token = ""
         self._port: int | None = None
+        self._jvm: int | None = None
         self._answered = threading.Event()
         self._said: deque[str] = deque(maxlen=20)
         _close_pipe_in_forks(self)
@@ -157,6 +160,11 @@ class EmbeddedServer:
     def pid(self) -> int | None:
         """The process id of the JVM's supervisor, which is also its process group; None when never started."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The process id of the JVM itself; None while there is none."""
+        return self._jvm if self.alive else None
 
     @property
     def port(self) -> int:
@@ -266,7 +274,7 @@ class EmbeddedServer:
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
             *(f"-D{key}={value}" for key, value in self._properties(scratch).items()),
-            *_archive_flags(java),
+            *archive_flags(java),
             *self._java_options,
             "-cp",
             f"{spark_jars()}/*",
@@ -308,9 +316,12 @@ class EmbeddedServer:
     def _listen(self, process: subprocess.Popen[str], answered: threading.Event, said: deque[str]) -> None:
         for line in process.stdout or ():
             said.append(line.rstrip())
-            found = _PORT_LINE.search(line)
-            if found and self._process is process:
-                self._port = int(found.group(1))
+            if self._process is not process:
+                continue
+            if found := _JVM_LINE.match(line):
+                self._jvm = int(found[1])
+            elif found := _PORT_LINE.search(line):
+                self._port = int(found[1])
                 answered.set()
         if process.stdout is not None:
             process.stdout.close()
@@ -318,7 +329,7 @@ class EmbeddedServer:
         answered.set()
 
     def _forget(self) -> None:
-        process, self._process, self._port = self._process, None, None
+        process, self._process, self._port, self._jvm = self._process, None, None, None
         self._answered, self._said = threading.Event(), deque(maxlen=20)
         if process is not None:
             _end(process, self._stop_seconds)
@@ -343,15 +354,6 @@ def default_heap_bytes() -> int:
         with contextlib.suppress(OSError, ValueError):
             memory = min(memory, int(Path(limit).read_text()))
     return max(GIBIBYTE, min(8 * GIBIBYTE, memory // 4))
-
-
-def _archive_flags(java: Path) -> list[str]:
-    """Flags that use the archive of ``spark_jobs.archive``; a JVM that finds it damaged or not its own goes on without.
-
-    The check of every page costs a few tenths of a second; without it a damaged file would crash the JVM.
-    """
-    archives = class_archives(java)
-    return [f"-XX:SharedArchiveFile={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []
 
 
 def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:

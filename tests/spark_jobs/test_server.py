@@ -65,6 +65,10 @@ def test_the_ports_of_sparks_own_processes_run_nothing_for_whom_does_not_know_th
             assert b"Expected SaslMessage" in connection.recv(4096)
 
 
+def test_the_jvm_itself_is_known_for_what_it_takes_is_told(server: EmbeddedServer) -> None:
+    assert server.jvm_pid == _java_of(server)
+
+
 def test_the_secret_of_a_cluster_is_its_operators(tmp_path: Path) -> None:
     assert "spark.authenticate" in EmbeddedServer(tmp_path, master="local[2, 3]")._authentication()
     assert EmbeddedServer(tmp_path, master="spark://master:7077")._authentication() == {}
