@@ -131,9 +131,9 @@ PLOTS: Final = (
         "a second",
         numbered,
         [
-            ("answered", "good", _answered("1xx", "2xx", "3xx")),
-            ("refused, 4xx", "late", _answered("4xx")),
-            ("failed, 5xx", "bad", _answered("5xx", "gone")),
+            ("answered", "green", _answered("1xx", "2xx", "3xx")),
+            ("refused, 4xx", "orange", _answered("4xx")),
+            ("failed, 5xx", "red", _answered("5xx", "gone")),
             ("not the API", "soft", _beside),
         ],
     ),
@@ -141,31 +141,31 @@ PLOTS: Final = (
         "Answer time",
         "of the API",
         briefly,
-        [("half below (p50)", "lane", _answer_time(0.5)), ("99 % below (p99)", "late", _answer_time(0.99))],
+        [("half below (p50)", "blue", _answer_time(0.5)), ("99 % below (p99)", "orange", _answer_time(0.99))],
         by_powers,
     ),
     _Entry(
         "Accepted records",
         "a second",
         numbered,
-        [("records", "lane", lambda step: step.a_second(Counted.ACCEPTED_RECORDS))],
+        [("records", "blue", lambda step: step.a_second(Counted.ACCEPTED_RECORDS))],
     ),
-    _Entry("Staged records", "of all tables", numbered, [("records", "lane", _gauge(Asked.STAGED_RECORDS))]),
-    _Entry("Oldest staged batch", "of all tables", briefly, [("age", "lane", _gauge(Asked.STAGED_AGE))]),
+    _Entry("Staged records", "of all tables", numbered, [("records", "blue", _gauge(Asked.STAGED_RECORDS))]),
+    _Entry("Oldest staged batch", "of all tables", briefly, [("age", "blue", _gauge(Asked.STAGED_AGE))]),
     _Entry(
         "Merges",
         "seconds each, on the average",
         briefly,
-        [("merges", "lane", _task_time("merge")), ("compactions", "late", _task_time("compaction"))],
+        [("merges", "blue", _task_time("merge")), ("compactions", "orange", _task_time("compaction"))],
     ),
     _Entry(
         "Lookups",
         "keys a second",
         numbered,
-        [("by images alone", "good", _lookups("hit")), ("with state rows", "late", _lookups("miss"))],
+        [("by images alone", "green", _lookups("hit")), ("with state rows", "orange", _lookups("miss"))],
     ),
 )
-_COLOURS: Final = ("lane", "late", "good", "soft")
+_COLOURS: Final = ("blue", "orange", "green", "grey")
 
 
 def _of_processes(hour: Hour) -> list[_Entry]:

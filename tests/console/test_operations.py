@@ -117,7 +117,7 @@ def test_scales_end_at_numbers_that_are_easily_read() -> None:
 
 
 def test_a_line_has_gaps_and_points_that_stand_alone() -> None:
-    line = Line("a", "lane", [(0, 1.0), (900, 2.0), (1800, None), (2700, 1.0), (3600, None)])
+    line = Line("a", "blue", [(0, 1.0), (900, 2.0), (1800, None), (2700, 1.0), (3600, None)])
     plot = Plot("T", "m", numbered, [line], now=3600)
     assert plot.path(line) == "M0.0 50.0L150.0 0.0"
     assert plot.dots(line) == "M450.0 50.0h0"
@@ -126,9 +126,9 @@ def test_a_line_has_gaps_and_points_that_stand_alone() -> None:
 
 
 def test_a_young_service_is_drawn_over_less_than_the_hour() -> None:
-    young = Plot("T", "m", numbered, [Line("a", "lane", [(3400, 1.0), (3600, 1.0)])], now=3600)
+    young = Plot("T", "m", numbered, [Line("a", "blue", [(3400, 1.0), (3600, 1.0)])], now=3600)
     assert (young.span, young.times) == (240, ["4 min ago", "3 min", "2 min", "1 min", "now"])
-    assert Plot("T", "m", numbered, [Line("a", "lane", [(0, 1.0)])], now=3600).times[0] == "60 min ago"
+    assert Plot("T", "m", numbered, [Line("a", "blue", [(0, 1.0)])], now=3600).times[0] == "60 min ago"
 
 
 def test_numbers_and_times_are_short() -> None:
