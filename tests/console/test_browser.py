@@ -29,6 +29,7 @@ SHOWN = [
     "/console/examples",
     "/console/examples/parcels",
     "/console/tables/shop/wide",
+    "/console/tables/shop/wide/row",
     "/console/tables/shop/wide/rows",
     "/console/tables/shop/wide/batches",
     "/console/tables/shop/wide/merges",

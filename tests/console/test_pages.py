@@ -19,7 +19,7 @@ from tests.console.conftest import Browser
 from tests.console.test_browser import SHOWN
 
 CLOSED = [page for page in PAGES if page.role is not None]
-FRAGMENTS = {"/console/tables"}  # parts of pages, which those show
+FRAGMENTS = {"/console/tables", "/console/operations/hour"}  # parts of pages, which those show
 OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}
 
 
