@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.console.gate import is_page
 from app.main import create_app
 from app.services.tokens import create_token
 from app.settings import Settings
@@ -121,13 +122,15 @@ class _Service:
         assert self.client.portal is not None
         self.client.portal.call(self.client.app, scope, receive, answer.send)
         self.changes += scope["method"] not in ("GET", "HEAD") and answer.status < 400
-        check(answer)
+        check(answer, page=is_page(scope["path"]))
 
 
-def check(answer: _Answer) -> None:
-    """An answer is none of a fault of ours; a refusal is a problem that says so."""
+def check(answer: _Answer, *, page: bool) -> None:
+    """An answer is none of a fault of ours; a refusal is a problem that says so, of a page of the console a page."""
     assert 200 <= answer.status < 500, (answer.status, answer.body[:500])
-    if answer.status >= 400 and answer.body:
+    if page:
+        assert answer.status < 400 or answer.headers["content-type"] == "text/html; charset=utf-8", answer.headers
+    elif answer.status >= 400 and answer.body:
         assert answer.headers["content-type"] == _BODY_TYPE, answer.headers
         problem = json.loads(answer.body)
         assert problem["status"] == answer.status
