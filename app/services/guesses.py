@@ -15,6 +15,7 @@ from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
 from app.core.table.schema import TableSchema
 from app.core.types.dialects import Dialect
+from app.core.types.kinds import Kind
 from app.core.types.nested import quote
 from app.services.json_bodies import parse_json
 
@@ -102,23 +103,23 @@ def _column(name: str, records: Sequence[Mapping[str, Any]]) -> GuessedColumn:
 def _type(values: Sequence[Any]) -> str:
     """The narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
     if not values:
-        return "STRING"
-    return next((found for guess in _GUESSES if (found := guess(values)) is not None), "STRING")
+        return Kind.STRING
+    return next((found for guess in _GUESSES if (found := guess(values)) is not None), Kind.STRING)
 
 
 def _boolean(values: Sequence[Any]) -> str | None:
-    return "BOOLEAN" if all(isinstance(one, bool) for one in values) else None
+    return Kind.BOOLEAN if all(isinstance(one, bool) for one in values) else None
 
 
 def _whole(values: Sequence[Any]) -> str | None:
     if not all(isinstance(one, int) and not isinstance(one, bool) for one in values):
         return None
-    return "BIGINT" if all(-(2**63) <= one < 2**63 for one in values) else "DECIMAL(38, 0)"
+    return Kind.BIGINT if all(-(2**63) <= one < 2**63 for one in values) else "DECIMAL(38, 0)"
 
 
 def _number(values: Sequence[Any]) -> str | None:
     return (
-        "DOUBLE"
+        Kind.DOUBLE
         if all(isinstance(one, int | float | Decimal) and not isinstance(one, bool) for one in values)
         else None
     )
@@ -131,7 +132,7 @@ def _decimal(values: Sequence[Any]) -> str | None:
 
 def _date(values: Sequence[Any]) -> str | None:
     return (
-        "DATE"
+        Kind.DATE
         if all(isinstance(one, str) and len(one) == 10 and _reads(date.fromisoformat, one) for one in values)
         else None
     )
@@ -189,7 +190,9 @@ def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]])
     first.
     """
     whole = [
-        one.name for one in columns if not one.missing and one.type.split("<")[0] not in ("ARRAY", "ROW", "DOUBLE")
+        one.name
+        for one in columns
+        if not one.missing and one.type.split("<")[0] not in (Kind.ARRAY, Kind.ROW, Kind.DOUBLE)
     ]
     named = [name for name in whole if _OF_KEYS.fullmatch(name)]
     apart = [name for name in whole if len({str(record[name]) for record in records}) == len(records)]

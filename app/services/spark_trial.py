@@ -24,6 +24,7 @@ from app.core.rules.rule import State
 from app.core.table.history import Run
 from app.core.table.named_columns import names_in
 from app.core.table.records import Record, RowKind, arrival
+from app.core.types.kinds import Kind
 from app.services.executor import MergeExecutor
 from app.services.tables import validate_table
 from app.storage.folders import remove
@@ -35,10 +36,10 @@ from app.storage.trials import trial_rows
 logger = logging.getLogger(__name__)
 _FUNCTIONS: Final = {
     "total": ("DECIMAL(10, 2)", "sum"),
-    "largest": ("INT", "max"),
-    "latest": ("STRING", "last_non_null_value"),
-    "earliest": ("DOUBLE", "first_value"),
-    "words": ("STRING", "listagg"),
+    "largest": (Kind.INT, "max"),
+    "latest": (Kind.STRING, "last_non_null_value"),
+    "earliest": (Kind.DOUBLE, "first_value"),
+    "words": (Kind.STRING, "listagg"),
     "tags": ("ARRAY<STRING>", "collect"),
     "counts": ("MAP<STRING, INT>", "merge_map"),
     "visitors": ("VARBINARY(1000)", "hll_sketch"),
@@ -48,7 +49,7 @@ _TABLE: Final[Mapping[str, Any]] = {
     "fields": [
         {"name": "id", "type": "BIGINT NOT NULL"},
         {"name": "edited", "type": "TIMESTAMP(3)"},
-        {"name": "status", "type": "STRING"},
+        {"name": "status", "type": Kind.STRING},
         *({"name": name, "type": sql} for name, (sql, _) in _FUNCTIONS.items()),
     ],
     "primaryKeys": ["id"],
