@@ -46,7 +46,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={**os.environ, **environment},
+                env={**os.environ, "KEYFOLD_WORKER_METRICS_PORT": "0", **environment},
             )
         assert self.process.stdout is not None
         found = re.search(r"merges as (\S+)", self.process.stdout.readline())
@@ -90,7 +90,6 @@ class Shop:
             "KEYFOLD_SPARK_REMOTE": spark_remote,
             "KEYFOLD_LEASE_SECONDS": "2",
             "KEYFOLD_MERGES_AT_ONCE": "1",  # so that both work
-            "KEYFOLD_WORKER_METRICS_PORT": "0",
         }
         self.workers: list[WorkerProcess] = []
         for number in range(2):
