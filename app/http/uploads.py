@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.core.plan.bounds import Bounds
 from app.http.parts import Parts
-from app.services.first_records import rows_there
 from app.services.ingest import Accepted, Change, accept_batch
+from app.services.known_rows import known_rows
 from app.settings import Settings
 
 
@@ -22,6 +22,6 @@ def bounds_of(settings: Settings) -> Bounds:
 
 def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
     """The batch that ``change`` of the table ``name`` becomes, durable by now. Raises as ``accept_batch`` does."""
-    there = rows_there(parts.views, parts.images, name)
+    known = known_rows(parts.views, parts.images, name)
     bounds = bounds_of(parts.settings)
-    return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, there, parts.admission)
+    return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.errors import FaultCode, Violation, escape_pointer
 from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, no_check
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
 from app.core.table.keys import Key
 from app.core.table.named_columns import bit_of, word_of
-from app.core.table.option_entries import Consistency
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
-from app.services.many_lookups import rows_found
-from app.services.views import Views
-from app.storage.images import Images
+from app.services.known_rows import KnownRows
 from app.storage.tokens import Tokens, tokens_of_keys
 
-RowsThere = Callable[[Sequence[Key]], Sequence[bool]]
-"""Of each key whether it has a row now, staged records included."""
 _NO_TOKENS: Tokens = np.empty(0, np.int64)
 _Mask = npt.NDArray[np.bool_]
 
 
-def rows_there(views: Views, images: Images, name: tuple[str, str]) -> RowsThere:
-    """The rows of the table ``name``."""
-    return lambda keys: rows_found(views.current(name, Consistency.LATEST), images, keys)
-
-
-def nothing_there(keys: Sequence[Key]) -> Sequence[bool]:
-    """Where no row is known of."""
-    return [False] * len(keys)
-
-
-def check_of_first_records(plan: MergePlan, there: RowsThere) -> Check:
+def check_of_first_records(plan: MergePlan, known: KnownRows) -> Check:
     """What raises ``Invalid`` for every add of a key without a row that leaves out a column which may not be null and
-    has no default. It sees the records of one body, a piece after the other; ``there`` is asked for such adds only.
+    has no default. It sees the records of one body, a piece after the other; ``known`` is asked for such adds only.
     """
     columns = [column for column in plan.schema.columns if column.name in plan.omissible - plan.read_defaults.keys()]
-    return _FirstRecords(plan, columns, there).check if columns else no_check
+    return _FirstRecords(plan, columns, known).check if columns else no_check
 
 
 @dataclass
@@ -55,7 +40,7 @@ class _FirstRecords:
 
     plan: MergePlan
     columns: list[Column]
-    there: RowsThere
+    known: KnownRows
     unread: list[Mapping[str, Any]] = field(default_factory=list)
     begun: Tokens = field(default_factory=lambda: _NO_TOKENS)
     removed: Tokens = field(default_factory=lambda: _NO_TOKENS)
@@ -74,9 +59,7 @@ class _FirstRecords:
         self.unread = []
         faults = list(self._faults(records, lacking, removing, kinds))
         if faults:
-            message = f"{len(faults)} fault(s) in the records; nothing was stored"
-            told = faults[:REPORTED_VIOLATIONS]
-            raise Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=told, total_violations=len(faults))
+            raise invalid_records(faults[:REPORTED_VIOLATIONS], len(faults))
 
     def _lacking(self, records: DecodedRecords) -> _Mask:
         found = np.zeros(len(records), bool)
@@ -114,7 +97,7 @@ class _FirstRecords:
                 wanting.append(place)
             elif kinds[place] & 1 == 0:
                 known[token] = True
-        there = self.there([keys[places[0]] for places in asked.values()]) if asked else ()
+        there = self.known.there([keys[places[0]] for places in asked.values()]) if asked else ()
         for (token, places), found in zip(asked.items(), there, strict=True):
             wanting += [] if found else places
             known.setdefault(token, found)

@@ -30,9 +30,10 @@ from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.admission import Admission
 from app.services.encodings import decoded
-from app.services.first_records import RowsThere, check_of_first_records, nothing_there
 from app.services.formats import FORMATS, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
+from app.services.known_rows import NO_ROWS, KnownRows
+from app.services.record_checks import check_of_records
 from app.storage.ingest.pieces import Piece, decoded_pieces
 from app.storage.layout import Warehouse
 from app.storage.spool import Content, Room, read_until
@@ -134,12 +135,12 @@ def accept_batch(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit | None = None,
-    there: RowsThere = nothing_there,
+    known: KnownRows = NO_ROWS,
     admission: Admission | None = None,
 ) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
-    What comes through the same ``commits`` at the same time shares its transactions. ``there`` knows the rows of the
+    What comes through the same ``commits`` at the same time shares its transactions. ``known`` are the rows of the
     table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
     in.
 
@@ -155,7 +156,7 @@ def accept_batch(
     with span("batch", {"table": ".".join(name)}) as here:
         for _ in range(ALTERED_TRIES):
             try:
-                done = _accept(database, warehouse, name, upload, bounds, commits, there, admission)
+                done = _accept(database, warehouse, name, upload, bounds, commits, known, admission)
             except Conflict as error:
                 # Read under a schema that was altered meanwhile: it is read again under the new one.
                 if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -173,7 +174,7 @@ def _accept(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit,
-    there: RowsThere,
+    known: KnownRows,
     admission: Admission | None,
 ) -> Accepted:
     key = upload.idempotency_key
@@ -190,7 +191,7 @@ def _accept(
             message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
             raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
         with nullcontext() if admission is None else admission.admitted(table, upload.size):
-            pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, there)), bounds)
+            pieces = upload.pieces(RecordDecoder(plan, check_of_records(plan, known)), bounds)
             done = _stage(database, warehouse, table, upload, pieces, commits)
             if admission is not None:
                 admission.accepted(table.id, done.batch.records, done.batch.size_bytes)

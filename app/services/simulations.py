@@ -24,9 +24,10 @@ from app.core.table.option_entries import Integers
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
-from app.services.first_records import check_of_first_records
 from app.services.json_bodies import parse_json
+from app.services.known_rows import NO_ROWS, KnownRows
 from app.services.lookups import latest_state
+from app.services.record_checks import check_of_records
 from app.services.tables import validate_table
 from app.storage.images import Images
 from app.storage.ingest.pieces import decoding
@@ -100,7 +101,7 @@ def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list
     Raises ``Invalid`` for records that a batch could not hold.
     """
     records = [record for batch in batches for record in batch]
-    decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, lambda _: None))).decode(records)
+    decoded = RecordDecoder(plan, check_of_records(plan, NO_ROWS)).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     ends = [*accumulate(map(len, batches))]
     states: dict[str, dict[int, list[State]]] = {}
@@ -148,7 +149,7 @@ def _simulate(
     if len(records) > most:
         told = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
         raise _too_large(f"{told}, this one has {len(records)}")
-    decoded = RecordDecoder(plan, check_of_first_records(plan, partial(_live, plan, state_of))).decode(records)
+    decoded = RecordDecoder(plan, check_of_records(plan, _known(plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
     shown = Shown(plan.schema, integers_of(plan.schema, integers))
@@ -164,8 +165,12 @@ def _simulate(
     return [fold.row() for fold in folds.values()]
 
 
-def _live(plan: MergePlan, state_of: StateOf, keys: Sequence[Key]) -> list[bool]:
-    return [(state := state_of(key)) is not None and plan.row.is_live(state) for key in keys]
+def _known(plan: MergePlan, state_of: StateOf) -> KnownRows:
+    def is_live(key: Key) -> bool:
+        state = state_of(key)
+        return state is not None and plan.row.is_live(state)
+
+    return KnownRows(lambda keys: [is_live(key) for key in keys], partial(map, state_of))
 
 
 def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:

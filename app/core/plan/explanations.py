@@ -190,7 +190,7 @@ def _accumulated(rule: Sum | Union | Stepwise, step: Step, verbs: tuple[str, str
     apart = rule.part.reason(record)
     if apart is not None:
         return Reason(apart)
-    if isinstance(rule, Stepwise) and rule.late is not None and step.before and rule.closed_to(step.before, record):
+    if isinstance(rule, Stepwise) and rule.late is not None and step.before and rule.comes_late(step.before, record):
         return Reason(_too_late(rule.late), late=True, ignored=True)
     verb = verbs[0] if record.kind.add else verbs[1]
     return Reason(f"late but {verb}", late=True) if _late(rule, step) else Reason(verb)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from app.core.errors import FaultCode, Violation
 from app.core.hints import some_of
 from app.core.plan.column_functions import function_of, has_functions
-from app.core.plan.late_horizon import horizon_warnings
+from app.core.plan.late_horizon import horizon_warnings, refusal_warnings
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.option_checks import Check
 from app.core.table.option_entries import ChangelogProducer, MergeEngine, find_option
@@ -131,7 +131,9 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 def _horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Logs without an end although the table has a horizon."""
-    yield from horizon_warnings(compile_plan(schema).rules, options["sequence.late-horizon"])
+    rules = compile_plan(schema).rules
+    yield from horizon_warnings(rules, options["sequence.late-horizon"])
+    yield from refusal_warnings(rules, options["sequence.late-records"])
 
 
 CHECKS: tuple[Check, ...] = (

@@ -81,14 +81,13 @@ class Lateness:
                 highest, bound = value, self._bound(value)
         return kept
 
-    def closed_to(self, log: Sequence[Entry], sequence: str, value: Any) -> bool:
-        """Whether a record with the sequence ``value`` comes too late for ``log``."""
-        highest = max((e[sequence] for e in log if e.get(sequence) is not None), default=None)
+    def is_closed(self, highest: Any, value: Any) -> bool:
+        """Whether a record with the sequence ``value`` comes too late for a log that has come to ``highest``."""
         return highest is not None and _is_below(value, self._bound(highest))
 
     def split(self, log: Sequence[Entry], sequence: str) -> tuple[list[Entry], list[Entry]]:
         """The entries that no record can come before any more, and the others; each as in ``log``."""
-        bound = self._bound(max((e[sequence] for e in log if e.get(sequence) is not None), default=None))
+        bound = self._bound(highest_of(log, sequence))
         if bound is None:
             return [], list(log)
         below = [_is_below(entry.get(sequence), bound) for entry in log]
@@ -147,6 +146,11 @@ class Lateness:
         position = self._position("e", sequence)
         below = f"coalesce({bound} IS NOT NULL AND ({position} IS NULL OR {position} < {bound}), FALSE)"
         return f"filter({log}, e -> {below if settled else f'NOT {below}'})"
+
+
+def highest_of(log: Sequence[Entry], sequence: str) -> Any:
+    """The highest sequence of ``log``; None where it has none."""
+    return max((e[sequence] for e in log if e.get(sequence) is not None), default=None)
 
 
 def _is_below(value: Any, bound: Any) -> bool:

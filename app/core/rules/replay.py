@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from app.core.rules.lateness import Lateness
+from app.core.rules.lateness import Lateness, highest_of
 from app.core.rules.log_records import member_of
 from app.core.rules.order import Order
 from app.core.rules.register import Register
@@ -223,11 +223,14 @@ class Replay(Rule):
         """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
         return self.row(state).closed_to(record)
 
+    def highest(self, state: Mapping[str, Any]) -> Any:
+        """The highest sequence that came to the log of ``state``, along that of ``late``; None where none did."""
+        return highest_of(state[LOG] or (), self._sequence(self.late)) if self.late is not None else None
+
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
         """Whether the record comes too late for what ``state`` holds."""
-        if self.late is None:
-            return False
-        return self.late.closed_to(state[LOG] or (), self._sequence(self.late), record.values[self.late.column.name])
+        late = self.late
+        return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 
     def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
         """Whether a record removes a row whose rules hold ``inner``."""

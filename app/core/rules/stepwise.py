@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from app.core.rules.accumulators import overflow
-from app.core.rules.lateness import Lateness
+from app.core.rules.lateness import Lateness, highest_of
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import Participation
@@ -196,10 +196,14 @@ class Stepwise(Rule):
         # A total outside the column is none yet: its log stays.
         return {**kept, self.log: None} if self._settles and not self._outside(state) else kept
 
-    def closed_to(self, state: Mapping[str, Any], record: Record) -> bool:
+    def highest(self, state: Mapping[str, Any]) -> Any:
+        """The highest sequence that came to the log of ``state``; None where none did."""
+        return None if self._direct else highest_of(state[self.log] or (), "f0")
+
+    def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
         """Whether the record comes too late for what ``state`` holds."""
-        log = None if self._direct else state[self.log]
-        return self.late is not None and bool(log) and self.late.closed_to(log or (), "f0", self._entry(record)["f0"])
+        late = self.late
+        return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 
     def _settled_log(self, late: Lateness, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         below, others = late.split(log, "f0")

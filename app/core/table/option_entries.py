@@ -66,6 +66,13 @@ class AbsentColumns(StrEnum):
     UNCHANGED = "unchanged"  # nothing
 
 
+class LateRecords(StrEnum):
+    """Values of ``sequence.late-records``: what becomes of a record beyond ``sequence.late-horizon``."""
+
+    IGNORE = "ignore"  # the log leaves it out
+    REFUSE = "refuse"  # as far as it is known when it is posted, its batch is refused; else the log leaves it out
+
+
 class Consistency(StrEnum):
     """Values of ``lookup.consistency``: what a lookup sees."""
 
@@ -150,6 +157,12 @@ _TABLE_OPTIONS = (
         None,
         "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
         folds=True,
+    ),
+    Option(
+        "sequence.late-records",
+        one_of(LateRecords),
+        LateRecords.IGNORE,
+        "whether a batch is refused that has a record beyond the horizon",
     ),
     Option(
         "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER

@@ -21,6 +21,7 @@ from app.core.table.option_entries import (
     Consistency,
     ExpirationStrategy,
     Integers,
+    LateRecords,
     MergeEngine,
     SortOrder,
 )
@@ -87,6 +88,7 @@ READ = [
     ("partition.timestamp-pattern", " $day $hour:00 ", "$day $hour:00"),
     ("partition.timestamp-formatter", "yyyyMMdd'T'HH:mm:ss '100%'", "%Y%m%dT%H:%M:%S 100%%"),
     ("record.absent-columns", "Unchanged", AbsentColumns.UNCHANGED),
+    ("sequence.late-records", "Refuse", LateRecords.REFUSE),
     ("bucket", "-1", -1),
     ("bucket-key", "k", ("k",)),
     ("file.format", "orc", "orc"),
