@@ -12,7 +12,21 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.console import audit, examples, home, new_table, operations, playground, row, sign_in, table, tokens
+from app.console import (
+    audit,
+    batches,
+    examples,
+    home,
+    merges,
+    new_table,
+    operations,
+    playground,
+    row,
+    row_form,
+    sign_in,
+    table,
+    tokens,
+)
 from app.console.cookies import is_form_token, sent_cookie, set_cookie
 from app.console.failures import failed
 from app.console.gate import VISIT
@@ -20,7 +34,21 @@ from app.console.visits import Page, Visit
 from app.core.errors import Forbidden, Invalid
 from app.http.parts import in_writers_thread
 
-_MODULES: Final = (home, examples, new_table, table, row, playground, operations, tokens, audit, sign_in)
+_MODULES: Final = (
+    home,
+    examples,
+    new_table,
+    table,
+    batches,
+    merges,
+    row,
+    row_form,
+    playground,
+    operations,
+    tokens,
+    audit,
+    sign_in,
+)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 
