@@ -55,6 +55,17 @@ def retry(visit: Visit) -> Response:
     return _change(visit, "retryBatch", lambda batch: retry_batch(visit.parts.database, table_name(visit), batch))
 
 
+def sent_batch(visit: Visit, table_id: str, batch_id: str) -> Batch | None:
+    """The batch that a form became, to be told on the page that comes then; none for one that is gone."""
+    if not batch_id:
+        return None
+    with visit.parts.database.reading() as repository:
+        try:
+            return repository.batches.get(table_id, batch_id)
+        except NotFound:
+            return None
+
+
 def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Response:
     """Does it to the batch that the form names, and shows the list again; with the reason where that cannot be."""
     batch = visit.form.get("batch", "")

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from app.console.batches import sent_batch
 from app.console.curl import table_path
 from app.console.lanes import cells
 from app.console.visits import Page, Visit
@@ -18,7 +19,7 @@ from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.record_decoder import KIND_MEMBER
 from app.core.plan.story_lanes import StoryLane
-from app.core.table.history import Batch, Table
+from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.http.kinds import status_of
 from app.services.explain import Question
@@ -180,19 +181,10 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "staged": view.staged and now and view.merged is not None,
         "unmerged": view.staged and now and view.merged is None,
         "merged": view.merged,
-        "sent": _sent(visit, table, asked.sent) if asked.sent else None,
+        "sent": sent_batch(visit, table.id, asked.sent),
         "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
         "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
     }
-
-
-def _sent(visit: Visit, table: Table, batch: str) -> Batch | None:
-    """The batch that a form became, to be told; none for one that is gone."""
-    with visit.parts.database.reading() as repository:
-        try:
-            return repository.batches.get(table.id, batch)
-        except NotFound:
-            return None
 
 
 def _with_time(keys: str, asked: _Asked) -> str:

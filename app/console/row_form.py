@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from xxhash import xxh3_64_hexdigest
 from app.console.curl import table_path
 from app.console.lanes import Cell, cells
 from app.console.table import table_name
-from app.console.visits import Page, Visit
+from app.console.visits import Page, Visit, new_once
 from app.console.words import segment, shown
 from app.core.access import Role
 from app.core.errors import KeyfoldError, Violation
@@ -170,7 +169,7 @@ def send(visit: Visit) -> Response:
             trial = try_records(repository, visit.parts.images, form.table, form.key, [record])
         return _page(visit, form, trial=trial, error=trial.error if trial else None)
     body = json.dumps({"records": [record]}).encode()
-    upload = Upload(body, JSON, _once(form.once, body), sender=visit.grant.name)
+    upload = Upload(body, JSON, visit.once(xxh3_64_hexdigest(body)), sender=visit.grant.name)
     try:
         batch = stage(visit.parts, name, upload).batch
     except KeyfoldError as error:
@@ -185,7 +184,7 @@ def delete(visit: Visit) -> Response:
     """Stages a -D record of the row, not older than what it deletes."""
     form = _form(visit, visit.form.getlist("key"), visit.form)
     body = json.dumps(ordering_now(form.plan, form.row)).encode()
-    change = RowChange((*form.texts,), body, RowMethod.DELETE, _once(form.once, b"delete"), visit.grant.name)
+    change = RowChange((*form.texts,), body, RowMethod.DELETE, visit.once("delete"), visit.grant.name)
     try:
         batch = stage(visit.parts, table_name(visit), change).batch
     except KeyfoldError as error:
@@ -195,11 +194,6 @@ def delete(visit: Visit) -> Response:
     return visit.go(_row_url(visit, form.texts, sent=batch.id))
 
 
-def _once(once: str, body: bytes) -> str | None:
-    """The Idempotency-Key of a form: pressed twice it is one batch, and with other values another one."""
-    return f"console-{once}-{xxh3_64_hexdigest(body)}" if re.fullmatch(r"[\w-]{1,40}", once) else None
-
-
 def _form(visit: Visit, texts: Sequence[str], sent: Mapping[str, str] | None = None) -> _Form:
     """Raises ``Invalid`` for texts that are no key."""
     with visit.parts.database.reading() as repository:
@@ -207,7 +201,7 @@ def _form(visit: Visit, texts: Sequence[str], sent: Mapping[str, str] | None = N
         key, row = row_now(repository, visit.parts.images, table, texts) if texts else ({}, None)
     form = partial(_Form, table, compile_plan(table.schema), texts, key, row)
     if sent is None:
-        return form(once=secrets.token_urlsafe(12))
+        return form(once=new_once())
     kind = next((kind for kind in RowKind if kind.text == sent.get("kind")), RowKind.INSERT)
     return form(kind, sent.get("once", ""), sent)
 

@@ -30,6 +30,7 @@ SHOWN = [
     "/console/tables/shop/wide/row/new",
     "/console/tables/shop/wide/row/edit?key=1",
     "/console/tables/shop/wide/rows",
+    "/console/tables/shop/wide/upload",
     "/console/tables/shop/wide/batches",
     "/console/tables/shop/wide/batches?state=poisoned",
     "/console/tables/shop/wide/merges",
