@@ -15,7 +15,7 @@ from app.api.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.audit import NotesDep
 from app.api.components import headers
 from app.api.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
-from app.api.limits import ROOM, SpooledBody
+from app.api.limits import SpooledBody
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.preferences import preference
@@ -23,7 +23,7 @@ from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.errors import Unavailable
 from app.core.table import history
-from app.http.uploads import stage
+from app.http.uploads import ROOM, stage
 from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields

@@ -19,15 +19,14 @@ from app.api.auth import OPEN_PATHS
 from app.api.paths import CATALOG_PATH, TABLE_PATH
 from app.api.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
+from app.http.uploads import ROOM, ROW_FORM_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
 from app.storage.spool import Content, Room, Spool
 
 MOST_BYTES: Final = 2**20
 # 1.6 KB for each of the records that a simulation may have.
 MOST_SIMULATED_BYTES: Final = 16 * 2**20
-# Members of the scope: the body of a batch, and the room for what it unfolds to.
-SPOOLED: Final = "keyfold.body"
-ROOM: Final = "keyfold.room"
+MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three times as many, as forms send it
 
 
 async def _spooled(request: Request) -> Content:
@@ -39,15 +38,16 @@ SpooledBody = Annotated[Content, Depends(_spooled)]
 
 
 class BodyLimits:
-    """How many bytes the body of a request may have: none on the open paths, ``max_body_bytes`` in a batch, 16 MiB in a
-    simulation, 1 MiB elsewhere; ``max_body_bytes`` bounds them all.
+    """How many bytes the body of a request may have: none on the open paths, ``max_body_bytes`` in a batch or a file of
+    the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes`` bounds them all.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._most = settings.max_body_bytes
-        self._spooled = _pattern(f"{TABLE_PATH}/batches")
+        self._spooled = [_pattern(f"{TABLE_PATH}/batches"), _pattern(UPLOAD_FORM_PATH)]
         self._larger = [
-            (_pattern(f"{TABLE_PATH}/batches"), self._most),
+            *((pattern, self._most) for pattern in self._spooled),
+            *((_pattern(path), MOST_FORM_BYTES) for path in ROW_FORM_PATHS),
             (_pattern(f"{TABLE_PATH}/rows:simulate"), MOST_SIMULATED_BYTES),
             (_pattern(f"{CATALOG_PATH}/merges:simulate"), MOST_SIMULATED_BYTES),
         ]
@@ -61,7 +61,7 @@ class BodyLimits:
 
     def spooled(self, method: str, path: str) -> bool:
         """Whether the route reads the body from ``SPOOLED``: what is too large for the memory is a file."""
-        return method == "POST" and self._spooled.match(path.removesuffix("/")) is not None
+        return method == "POST" and any(pattern.match(path.removesuffix("/")) for pattern in self._spooled)
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -19,6 +19,7 @@ _FILES: Final[Mapping[str, tuple[str, str]]] = {
     "console.js": ("app.console", "assets/console.js"),
     "icon.svg": ("app.console", "assets/icon.svg"),
     "row.js": ("app.console", "assets/row.js"),
+    "upload.js": ("app.console", "assets/upload.js"),
     "playground.js": ("app.console", "assets/playground.js"),
     "htmx.js": ("js_lib_htmx", "static/htmx/htmx.min.js"),  # 0BSD
 }

@@ -18,7 +18,7 @@ from app.console.cookies import new_visitor, sent_cookie, session_of
 from app.console.failures import failure_page
 from app.console.visits import Page, Visit, check_names
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
-from app.core.errors import Forbidden, KeyfoldError, NotFound, Unauthorized
+from app.core.errors import Forbidden, KeyfoldError, NotFound, TooLarge, Unauthorized
 from app.http.browsers import Place, check_host, check_page
 from app.http.callers import address_of, count_failure, count_request, granted
 from app.http.parts import GRANT, Parts
@@ -47,6 +47,7 @@ class ConsoleGate:
     def __init__(self, app: ASGIApp, settings: Settings, pages: Iterable[Page]) -> None:
         self.app = app
         self.host = settings.host
+        self.most_bytes = settings.max_body_bytes
         self.pages = [(compile_path(page.path)[0], page) for page in pages]
         self.turns = anyio.CapacityLimiter(1)  # as the API's gate has its own
 
@@ -76,6 +77,7 @@ class ConsoleGate:
         try:
             _check_sender(request)
             page, names = self._find(request)
+            _check_length(request, self.most_bytes)
             grant = await self._grant(request, page, session_of(cookie))
         except Unauthorized:
             return _once_more(visit) if cookie is None and _from_elsewhere(request) else _to_sign_in(visit)
@@ -127,6 +129,13 @@ def _check_sender(request: Request) -> None:
     check_page(request.headers)
     if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
         raise Forbidden("the request does not say which page it comes from (Origin); a program calls the API instead")
+
+
+def _check_length(request: Request, most: int) -> None:
+    """Raises ``TooLarge`` for a file that is said to be larger than a body may be: a person is told by a page."""
+    told = request.headers.get("content-length", "")
+    if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > most):
+        raise TooLarge(f"the file is larger than {most} bytes (KEYFOLD_MAX_BODY_BYTES); split it")
 
 
 def _is_visit(request: Request) -> bool:

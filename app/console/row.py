@@ -10,18 +10,21 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from app.console.batches import sent_batch
 from app.console.curl import table_path
 from app.console.lanes import cells
 from app.console.visits import Page, Visit
 from app.console.words import segment
+from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.plan.story_lanes import StoryLane
 from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.http.kinds import status_of
 from app.services.explain import Question
 from app.services.explained import ExplainedRow, ExplainedStep
-from app.services.row_views import RowView, typed, view_row
+from app.services.row_views import RowView, Trial, typed, view_no_row, view_row
 
 STEPS: Final = 30
 _FIRST: Final = "start"
@@ -47,6 +50,11 @@ class _Asked:
     as_of: str | None
     step: str | None
     before: str | None
+    sent: str
+
+    def step_url(self, place: str) -> str:
+        """The address of the row after a step that is shown."""
+        return self.url(step=place, **({"before": self.before} if self.before else {}))
 
     def url(self, **more: Any) -> str:
         """The address of the same row, with what ``more`` asks."""
@@ -68,6 +76,8 @@ def show_row(visit: Visit) -> Response:
     try:
         view = view_row(parts.database, parts.images, table, question, tried)
     except (NotFound, Invalid) as error:
+        if error.code == ErrorCode.ROW_NOT_FOUND and asked.as_of is None:
+            return _no_row(visit, table, asked, error)
         if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
             return _ask_for_key(visit, table, asked, error)
         raise
@@ -78,11 +88,39 @@ def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
     path = f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}/row"
     return _Asked(
-        path, query.getlist("key"), query.getlist("try"), query.get("asOf"), query.get("step"), query.get("before")
+        path,
+        query.getlist("key"),
+        query.getlist("try"),
+        query.get("asOf"),
+        query.get("step"),
+        query.get("before"),
+        visit.asked("sent"),
     )
 
 
-def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError | None) -> Response:
+def _no_row(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError) -> Response:
+    """Nothing is known of the key; what records would do to it can be tried all the same."""
+    tried = [_record(text) for text in asked.tried]
+    view = view_no_row(visit.parts.database, visit.parts.images, table, asked.keys, tried)
+    return _ask_for_key(visit, table, asked, error, row=None, **_what_if(visit, table, asked, view.trial, view.lanes))
+
+
+def _what_if(
+    visit: Visit, table: Table, asked: _Asked, trial: Trial | None, lanes: Sequence[StoryLane]
+) -> dict[str, Any]:
+    """What the form that tries records shows."""
+    path = table_path(table.database, table.name)
+    return {
+        "trial": trial,
+        "lanes": lanes,
+        "tries": _tries(asked, trial, lanes) if trial else [],
+        "kinds": [kind.text for kind in RowKind],
+        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records}) if trial else None,
+        "may_change": visit.may(Role.WRITE, table.database, table.name),
+    }
+
+
+def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError | None, **what_if: Any) -> Response:
     given = [*asked.keys, *[""] * len(table.schema.primary_key)]
     return visit.page(
         "row_key.html",
@@ -91,6 +129,9 @@ def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError 
         path=asked.path,
         fields=[*zip(table.schema.key_columns, given, strict=False)],
         error=error,
+        asked=asked,
+        what_if=bool(what_if),
+        **what_if,
     )
 
 
@@ -124,7 +165,6 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
     path = table_path(table.database, table.name)
     keys = urlencode({"key": asked.keys}, doseq=True)
     now = asked.as_of is None and asked.step is None
-    trial = view.trial if now else None
     return {
         "table": table,
         "asked": asked,
@@ -133,17 +173,17 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "row": row,
         "changed": changed,
         "sources": {} if asked.step is not None else {one.column: one for one in view.then.columns},
-        "lanes": view.lanes,
         "steps": [(step, cells(view.lanes, step.columns), place_of(step)) for step in steps],
         "places": {place_of(step) for step in steps},
         "stops": _stops(asked, view),
         "key": ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in view.then.key.items()),
-        "trial": trial,
-        "tries": _tries(asked, view) if trial else [],
-        "kinds": [kind.text for kind in RowKind],
+        **_what_if(visit, table, asked, view.trial if now else None, view.lanes),
+        "staged": view.staged and now and view.merged is not None,
+        "unmerged": view.staged and now and view.merged is None,
+        "merged": view.merged,
+        "sent": sent_batch(visit, table.id, asked.sent),
         "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
         "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
-        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records}) if trial else None,
     }
 
 
@@ -178,13 +218,13 @@ def _until(asked: _Asked, told: ExplainedRow) -> tuple[Sequence[ExplainedStep], 
 
 def _stops(asked: _Asked, view: RowView) -> list[Stop]:
     """The moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
-    stops = [Stop(f"before these: {view.now.start.words}", asked.url(step=_FIRST), asked.step == _FIRST)]
+    stops = [Stop(f"before these: {view.now.start.words}", asked.step_url(_FIRST), asked.step == _FIRST)]
     steps = view.now.steps
     for number, step in enumerate(steps):
         place = place_of(step)
         if place:
             words = f"after record {step.record.position} of batch {step.record.number}" if step.record else ""
-            stops.append(Stop(words, asked.url(step=place), asked.step == place))
+            stops.append(Stop(words, asked.step_url(place), asked.step == place))
         following = steps[number + 1].snapshot if number + 1 < len(steps) else None
         if step.snapshot in view.snapshots and following != step.snapshot:
             here = asked.as_of is not None and view.then.snapshot == step.snapshot
@@ -193,10 +233,9 @@ def _stops(asked: _Asked, view: RowView) -> list[Stop]:
     return stops
 
 
-def _tries(asked: _Asked, view: RowView) -> list[dict[str, Any]]:
+def _tries(asked: _Asked, trial: Trial, lanes: Sequence[StoryLane]) -> list[dict[str, Any]]:
     """The records that are tried, each with what it would do, and the address without it."""
-    trial = view.trial
-    steps = [*trial.steps] if trial else []
+    steps = [*trial.steps]
     told = []
     for number, text in enumerate(asked.tried):
         step = steps[number] if number < len(steps) else None
@@ -205,7 +244,7 @@ def _tries(asked: _Asked, view: RowView) -> list[dict[str, Any]]:
             {
                 "record": text,
                 "step": step,
-                "cells": cells(view.lanes, step.columns) if step else [],
+                "cells": cells(lanes, step.columns) if step else [],
                 "without": asked.url(**({"try": others} if others else {})) + "#what-if",
             }
         )

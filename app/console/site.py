@@ -12,16 +12,49 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.console import audit, examples, home, new_table, operations, playground, row, sign_in, table, tokens
+from app.console import (
+    audit,
+    batches,
+    examples,
+    home,
+    merges,
+    new_table,
+    operations,
+    playground,
+    row,
+    row_form,
+    sign_in,
+    table,
+    tokens,
+    upload,
+)
 from app.console.cookies import is_form_token, sent_cookie, set_cookie
 from app.console.failures import failed
 from app.console.gate import VISIT
 from app.console.visits import Page, Visit
 from app.core.errors import Forbidden, Invalid
 from app.http.parts import in_writers_thread
+from app.http.uploads import ROOM, SPOOLED
+from app.services.sent_files import read_form
 
-_MODULES: Final = (home, examples, new_table, table, row, playground, operations, tokens, audit, sign_in)
+_MODULES: Final = (
+    home,
+    examples,
+    new_table,
+    table,
+    batches,
+    merges,
+    row,
+    row_form,
+    playground,
+    operations,
+    tokens,
+    upload,
+    audit,
+    sign_in,
+)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
+MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 
 
@@ -40,7 +73,7 @@ async def _answer(request: Request) -> Response:
         if page.method == "GET":
             response = await run_in_threadpool(page.shows, visit)
         else:
-            visit = replace(visit, form=_form(await request.body()))
+            visit = await _sent(request, visit)
             _check_form(visit)
             response = await in_writers_thread(visit.parts, page.shows, visit)
     except Exception as error:  # every failure is a page; what nobody foresaw goes to the log
@@ -48,6 +81,16 @@ async def _answer(request: Request) -> Response:
     if sent_cookie(request) is None and "set-cookie" not in response.headers:
         set_cookie(request, response, visit.cookie)
     return response
+
+
+async def _sent(request: Request, visit: Visit) -> Visit:
+    """The visit with the form that came. Raises ``Invalid`` and ``Unavailable``."""
+    spooled, told = request.scope.get(SPOOLED), request.headers.get("content-type", "")
+    if spooled is None or not told.lower().startswith("multipart/form-data"):
+        body = await request.body() if spooled is None else bytes(spooled[:MOST_FORM_BYTES])
+        return replace(visit, form=_form(body))
+    sent = await in_writers_thread(visit.parts, read_form, spooled, told, request.scope[ROOM])
+    return replace(visit, form=ImmutableMultiDict(sent.fields), file=sent.file)
 
 
 def _form(body: bytes) -> ImmutableMultiDict[str, str]:

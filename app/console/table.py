@@ -1,4 +1,4 @@
-"""A table's page: what it holds, its rules in words, its rows, batches, merges, snapshots, and itself as SQL."""
+"""A table's page: what it holds, its rules in words, its rows, snapshots, and itself as SQL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from app.core.plan.table_warnings import table_warnings
 from app.core.table.option_entries import Consistency, Integers
 from app.core.types.dialects import Dialect
 from app.services import pages
-from app.services.batches import list_batches
 from app.services.damage import read_again
 from app.services.drafts import DraftTable
-from app.services.merges import list_merges
 from app.services.pages import PageRequest
 from app.services.rules import table_rules
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
@@ -53,26 +51,27 @@ class RowsShown:
         return "row?" + urlencode([("key", text) for text in texts])
 
 
-def _name(visit: Visit) -> tuple[str, str]:
+def table_name(visit: Visit) -> tuple[str, str]:
+    """The database and the table in the path."""
     return visit.names["database"], visit.names["table"]
 
 
-def _page(visit: Visit, tab: str, **values: Any) -> Response:
+def table_page(visit: Visit, tab: str, **values: Any) -> Response:
     """A page of the table; ``tab`` is the name of its template and of its place among them."""
-    path = table_path(*_name(visit))
+    path = table_path(*table_name(visit))
     status = values.pop("status", HTTPStatus.OK)
-    return visit.page(f"table_{tab}.html", status, tab=tab, name=_name(visit), api=path, **values)
+    return visit.page(f"table_{tab}.html", status, tab=tab, name=table_name(visit), api=path, **values)
 
 
 def show_table(visit: Visit) -> Response:
     """What it holds and what it does with records."""
     with visit.parts.database.reading() as repository:
-        table = repository.tables.get(*_name(visit))
+        table = repository.tables.get(*table_name(visit))
         stats = table_stats(repository, table)
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     schema = table.schema
     told = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
-    return _page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
+    return table_page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
 
 
 def show_rows(visit: Visit) -> Response:
@@ -84,7 +83,7 @@ def show_rows(visit: Visit) -> Response:
     except Invalid as invalid:
         error = invalid
     status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
-    return _page(visit, "rows", status=status, found=found, asked=asked, error=error)
+    return table_page(visit, "rows", status=status, found=found, asked=asked, error=error)
 
 
 def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
@@ -95,10 +94,10 @@ def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
 
         def read() -> tuple[View, Place]:
             if token is None:
-                view, start = parts.views.current(_name(visit), Consistency.LATEST), BEGINNING
+                view, start = parts.views.current(table_name(visit), Consistency.LATEST), BEGINNING
             else:
                 with parts.database.reading() as repository:
-                    view, start = pinned_view(repository, repository.tables.get(*_name(visit)), token)
+                    view, start = pinned_view(repository, repository.tables.get(*table_name(visit)), token)
             return loaded(parts.warehouse, view, room), start
 
         view, start = read_again(read)
@@ -112,16 +111,6 @@ def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
     return RowsShown(names, view.table.schema.primary_key, rows, page.next_token)
 
 
-def show_batches(visit: Visit) -> Response:
-    """What was posted, newest first, and what became of it."""
-    return _list(visit, "batches", list_batches)
-
-
-def show_merges(visit: Visit) -> Response:
-    """Its merges and compactions, newest first."""
-    return _list(visit, "merges", list_merges)
-
-
 def show_snapshots(visit: Visit) -> Response:
     """What it held at each commit, newest first."""
     return _list(visit, "snapshots", list_snapshots)
@@ -130,14 +119,14 @@ def show_snapshots(visit: Visit) -> Response:
 def _list(visit: Visit, tab: str, find: Callable[..., pages.Page[Any]]) -> Response:
     request = PageRequest(PAGE_ITEMS, visit.asked("after") or None)
     with visit.parts.database.reading() as repository:
-        page = find(repository, repository.tables.get(*_name(visit)), request)
-    return _page(visit, tab, items=page.items, next_token=page.next_token)
+        page = find(repository, repository.tables.get(*table_name(visit)), request)
+    return table_page(visit, tab, items=page.items, next_token=page.next_token)
 
 
 def show_sql(visit: Visit) -> Response:
     """Itself as CREATE TABLE."""
     with visit.parts.database.reading() as repository:
-        table = repository.tables.get(*_name(visit))
+        table = repository.tables.get(*table_name(visit))
     statements: list[tuple[Dialect, str, Invalid | None]] = []
     for dialect in Dialect:
         try:
@@ -145,14 +134,12 @@ def show_sql(visit: Visit) -> Response:
         except Invalid as invalid:  # Spark has no words for some types
             statements.append((dialect, "", invalid))
     key = [f"key=VALUE_OF_{number + 1}" for number, _ in enumerate(table.schema.primary_key)]
-    return _page(visit, "sql", statements=statements, key="&".join(key))
+    return table_page(visit, "sql", statements=statements, key="&".join(key))
 
 
 PAGES: Final = (
     Page("GET", TABLE_PAGE, show_table),
     Page("GET", f"{TABLE_PAGE}/rows", show_rows),
-    Page("GET", f"{TABLE_PAGE}/batches", show_batches),
-    Page("GET", f"{TABLE_PAGE}/merges", show_merges),
     Page("GET", f"{TABLE_PAGE}/snapshots", show_snapshots),
     Page("GET", f"{TABLE_PAGE}/sql", show_sql),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +23,7 @@ from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import Forbidden
 from app.http.callers import address_of
 from app.http.parts import Parts
+from app.services.sent_files import SentFile
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -48,13 +51,16 @@ _templates.globals.update(asset=asset_url, version=__version__, Role=Role)
 
 @dataclass(frozen=True)
 class Visit:
-    """One request of a person: who it is, the names in the path, and the fields of the form that was sent."""
+    """One request of a person: who it is, the names in the path, and the fields and the file of the form that was
+    sent.
+    """
 
     request: Request
     grant: Grant
     cookie: str = field(repr=False)
     names: Mapping[str, str] = field(default_factory=dict)
     form: ImmutableMultiDict[str, str] = field(default_factory=ImmutableMultiDict)
+    file: SentFile | None = None
 
     @property
     def parts(self) -> Parts:
@@ -122,8 +128,20 @@ class Visit:
             who = {"token": self.grant.name or None, "address": address_of(self.request.scope)}
             self.parts.audit.write(**who, operation=operation, **told, outcome="done", status=200)
 
+    def once(self, digest: str) -> str | None:
+        """The Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` tells what it says:
+        sent twice it counts once, and with other values it is another one.
+        """
+        once = self.form.get("once", "")
+        return f"console-{once}-{digest}" if re.fullmatch(r"[\w-]{1,40}", once, re.ASCII) else None
+
     def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         return _templates.get_template(template).render(visit=self, **values)
+
+
+def new_once() -> str:
+    """What tells one form that is shown from all others."""
+    return secrets.token_urlsafe(12)
 
 
 Shows = Callable[[Visit], Response]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 LONGEST_TEXT: Final = 200
@@ -85,6 +85,11 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
+def query(asked: Mapping[str, Any]) -> str:
+    """What an address asks, with several values of a name where there are several."""
+    return urlencode(asked, doseq=True)
+
+
 def cut(value: object, most: int = LONGEST_TEXT) -> str:
     """The beginning of a long text, and how much there is of it."""
     text = str(value)
@@ -108,6 +113,7 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "clock": clock,
     "timed": timed,
     "segment": segment,
+    "query": query,
     "cut": cut,
     "shown": shown,
 }

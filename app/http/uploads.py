@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.core.plan.bounds import Bounds
 from app.http.parts import Parts
 from app.services.ingest import Accepted, Change, accept_batch
 from app.services.known_rows import known_rows
 from app.settings import Settings
+
+# Members of the scope: the body of an upload, and the room for what it unfolds to.
+SPOOLED: Final = "keyfold.body"
+ROOM: Final = "keyfold.room"
+# The forms of the console that bring records, which may be larger than others: of one row, and with a file.
+_TABLE_PAGE: Final = "/console/tables/{database}/{table}"
+ROW_FORM_PATHS: Final = (f"{_TABLE_PAGE}/row/new", f"{_TABLE_PAGE}/row/edit", f"{_TABLE_PAGE}/row/delete")
+UPLOAD_FORM_PATH: Final = f"{_TABLE_PAGE}/upload"
 
 
 def bounds_of(settings: Settings) -> Bounds:

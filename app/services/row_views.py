@@ -9,16 +9,17 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import Invalid, KeyfoldError
+from app.core.errors import Invalid, KeyfoldError, NotFound
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.story_lanes import StoryLane, story_lanes
-from app.core.table.history import Table
+from app.core.table.history import BatchState, Table
+from app.core.table.keys import key_from_text, key_to_json
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
 from app.services.explain import Question, explain_row
 from app.services.explained import ExplainedRow
-from app.services.lookups import view_at
+from app.services.lookups import get_row, view_at
 from app.services.simulations import SimulatedStep, simulate_rows
 from app.storage.images import Images
 
@@ -36,13 +37,25 @@ class Trial:
 @dataclass(frozen=True)
 class RowView:
     """``now`` is the row with what is staged, ``then`` as it was asked for (the same where no time was), ``lanes`` and
-    ``snapshots`` those of then and those that there still are.
+    ``snapshots`` those of then and those that there still are. ``staged``: some of its records are; ``merged`` is the
+    row without them.
     """
 
     now: ExplainedRow
     then: ExplainedRow
     lanes: Sequence[StoryLane]
     snapshots: frozenset[int]
+    trial: Trial | None
+    staged: bool = False
+    merged: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class NoRow:
+    """A key of which nothing is known, and what records would do."""
+
+    key: Mapping[str, Any]
+    lanes: Sequence[StoryLane]
     trial: Trial | None
 
 
@@ -61,7 +74,26 @@ def view_row(
         shown = table if question.as_of is None else view_at(repository, table, str(then.snapshot)).table
         kept = frozenset(one.snapshot_id for one in repository.commits.every(table.id))
         trial = try_records(repository, images, table, then.key, tried)
-    return RowView(now, then, story_lanes(compile_plan(shown.schema)), kept, trial)
+        staged = any(step.record is not None and step.record.state is BatchState.STAGED for step in now.steps)
+        merged = _merged(repository, images, table, question.texts) if staged else None
+    return RowView(now, then, story_lanes(compile_plan(shown.schema)), kept, trial, staged, merged)
+
+
+def view_no_row(
+    database: CatalogDatabase, images: Images, table: Table, texts: Sequence[str], tried: Sequence[Mapping[str, Any]]
+) -> NoRow:
+    """As ``view_row``, of a key that no record is known of. Raises ``Invalid`` for texts that are no key."""
+    key = key_to_json(table.schema, key_from_text(table.schema, texts))
+    with database.reading() as repository:
+        trial = try_records(repository, images, table, key, tried)
+    return NoRow(key, story_lanes(compile_plan(table.schema)), trial)
+
+
+def _merged(repository: Repository, images: Images, table: Table, texts: Sequence[str]) -> Mapping[str, Any] | None:
+    try:
+        return get_row(repository, images, table, texts).row
+    except NotFound:
+        return None
 
 
 def try_records(

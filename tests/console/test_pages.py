@@ -19,7 +19,12 @@ from tests.console.conftest import Browser
 from tests.console.test_browser import SHOWN
 
 CLOSED = [page for page in PAGES if page.role is not None]
-FRAGMENTS = {"/console/tables", "/console/operations/hour"}  # parts of pages, which those show
+FRAGMENTS = {  # parts of pages, which those show
+    "/console/tables",
+    "/console/operations/hour",
+    "/console/tables/{database}/{table}/batches/list",
+    "/console/tables/{database}/{table}/merges/list",
+}
 OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}
 
 

@@ -71,16 +71,16 @@ def rows_of(page: str, css: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("story")
-def test_a_value_is_told_with_the_record_that_it_came_from(browser: Browser) -> None:
+def test_a_value_is_told_beside_the_merged_one_with_the_record_that_it_came_from(browser: Browser) -> None:
     browser.text(f"{PAGE}?key=1")
     told = rows_of(browser.shown, "values")
     assert told[1:] == [
         "id 1 the key",
-        "scanned 10 batch 1, record 0",
-        "place Lyon batch 1, record 0",
-        "booked 5 batch 2, record 0",
-        "fees 6.00 batch 2, record 0 ; batch 4, record 0",
-        "note x batch 2, record 0",
+        "scanned 10 10 batch 1, record 0",
+        "place Lyon Lyon batch 1, record 0",
+        "booked 5 5 batch 2, record 0",
+        "fees 6.00 4.90 batch 2, record 0 ; batch 4, record 0",
+        "note x x batch 2, record 0",
     ]
 
 
