@@ -12,7 +12,23 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.console import audit, examples, home, new_table, operations, playground, row, sign_in, table, tokens
+from app.console import (
+    audit,
+    changelog,
+    code,
+    examples,
+    files,
+    home,
+    new_table,
+    operations,
+    playground,
+    row,
+    sign_in,
+    snapshots,
+    table,
+    table_settings,
+    tokens,
+)
 from app.console.cookies import is_form_token, sent_cookie, set_cookie
 from app.console.failures import failed
 from app.console.gate import VISIT
@@ -20,7 +36,8 @@ from app.console.visits import Page, Visit
 from app.core.errors import Forbidden, Invalid
 from app.http.parts import in_writers_thread
 
-_MODULES: Final = (home, examples, new_table, table, row, playground, operations, tokens, audit, sign_in)
+_OF_TABLE: Final = (table, snapshots, changelog, files, table_settings, code, row)
+_MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 

@@ -1,4 +1,4 @@
-"""A table's page: what it holds, its rules in words, its rows, batches, merges, snapshots, and itself as SQL."""
+"""A table's page: what it holds, its rules in words, its rows, batches and merges."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from app.console.curl import table_path
+from app.console.tabs import row_link
 from app.console.visits import Page, Visit
-from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.option_entries import Consistency, Integers
-from app.core.types.dialects import Dialect
 from app.services import pages
 from app.services.batches import list_batches
 from app.services.damage import read_again
@@ -28,7 +26,6 @@ from app.services.pages import PageRequest
 from app.services.rules import table_rules
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
 from app.services.scans import BEGINNING, NDJSON, Place, read_scan
-from app.services.snapshots import list_snapshots
 from app.services.stats import table_stats
 from app.services.views import View
 
@@ -48,31 +45,30 @@ class RowsShown:
 
     def address(self, row: Mapping[str, Any]) -> str:
         """What asks for the page of one of the rows."""
-        values = [row[name] for name in self.keys]
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
-        return "row?" + urlencode([("key", text) for text in texts])
+        return row_link([row[name] for name in self.keys])
 
 
-def _name(visit: Visit) -> tuple[str, str]:
+def table_name(visit: Visit) -> tuple[str, str]:
+    """The database and the table in the path."""
     return visit.names["database"], visit.names["table"]
 
 
-def _page(visit: Visit, tab: str, **values: Any) -> Response:
+def table_page(visit: Visit, tab: str, **values: Any) -> Response:
     """A page of the table; ``tab`` is the name of its template and of its place among them."""
-    path = table_path(*_name(visit))
+    path = table_path(*table_name(visit))
     status = values.pop("status", HTTPStatus.OK)
-    return visit.page(f"table_{tab}.html", status, tab=tab, name=_name(visit), api=path, **values)
+    return visit.page(f"table_{tab}.html", status, tab=tab, name=table_name(visit), api=path, **values)
 
 
 def show_table(visit: Visit) -> Response:
     """What it holds and what it does with records."""
     with visit.parts.database.reading() as repository:
-        table = repository.tables.get(*_name(visit))
+        table = repository.tables.get(*table_name(visit))
         stats = table_stats(repository, table)
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     schema = table.schema
     told = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
-    return _page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
+    return table_page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
 
 
 def show_rows(visit: Visit) -> Response:
@@ -84,21 +80,21 @@ def show_rows(visit: Visit) -> Response:
     except Invalid as invalid:
         error = invalid
     status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
-    return _page(visit, "rows", status=status, found=found, asked=asked, error=error)
+    return table_page(visit, "rows", status=status, found=found, asked=asked, error=error)
 
 
-def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
-    """A page of the table's rows. Raises ``Invalid`` for a filter or a token that is none."""
+def rows_of(visit: Visit, filters: list[str], token: str | None, most: int = PAGE_ROWS) -> RowsShown:
+    """A page of ``most`` of the table's rows. Raises ``Invalid`` for a filter or a token that is none."""
     parts = visit.parts
     with ExitStack() as held:
         room = held.enter_context(parts.scans.place())
 
         def read() -> tuple[View, Place]:
             if token is None:
-                view, start = parts.views.current(_name(visit), Consistency.LATEST), BEGINNING
+                view, start = parts.views.current(table_name(visit), Consistency.LATEST), BEGINNING
             else:
                 with parts.database.reading() as repository:
-                    view, start = pinned_view(repository, repository.tables.get(*_name(visit)), token)
+                    view, start = pinned_view(repository, repository.tables.get(*table_name(visit)), token)
             return loaded(parts.warehouse, view, room), start
 
         view, start = read_again(read)
@@ -106,7 +102,7 @@ def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
         room.take_columns(scan.columns_read)
         if token is not None:
             check_filters(token, filters)
-        page = read_page(parts.warehouse, scan, filters, PAGE_ROWS, start)
+        page = read_page(parts.warehouse, scan, filters, most, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
     names = tuple(column.name for column in scan.columns)
     return RowsShown(names, view.table.schema.primary_key, rows, page.next_token)
@@ -122,30 +118,11 @@ def show_merges(visit: Visit) -> Response:
     return _list(visit, "merges", list_merges)
 
 
-def show_snapshots(visit: Visit) -> Response:
-    """What it held at each commit, newest first."""
-    return _list(visit, "snapshots", list_snapshots)
-
-
 def _list(visit: Visit, tab: str, find: Callable[..., pages.Page[Any]]) -> Response:
     request = PageRequest(PAGE_ITEMS, visit.asked("after") or None)
     with visit.parts.database.reading() as repository:
-        page = find(repository, repository.tables.get(*_name(visit)), request)
-    return _page(visit, tab, items=page.items, next_token=page.next_token)
-
-
-def show_sql(visit: Visit) -> Response:
-    """Itself as CREATE TABLE."""
-    with visit.parts.database.reading() as repository:
-        table = repository.tables.get(*_name(visit))
-    statements: list[tuple[Dialect, str, Invalid | None]] = []
-    for dialect in Dialect:
-        try:
-            statements.append((dialect, table_ddl(table.name, table.schema, dialect), None))
-        except Invalid as invalid:  # Spark has no words for some types
-            statements.append((dialect, "", invalid))
-    key = [f"key=VALUE_OF_{number + 1}" for number, _ in enumerate(table.schema.primary_key)]
-    return _page(visit, "sql", statements=statements, key="&".join(key))
+        page = find(repository, repository.tables.get(*table_name(visit)), request)
+    return table_page(visit, tab, items=page.items, next_token=page.next_token)
 
 
 PAGES: Final = (
@@ -153,6 +130,4 @@ PAGES: Final = (
     Page("GET", f"{TABLE_PAGE}/rows", show_rows),
     Page("GET", f"{TABLE_PAGE}/batches", show_batches),
     Page("GET", f"{TABLE_PAGE}/merges", show_merges),
-    Page("GET", f"{TABLE_PAGE}/snapshots", show_snapshots),
-    Page("GET", f"{TABLE_PAGE}/sql", show_sql),
 )

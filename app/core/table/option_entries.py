@@ -13,14 +13,16 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from app.core.table.option_values import (
+    OneOf,
     boolean,
     count,
     duration,
     horizon,
     names,
-    one_of,
     percent,
     size,
+    spelled_duration,
+    spelled_size,
     time_format,
     whole_number,
 )
@@ -123,12 +125,30 @@ class Option:
     aliases: tuple[str, ...] = ()
     of_function: bool = False
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values that it takes, where these are a few; empty where they are not."""
+        if isinstance(self.parse, OneOf):
+            return tuple(self.parse.choices)
+        return ("true", "false") if self.parse is boolean else ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as somebody would write it; empty where there is none."""
+        if isinstance(self.default, bool):
+            return "true" if self.default else "false"
+        if isinstance(self.default, timedelta):
+            return spelled_duration(self.default)
+        if self.parse is size:
+            return spelled_size(self.default)
+        return "" if self.default in (None, ()) else str(self.default)
+
 
 DEFAULT_FUNCTION = "fields.default-aggregate-function"
 _TABLE_OPTIONS = (
     Option(
         "merge-engine",
-        one_of(MergeEngine),
+        OneOf(MergeEngine),
         MergeEngine.DEDUPLICATE,
         "how records of one key fold together",
         folds=True,
@@ -142,7 +162,7 @@ _TABLE_OPTIONS = (
         folds=True,
         names=Names.COLUMNS,
     ),
-    Option("sequence.field.sort-order", one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
+    Option("sequence.field.sort-order", OneOf(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
     Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
     Option(
         "sequence.late-horizon",
@@ -186,7 +206,7 @@ _TABLE_OPTIONS = (
     ),
     Option(
         "record.absent-columns",
-        one_of(AbsentColumns),
+        OneOf(AbsentColumns),
         AbsentColumns.NULL,
         "what a record says of a column that it does not name: null, or nothing (unchanged)",
         folds=True,
@@ -196,7 +216,7 @@ _TABLE_OPTIONS = (
         "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
     ),
     Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),
-    Option("changelog-producer", one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option("changelog-producer", OneOf(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
     Option(
         "primary-key",
         names,
@@ -212,11 +232,11 @@ _TABLE_OPTIONS = (
     ),
     Option(
         "lookup.consistency",
-        one_of(Consistency),
+        OneOf(Consistency),
         None,
         "what a lookup sees that does not say: latest, or merged for the snapshot alone",
     ),
-    Option("lookup.integers", one_of(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
+    Option("lookup.integers", OneOf(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
     Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
     Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
     Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
@@ -247,7 +267,7 @@ _TABLE_OPTIONS = (
     Option("partition.expiration-time", duration, None, "age at which a partition is dropped"),
     Option(
         "partition.expiration-strategy",
-        one_of(ExpirationStrategy),
+        OneOf(ExpirationStrategy),
         ExpirationStrategy.VALUES_TIME,
         "what the age of a partition is counted from",
     ),
