@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -17,6 +18,21 @@ EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shu
 MISSING = "there is no Chromium on this machine (Debian: apt install chromium); tests over HTTP run all the same"
 WIDTHS = {"desk": 1280, "phone": 390}
 SCHEMES = ("light", "dark")
+MOST_WEIGHT = 150_000
+NEEDS_CHROMIUM = (
+    pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
+    pytest.mark.slow(reason="starts a service and a browser"),
+)
+"""What the tests of a file are marked with that opens pages in it."""
+
+
+def needs_chromium(test: Any) -> Any:
+    """A test that opens pages in it, in a file of others."""
+    for mark in NEEDS_CHROMIUM:
+        test = mark(test)
+    return test
+
+
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -78,3 +94,17 @@ def person(browser: Browser, url: str, width: str = "desk", scheme: str = "light
 def _weigh(window: Person, answer: Any) -> None:
     """Counts what came over the wire, as far as the answer says how much that is."""
     window.weight += int(answer.headers.get("content-length", "0"))
+
+
+def faults_of(browser: Browser, url: str, path: str, width: str, scheme: str) -> list[str]:
+    """What is wrong with a page of the service at ``url``: what axe and the browser complain about, too wide, too
+    heavy, asked of another host.
+    """
+    with person(browser, url, width, scheme) as window:
+        window.open(path)
+        found = [*window.axe(), *(one for one in window.complaints if "404" not in one)]
+        if window.wider_than_window():
+            found.append("it is wider than the window")
+        if window.weight >= MOST_WEIGHT:
+            found.append(f"it weighs {window.weight} bytes")
+        return found + [f"it asks {host}" for host in window.hosts - {urlsplit(url).netloc}]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from playwright.sync_api import Browser as Chromium
 
 from app.core.access import Role
 from app.http.parts import Parts
 from app.services.tokens import create_token
 from tests.api.conftest import LOOPBACK, app, built_app, client, create, shop
+from tests.console.chromium import chromium
 
 __all__ = ["app", "built_app", "client", "create", "shop"]
 _CSRF = re.compile(r'name="csrf" value="(\w+)"')
@@ -62,6 +64,13 @@ class Browser:
 def words(page: str) -> str:
     """The text of a page, without what a browser does not show."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chromium]:
+    """A real browser, for the tests of one file."""
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,14 +11,10 @@ from playwright.sync_api import Browser
 from app.catalog.database import CatalogDatabase
 from app.services.tokens import create_token
 from app.settings import Settings
-from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
+from tests.console.chromium import NEEDS_CHROMIUM, SCHEMES, WIDTHS, faults_of, person
 from tests.service import Client, TableClient, serving
 
-pytestmark = [
-    pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
-    pytest.mark.slow(reason="starts a service and a browser"),
-]
-MOST_WEIGHT = 150_000
+pytestmark = [*NEEDS_CHROMIUM]
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 # The pages that are walked; each must be there on a service with the table shop.wide.
 SHOWN = [
@@ -50,12 +45,6 @@ SHOWN = [
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A service without tokens and without Spark, with a few tables, one of a hostile name."""
     with serving(tmp_path_factory.mktemp("data"), workers="0") as (_, client):
@@ -72,32 +61,26 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_page_is_whole_light_and_without_fault(
-    browser: Browser, service: Client, path: str, width: str, scheme: str
+    chrome: Browser, service: Client, path: str, width: str, scheme: str
 ) -> None:
-    with person(browser, str(service.base_url), width, scheme) as window:
-        window.open(path)
-        assert window.axe() == []
-        assert not window.wider_than_window()
-        assert window.weight < MOST_WEIGHT
-        assert window.hosts == {urlsplit(str(service.base_url)).netloc}
-        assert [one for one in window.complaints if "404" not in one] == []
+    assert faults_of(chrome, str(service.base_url), path, width, scheme) == []
 
 
 @pytest.mark.parametrize("path", SHOWN)
-def test_a_page_is_read_without_a_script(browser: Browser, service: Client, path: str) -> None:
-    with person(browser, str(service.base_url), java_script_enabled=False) as window:
+def test_a_page_is_read_without_a_script(chrome: Browser, service: Client, path: str) -> None:
+    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
         window.open(path)
         assert window.page.locator("main h1").count() == 1
 
 
-def test_hostile_names_are_text(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url)) as window:
+def test_hostile_names_are_text(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
         window.open("/")
         assert window.page.get_by_role("link", name=f"shop.{HOSTILE}").count() == 1
 
 
-def test_the_tables_are_live_and_leave_the_focus_alone(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url)) as window:
+def test_the_tables_are_live_and_leave_the_focus_alone(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
         window.open("/?q=later")
         assert "No table has" in window.page.inner_text("main")
         service.create_database("later")
@@ -107,8 +90,8 @@ def test_the_tables_are_live_and_leave_the_focus_alone(browser: Browser, service
         assert window.complaints == []
 
 
-def test_an_empty_service_greets_with_an_example_that_is_played(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path, workers="0") as (_, client), person(browser, str(client.base_url), "phone") as window:
+def test_an_empty_service_greets_with_an_example_that_is_played(chrome: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, workers="0") as (_, client), person(chrome, str(client.base_url), "phone") as window:
         window.open("/")
         assert window.axe() == []
         window.page.get_by_role("button", name="Load Sequence groups").click()
@@ -122,8 +105,8 @@ def test_an_empty_service_greets_with_an_example_that_is_played(browser: Browser
         assert window.complaints == []
 
 
-def test_a_table_is_checked_while_it_is_typed_mended_and_made(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url)) as window:
+def test_a_table_is_checked_while_it_is_typed_mended_and_made(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
         window.open("/console/new")
         window.page.get_by_label("Database").fill("typed")
         text = window.page.get_by_label("CREATE TABLE")
@@ -137,8 +120,8 @@ def test_a_table_is_checked_while_it_is_typed_mended_and_made(browser: Browser, 
     assert service.get("/v1/catalog/databases/typed/tables").json()["tables"] == ["orders"]
 
 
-def test_the_keyboard_reaches_the_page_at_once(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url)) as window:
+def test_the_keyboard_reaches_the_page_at_once(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
         window.open("/")
         window.page.keyboard.press("Tab")
         assert window.page.evaluate("document.activeElement.textContent") == "Skip to the page"
@@ -147,12 +130,12 @@ def test_the_keyboard_reaches_the_page_at_once(browser: Browser, service: Client
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_somebody_signs_in_and_out(browser: Browser, tmp_path: Path, width: str) -> None:
+def test_somebody_signs_in_and_out(chrome: Browser, tmp_path: Path, width: str) -> None:
     database = CatalogDatabase(Settings(KEYFOLD_DATA=tmp_path).catalog_url)
     database.migrate()
     token = create_token(database, "boss")
     database.close()
-    with serving(tmp_path, workers="0") as (_, client), person(browser, str(client.base_url), width) as window:
+    with serving(tmp_path, workers="0") as (_, client), person(chrome, str(client.base_url), width) as window:
         window.open("/?q=x")
         assert window.axe() == []
         window.page.get_by_label("Token").fill(token)

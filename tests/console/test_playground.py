@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser as Chromium
 
-from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
+from tests.console.chromium import SCHEMES, WIDTHS, needs_chromium, person
 from tests.console.conftest import Browser, words
 from tests.service import Client, serving
 
@@ -107,20 +107,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def window() -> Iterator[Chromium]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)
-@pytest.mark.slow(reason="starts a service and a browser")
+@needs_chromium
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(
-    window: Chromium, service: Client, width: str, scheme: str
+    chrome: Chromium, service: Client, width: str, scheme: str
 ) -> None:
-    with person(window, str(service.base_url), width, scheme) as first:
+    with person(chrome, str(service.base_url), width, scheme) as first:
         first.open(PAGE)
         assert first.axe() == []
         first.page.get_by_role("button", name="Move record 4 up").press("Enter")
@@ -136,22 +129,21 @@ def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(
         assert (first.complaints, first.hosts) == ([], {urlsplit(str(service.base_url)).netloc})
         address = first.page.url
         assert "Paris" in unquote(address.partition("#")[2])
-    with person(window, str(service.base_url), width, scheme) as second:
+    with person(chrome, str(service.base_url), width, scheme) as second:
         second.open(address)
         second.page.get_by_text("Batch 2", exact=True).wait_for()
         second.page.get_by_text("The answer stays:").wait_for()
 
 
-@pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)
-@pytest.mark.slow(reason="starts a service and a browser")
-def test_records_are_dragged_and_folded_without_a_script(window: Chromium, service: Client) -> None:
-    with person(window, str(service.base_url)) as dragging:
+@needs_chromium
+def test_records_are_dragged_and_folded_without_a_script(chrome: Chromium, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as dragging:
         dragging.open(PAGE)
         rows = dragging.page.locator("#played tr[data-record]")
         rows.nth(3).drag_to(rows.nth(0))
         dragging.page.get_by_text("The answer stays:").wait_for()
         assert "Paris" in dragging.page.input_value("#records").splitlines()[0]
-    with person(window, str(service.base_url), java_script_enabled=False) as plain:
+    with person(chrome, str(service.base_url), java_script_enabled=False) as plain:
         plain.open(PAGE)
         plain.page.get_by_label("Records, one JSON object a line").fill('{"id": 7}')
         plain.page.get_by_role("button", name="Fold").click()

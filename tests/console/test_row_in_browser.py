@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser
@@ -11,16 +10,12 @@ from playwright.sync_api import Browser
 from app.catalog.database import CatalogDatabase
 from app.settings import Settings
 from app.storage.layout import Warehouse
-from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, WIDTHS, chromium, person
+from tests.console.chromium import NEEDS_CHROMIUM, SCHEMES, WIDTHS, faults_of, person
 from tests.console.test_row import FIELDS, GROUPS, HOSTILE
 from tests.service import Client, TableClient, serving
 from tests.services.builders import merge_staged
 
-pytestmark = [
-    pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
-    pytest.mark.slow(reason="starts a service and a browser"),
-]
-MOST_WEIGHT = 150_000
+pytestmark = [*NEEDS_CHROMIUM]
 ROW = "/console/tables/shop/parcels/row"
 SHOWN = [
     ROW,
@@ -38,12 +33,6 @@ RECORDS = [
     {"id": "1", "scanned": 9, "place": "Paris"},
     {"id": "1", "booked": 4, "fees": "1.10"},
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +60,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
 def test_the_page_of_a_row_is_whole_light_and_without_fault(
-    browser: Browser, service: Client, path: str, width: str, scheme: str
+    chrome: Browser, service: Client, path: str, width: str, scheme: str
 ) -> None:
-    with person(browser, str(service.base_url), width, scheme) as window:
-        window.open(path)
-        assert window.axe() == []
-        assert not window.wider_than_window()
-        assert window.weight < MOST_WEIGHT
-        assert window.hosts == {urlsplit(str(service.base_url)).netloc}
-        assert [one for one in window.complaints if "404" not in one] == []
+    assert faults_of(chrome, str(service.base_url), path, width, scheme) == []
 
 
-def test_a_story_is_read_and_gone_back_in_without_a_script(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url), java_script_enabled=False) as window:
+def test_a_story_is_read_and_gone_back_in_without_a_script(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
         window.open(f"{ROW}?key=1")
         assert not window.page.get_by_label("Moment").is_visible()
         assert window.page.get_by_text("late, but counted").is_visible()
@@ -92,8 +75,8 @@ def test_a_story_is_read_and_gone_back_in_without_a_script(browser: Browser, ser
         assert window.page.get_by_role("heading", name="The row in snapshot 1").is_visible()
 
 
-def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url)) as window:
+def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
         window.open(f"{ROW}?key=1")
         window.page.get_by_label("Moment").focus()
         window.page.keyboard.press("ArrowLeft")
@@ -106,8 +89,8 @@ def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(browser: Browser,
         assert window.complaints == []
 
 
-def test_a_record_is_tried_in_the_form(browser: Browser, service: Client) -> None:
-    with person(browser, str(service.base_url), "phone") as window:
+def test_a_record_is_tried_in_the_form(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url), "phone") as window:
         window.open(f"{ROW}?key=1")
         window.page.get_by_label("place STRING").fill("Nice")
         window.page.get_by_label("scanned INT").fill("11")
