@@ -1,4 +1,4 @@
-"""A table's page: rules, rows, batches, merges; what holds for all of its tabs; hostile names and values, many columns, long values."""
+"""A table's page: rules, rows, batches, merges, and what holds of all its tabs; hostile names, long values."""
 
 from __future__ import annotations
 
