@@ -18,8 +18,7 @@ from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Table
-from app.services.comparisons import MOST_SAMPLE, Became, Compared, Comparison, compare, of_merge, of_snapshots
-from app.services.damage import read_again
+from app.services.comparisons import MOST_SAMPLE, Became, Compared, compare_named, of_merge, of_snapshots
 
 register_convertors()
 router = APIRouter(prefix=TABLE_PATH, responses=PROBLEM_RESPONSES)
@@ -138,12 +137,8 @@ def _compared(
     if not 0 <= sample <= MOST_SAMPLE:
         message, fix = f"sample {sample} is not from 0 to {MOST_SAMPLE}", "send a number of that range, or none for 10"
         raise Invalid(message, violations=[Violation("/sample", FaultCode.OUT_OF_RANGE, message, fix)])
-    with parts.scans.place() as place:
-
-        def read() -> Comparison:
-            with parts.database.reading() as repository:
-                found = find(repository, repository.tables.get(*name))
-            place.take_columns(found.columns_read)
-            return compare(parts.warehouse, found, names_in(columns), sample, spelling.integers)
-
-        return RowChanges.of(read_again(read))
+    return RowChanges.of(
+        compare_named(
+            parts.database, parts.warehouse, parts.scans, name, find, names_in(columns), sample, spelling.integers
+        )
+    )

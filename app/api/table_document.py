@@ -15,12 +15,12 @@ from app.api.deps import Reading
 from app.api.document import objects_in
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
-from app.api.typed_columns import columns_schema, example_of
 from app.core.plan.integers import integers_of
 from app.core.plan.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
 from app.core.table.option_entries import Integers
 from app.core.table.records import RowKind
+from app.http.typed_columns import columns_schema, example_of
 from app.services.rules import table_rules
 
 router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)

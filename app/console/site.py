@@ -15,7 +15,10 @@ from starlette.responses import Response
 from app.console import (
     audit,
     batches,
+    changelog,
+    code,
     examples,
+    files,
     home,
     merges,
     new_table,
@@ -24,7 +27,9 @@ from app.console import (
     row,
     row_form,
     sign_in,
+    snapshots,
     table,
+    table_settings,
     tokens,
     upload,
 )
@@ -37,22 +42,8 @@ from app.http.parts import in_writers_thread
 from app.http.uploads import ROOM, SPOOLED
 from app.services.sent_files import read_form
 
-_MODULES: Final = (
-    home,
-    examples,
-    new_table,
-    table,
-    batches,
-    merges,
-    row,
-    row_form,
-    playground,
-    operations,
-    tokens,
-    upload,
-    audit,
-    sign_in,
-)
+_OF_TABLE: Final = (table, batches, merges, snapshots, changelog, files, table_settings, code, row, row_form, upload)
+_MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each

@@ -1,32 +1,27 @@
-"""A table's page: what it holds, its rules in words, its rows, snapshots, and itself as SQL."""
+"""A table's page: what it holds, its rules in words, and its rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from app.console.curl import table_path
+from app.console.tabs import row_link
 from app.console.visits import Page, Visit
-from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.option_entries import Consistency, Integers
-from app.core.types.dialects import Dialect
-from app.services import pages
 from app.services.damage import read_again
 from app.services.drafts import DraftTable
-from app.services.pages import PageRequest
 from app.services.rules import table_rules
 from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
 from app.services.scans import BEGINNING, NDJSON, Place, read_scan
-from app.services.snapshots import list_snapshots
 from app.services.stats import table_stats
 from app.services.views import View
 
@@ -46,9 +41,7 @@ class RowsShown:
 
     def address(self, row: Mapping[str, Any]) -> str:
         """What asks for the page of one of the rows."""
-        values = [row[name] for name in self.keys]
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
-        return "row?" + urlencode([("key", text) for text in texts])
+        return row_link([row[name] for name in self.keys])
 
 
 def table_name(visit: Visit) -> tuple[str, str]:
@@ -86,8 +79,8 @@ def show_rows(visit: Visit) -> Response:
     return table_page(visit, "rows", status=status, found=found, asked=asked, error=error)
 
 
-def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
-    """A page of the table's rows. Raises ``Invalid`` for a filter or a token that is none."""
+def rows_of(visit: Visit, filters: list[str], token: str | None, most: int = PAGE_ROWS) -> RowsShown:
+    """A page of ``most`` of the table's rows. Raises ``Invalid`` for a filter or a token that is none."""
     parts = visit.parts
     with ExitStack() as held:
         room = held.enter_context(parts.scans.place())
@@ -105,41 +98,13 @@ def rows_of(visit: Visit, filters: list[str], token: str | None) -> RowsShown:
         room.take_columns(scan.columns_read)
         if token is not None:
             check_filters(token, filters)
-        page = read_page(parts.warehouse, scan, filters, PAGE_ROWS, start)
+        page = read_page(parts.warehouse, scan, filters, most, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
     names = tuple(column.name for column in scan.columns)
     return RowsShown(names, view.table.schema.primary_key, rows, page.next_token)
 
 
-def show_snapshots(visit: Visit) -> Response:
-    """What it held at each commit, newest first."""
-    return _list(visit, "snapshots", list_snapshots)
-
-
-def _list(visit: Visit, tab: str, find: Callable[..., pages.Page[Any]]) -> Response:
-    request = PageRequest(PAGE_ITEMS, visit.asked("after") or None)
-    with visit.parts.database.reading() as repository:
-        page = find(repository, repository.tables.get(*table_name(visit)), request)
-    return table_page(visit, tab, items=page.items, next_token=page.next_token)
-
-
-def show_sql(visit: Visit) -> Response:
-    """Itself as CREATE TABLE."""
-    with visit.parts.database.reading() as repository:
-        table = repository.tables.get(*table_name(visit))
-    statements: list[tuple[Dialect, str, Invalid | None]] = []
-    for dialect in Dialect:
-        try:
-            statements.append((dialect, table_ddl(table.name, table.schema, dialect), None))
-        except Invalid as invalid:  # Spark has no words for some types
-            statements.append((dialect, "", invalid))
-    key = [f"key=VALUE_OF_{number + 1}" for number, _ in enumerate(table.schema.primary_key)]
-    return table_page(visit, "sql", statements=statements, key="&".join(key))
-
-
 PAGES: Final = (
     Page("GET", TABLE_PAGE, show_table),
     Page("GET", f"{TABLE_PAGE}/rows", show_rows),
-    Page("GET", f"{TABLE_PAGE}/snapshots", show_snapshots),
-    Page("GET", f"{TABLE_PAGE}/sql", show_sql),
 )

@@ -111,8 +111,12 @@ class Visit:
         """A part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
         digest = self.digest(template, **values)
         if self.asked(SEEN) == digest:
-            return Response(status_code=204, headers=_HEADERS)
+            return self.nothing_new()
         return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=_HEADERS)
+
+    def nothing_new(self) -> Response:
+        """The page has the fragment already as it is."""
+        return Response(status_code=204, headers=_HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
         """What a fragment with these values is told apart by, for the page that has it from the first."""

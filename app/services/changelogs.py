@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
@@ -127,6 +127,59 @@ def read_page(
         if sum(len(one.rows) for one in found) >= limit or sum(one.text_bytes for one in found) >= MOST_BYTES:
             return Page(table, found, final, rest)
     return Page(table, found, final, None)
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest changes of ``table``, snapshot by snapshot, the newest first; ``head`` is the first of these
+    snapshots, None before the first merge. ``older`` says why it does not go back further; None where there are more.
+    """
+
+    table: Table
+    changes: Sequence[Changes]
+    head: int | None
+    older: str | None
+
+
+def read_newest(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    name: tuple[str, str],
+    until: int | None,
+    limit: int,
+    most_snapshots: int,
+) -> Newest:
+    """The changes of the last snapshots of the table ``name`` (database, table) up to ``until`` (the current one), at
+    most ``limit`` of them in all, and of ``most_snapshots``. Of a snapshot that has more the first are there.
+
+    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` where the table keeps
+    no changelog.
+    """
+    table, kept = _kept(database, name)
+    if until is not None:
+        _check_kept(table, kept, [until])
+    head = until or (kept[-1] if kept else None)
+    found: list[Changes] = []
+    for number in range(head or 0, max(kept.start - 1, (head or 0) - most_snapshots), -1):
+        room = limit - sum(len(one.rows) for one in found)
+        if room <= 0:
+            return Newest(table, found, head, None)
+        try:
+            found.append(_first_of(changes_from(database, warehouse, table, Position(number), number), room))
+        except (Conflict, NotFound) as error:
+            return Newest(table, found, head, error.message)
+    more = head is not None and head - most_snapshots >= kept.start
+    return Newest(table, found, head, None if more else "what came before has expired, or never was")
+
+
+def _first_of(changes: Iterator[Changes], most: int) -> Changes:
+    """The first of the changes of one snapshot, together; no more than ``most``."""
+    begin = part = next(changes)
+    rows = [*part.rows]
+    while not part.last and len(rows) < most:
+        part = next(changes)
+        rows += part.rows
+    return replace(begin, rows=rows, last=part.last).first(most)
 
 
 def follow_from(database: CatalogDatabase, name: tuple[str, str], start: Position | None) -> tuple[Table, Position]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
 from app.core.plan.integers import integers_of
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskState
 from app.core.table.option_entries import Integers
+from app.services.damage import read_again
 from app.services.lookups import wanted_columns
+from app.services.scan_room import ScanRoom
 from app.services.scans import NDJSON, WRITERS, Scan
 from app.services.snapshots import find_snapshot
 from app.services.views import View, schemas_of
@@ -190,6 +193,32 @@ def _compared(repository: Repository, table: Table, before: Snapshot | None, aft
     view = View(shown, compile_plan(shown.schema), after, schemas)
     runs = [snapshot.runs if snapshot else () for snapshot in (before, after)]
     return Compared(view, before.id if before else None, *runs)
+
+
+def compare_named(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    room: ScanRoom,
+    name: tuple[str, str],
+    find: Callable[[Repository, Table], Compared],
+    columns: Sequence[str] | None = None,
+    sample: int = 10,
+    integers: Integers | None = None,
+    bounds: Bounds = BOUNDS,
+) -> Comparison:
+    """``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
+
+    Raises as ``find`` and ``compare`` do, and ``Unavailable`` where there is no place.
+    """
+    with room.place() as place:
+
+        def read() -> Comparison:
+            with database.reading() as repository:
+                found = find(repository, repository.tables.get(*name))
+            place.take_columns(found.columns_read)
+            return compare(warehouse, found, columns, sample, integers, bounds)
+
+        return read_again(read)
 
 
 def compare(

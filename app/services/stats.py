@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.catalog.history import HistoryTotals
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
 from app.core.plan.merge_plan import compile_plan
-from app.core.table.history import Run, Snapshot, Table, Task, TaskKind, Written
+from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, Written
 from app.storage.images import ImageProgress, Images
 
 __all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
@@ -33,27 +34,72 @@ class TableStats:
     @property
     def partitions(self) -> list[list[Run]]:
         """The current snapshot's runs, oldest first, per partition; a table without partitions is one."""
-        found: dict[str | None, list[Run]] = defaultdict(list)
-        for run in self.snapshot.runs if self.snapshot else ():
-            found[run.partition].append(run)
-        return list(found.values())
+        return by_partition(self.snapshot)
 
     @property
     def most_runs(self) -> int:
         """Runs of the partition that has most of them: what one lookup may read (the read amplification)."""
-        return max((len(runs) for runs in self.partitions), default=0)
+        return read_amplification(self.snapshot)
 
     @property
     def write_amplification(self) -> float | None:
         """Bytes that merges and compactions wrote, per byte that merges wrote."""
-        merged = self.written.merged
-        return (merged + self.written.compacted) / merged if merged else None
+        return write_amplification(self.written.merged, self.written.compacted)
 
     @property
     def space_amplification(self) -> float | None:
         """Bytes of the current snapshot per byte of its oldest runs, which are about what a compacted table takes."""
-        compacted = sum(runs[0].size_bytes for runs in self.partitions)
-        return self.snapshot.size_bytes / compacted if self.snapshot and compacted else None
+        return space_amplification(self.snapshot)
+
+
+def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
+    """The runs of a snapshot, oldest first, per partition; a table without partitions is one."""
+    found: dict[str | None, list[Run]] = defaultdict(list)
+    for run in snapshot.runs if snapshot else ():
+        found[run.partition].append(run)
+    return list(found.values())
+
+
+def read_amplification(snapshot: Snapshot | None) -> int:
+    """Runs of the partition that has most of them: what one lookup may read."""
+    return max((len(runs) for runs in by_partition(snapshot)), default=0)
+
+
+def write_amplification(merged: int, compacted: int) -> float | None:
+    """Bytes that merges and compactions wrote, per byte that merges wrote."""
+    return (merged + compacted) / merged if merged else None
+
+
+def space_amplification(snapshot: Snapshot | None) -> float | None:
+    """Bytes of a snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+    compacted = sum(runs[0].size_bytes for runs in by_partition(snapshot))
+    return snapshot.size_bytes / compacted if snapshot and compacted else None
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """What a snapshot costs: ``read`` and ``space`` are its own, ``write`` is of all since the first one looked at."""
+
+    snapshot_id: int
+    write: float | None
+    read: int
+    space: float | None
+
+
+def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
+    """The amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
+    written = dict.fromkeys(SnapshotKind, 0)
+    known: set[str] = set()
+    found = []
+    for number, snapshot in enumerate(snapshots):
+        new = [run for run in snapshot.runs if run.id not in known]
+        if number == 0:  # what is older was written by snapshots that are not looked at
+            new = [run for run in new if run.changed_at == snapshot.committed_at]
+        written[snapshot.kind] += sum(run.size_bytes for run in new)
+        known = {run.id for run in snapshot.runs}
+        write = write_amplification(written[SnapshotKind.MERGE], written[SnapshotKind.COMPACTION])
+        found.append(Amplified(snapshot.id, write, read_amplification(snapshot), space_amplification(snapshot)))
+    return found
 
 
 def table_stats(repository: Repository, table: Table) -> TableStats:

@@ -262,13 +262,13 @@ def alter_table(
     with catalog.transaction() as repository:
         table = repository.tables.get(*name)
         check(table)
-        was_empty = not _has_rows(repository, table)
+        was_empty = not has_rows(repository, table)
         schema = _altered(repository, table, changes, bounds)
         if schema == table.schema:
             return table
         altered = repository.tables.alter(table.id, table.schema_id, schema, by)
         # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
-        if was_empty and _has_rows(repository, table):
+        if was_empty and has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
         # Otherwise they are read by column id, and what they lack is null in them.
         as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
@@ -287,7 +287,7 @@ def _conflict(table: Table, reason: str, code: ErrorCode = ErrorCode.COMMIT_CONF
     return Conflict(f"table {table.full_name} {reason}", code=code, resource_type="TABLE", resource_name=table.name)
 
 
-def _has_rows(repository: Repository, table: Table) -> bool:
+def has_rows(repository: Repository, table: Table) -> bool:
     """Whether the table ever accepted a batch."""
     return table.snapshot_id is not None or bool(repository.batches.page(table.id, limit=1))
 
@@ -295,12 +295,10 @@ def _has_rows(repository: Repository, table: Table) -> bool:
 def _altered(repository: Repository, table: Table, changes: Sequence[object], bounds: SchemaBounds) -> TableSchema:
     """The table's schema after ``changes``. Raises as ``alter_table`` does for the request."""
     highest_id = repository.tables.highest_field_id(table)
-    has_rows = _has_rows(repository, table)
+    filled = has_rows(repository, table)
     unstorable = [*_text_violations({"changes": list(changes)}, "")]
     try:
-        schema = alter_schema(
-            table.schema, changes, highest_id=highest_id, has_rows=has_rows, deepest_type=DEEPEST_TYPE
-        )
+        schema = alter_schema(table.schema, changes, highest_id=highest_id, has_rows=filled, deepest_type=DEEPEST_TYPE)
     except (Invalid, AlreadyExists) as refused:
         if not unstorable:
             raise

@@ -10,11 +10,11 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from app.api.typed_columns import TYPED, example_of, schema_of
 from app.core.plan.integers import encoder_of
 from app.core.table.option_entries import Integers
 from app.core.types.kinds import Family, Kind
 from app.core.types.parser import parse_type
+from app.http.typed_columns import TYPED, example_of, schema_of
 from tests.api.conftest import TABLES
 
 FIELDS = [

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI
@@ -15,8 +16,9 @@ from playwright.sync_api import Browser as Chromium
 from app.core.access import Role
 from app.http.parts import Parts
 from app.services.tokens import create_token
-from tests.api.conftest import LOOPBACK, app, built_app, client, create, shop
+from tests.api.conftest import LOOPBACK, TABLES, app, built_app, client, create, shop
 from tests.console.chromium import chromium
+from tests.console.merged import FIELDS, MANUAL, MergedTable
 
 __all__ = ["app", "built_app", "client", "create", "shop"]
 _CSRF = re.compile(r'name="csrf" value="(\w+)"')
@@ -90,3 +92,16 @@ def signed_in(app: FastAPI, client: TestClient) -> Callable[..., Browser]:
         return opened
 
     return open_browser
+
+
+@pytest.fixture
+def merged(app: FastAPI, create: Callable[..., Any], client: TestClient) -> Callable[..., MergedTable]:
+    """Creates a table of ``shop`` whose batches are merged when they are posted."""
+
+    def create_merged(name: str = "wide", **options: str) -> MergedTable:
+        created = create(name, fields=FIELDS, options={**MANUAL, **options})
+        parts: Parts = app.state.parts
+        path = f"{TABLES}/{quote(name, safe='')}"
+        return MergedTable(client, path, created["id"], parts.database, parts.warehouse)
+
+    return create_merged

@@ -1,4 +1,4 @@
-"""A table's page: rules, rows, batches, merges, snapshots, SQL; hostile names and values, many columns, long values."""
+"""A table's page: rules, rows, batches, merges, and what holds of all its tabs; hostile names, long values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.api.conftest import TABLES, new_table
 from tests.console.conftest import Browser, words
 
 WIDE = "/console/tables/shop/wide"
-TABS = ("", "/rows", "/batches", "/merges", "/snapshots", "/sql")
+TABS = ("", "/rows", "/batches", "/merges", "/snapshots", "/changelog", "/files", "/settings", "/code")
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 
 
@@ -101,16 +101,6 @@ def test_batches_are_listed_newest_first_in_pages(create: Callable[..., object],
     assert older
     assert re.findall(r'<th scope="row">(\d+)<', browser.get(unescape(older[1])).text) == ["2", "1"]
     assert browser.get(f"{WIDE}/batches?after=x").status_code == 400
-
-
-def test_the_sql_makes_the_same_table(create: Callable[..., object], browser: Browser) -> None:
-    create("wide")
-    page = browser.get(f"{WIDE}/sql").text
-    statement = re.search(r'CREATE TABLE of Flink">(.*?)</pre>', page, re.DOTALL)
-    assert statement
-    browser.get("/console/new")
-    made = browser.send("/console/new", kind="sql", database="copy", text=unescape(statement[1]), action="make")
-    assert made.headers["location"] == "/console/tables/copy/wide"
 
 
 def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: Callable[..., Browser]) -> None:

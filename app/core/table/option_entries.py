@@ -6,19 +6,19 @@ renamed column does to them, what has no effect, which ones the merge plan may r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
-from enum import Enum, StrEnum
-from typing import Any
+from enum import StrEnum
 
+from app.core.table.option import Change, Names, Option
 from app.core.table.option_values import (
+    OneOf,
     boolean,
     count,
     duration,
     horizon,
     names,
-    one_of,
     percent,
     size,
     time_format,
@@ -87,55 +87,11 @@ class Integers(StrEnum):
     TEXT = "text"
 
 
-class Change(Enum):
-    """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
-
-    FREE = "at any time"
-    NEVER = "never"  # stored rows were folded under it
-    TURNED_ON = "can be turned on, never off"  # records that it dropped are gone, those that were kept stay
-
-
-class Names(Enum):
-    """What an option's value names, and so what a rename rewrites (§10 Q19)."""
-
-    NOTHING = "nothing"
-    COLUMN = "a column"
-    COLUMNS = "a list of columns"
-    FIELD = "a field of the ROW in the column's ARRAY or MAP"
-    FIELDS = "a list of such fields"
-
-
-_NEW_TABLE = "create a new table with the option and post the records there"
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option.
-
-    ``parse`` reads its text and raises ValueError with the fix; ``meaning`` says it in words. ``folds``: it decides
-    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` and ``instead``
-    (what to do where it cannot change); ``names`` what its value names; ``effect`` whether Keyfold does anything with
-    it; ``aliases`` its older keys. ``of_function``: an option of a column that is its aggregate function's own.
-    """
-
-    key: str
-    parse: Callable[[str], Any]
-    default: Any
-    meaning: str
-    folds: bool = False
-    change: Change = Change.FREE
-    instead: str = _NEW_TABLE
-    names: Names = Names.NOTHING
-    effect: bool = True
-    aliases: tuple[str, ...] = ()
-    of_function: bool = False
-
-
 DEFAULT_FUNCTION = "fields.default-aggregate-function"
 _TABLE_OPTIONS = (
     Option(
         "merge-engine",
-        one_of(MergeEngine),
+        OneOf(MergeEngine),
         MergeEngine.DEDUPLICATE,
         "how records of one key fold together",
         folds=True,
@@ -149,7 +105,7 @@ _TABLE_OPTIONS = (
         folds=True,
         names=Names.COLUMNS,
     ),
-    Option("sequence.field.sort-order", one_of(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
+    Option("sequence.field.sort-order", OneOf(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
     Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
     Option(
         "sequence.late-horizon",
@@ -160,7 +116,7 @@ _TABLE_OPTIONS = (
     ),
     Option(
         "sequence.late-records",
-        one_of(LateRecords),
+        OneOf(LateRecords),
         LateRecords.IGNORE,
         "whether a batch is refused that has a record beyond the horizon",
     ),
@@ -199,7 +155,7 @@ _TABLE_OPTIONS = (
     ),
     Option(
         "record.absent-columns",
-        one_of(AbsentColumns),
+        OneOf(AbsentColumns),
         AbsentColumns.NULL,
         "what a record says of a column that it does not name: null, or nothing (unchanged)",
         folds=True,
@@ -209,7 +165,7 @@ _TABLE_OPTIONS = (
         "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
     ),
     Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),
-    Option("changelog-producer", one_of(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option("changelog-producer", OneOf(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
     Option(
         "primary-key",
         names,
@@ -225,11 +181,11 @@ _TABLE_OPTIONS = (
     ),
     Option(
         "lookup.consistency",
-        one_of(Consistency),
+        OneOf(Consistency),
         None,
         "what a lookup sees that does not say: latest, or merged for the snapshot alone",
     ),
-    Option("lookup.integers", one_of(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
+    Option("lookup.integers", OneOf(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
     Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
     Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
     Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
@@ -260,7 +216,7 @@ _TABLE_OPTIONS = (
     Option("partition.expiration-time", duration, None, "age at which a partition is dropped"),
     Option(
         "partition.expiration-strategy",
-        one_of(ExpirationStrategy),
+        OneOf(ExpirationStrategy),
         ExpirationStrategy.VALUES_TIME,
         "what the age of a partition is counted from",
     ),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import Final
 
 
 def boolean(text: str) -> bool:
@@ -113,13 +115,32 @@ def time_format(formatter: str) -> str:
     )
 
 
-def one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+@dataclass(frozen=True)
+class OneOf:
     """A reader of one of ``choices``, in any case."""
 
-    def parse(text: str) -> StrEnum:
-        try:
-            return choices(text.strip().lower())
-        except ValueError:
-            raise ValueError(f"write one of: {', '.join(choices)}") from None
+    choices: type[StrEnum]
 
-    return parse
+    def __call__(self, text: str) -> StrEnum:
+        """See the class."""
+        try:
+            return self.choices(text.strip().lower())
+        except ValueError:
+            raise ValueError(f"write one of: {', '.join(self.choices)}") from None
+
+
+_SPELLED: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def spelled_duration(time: timedelta) -> str:
+    """A time as ``duration`` reads it, in the largest unit of which it is a whole number."""
+    millis = time // timedelta(milliseconds=1)
+    return next(
+        (f"{millis // 1000 // by} {unit}" for by, unit in _SPELLED if millis % (1000 * by) == 0), f"{millis} ms"
+    )
+
+
+def spelled_size(number: int) -> str:
+    """Bytes as ``size`` reads them, in the largest unit of which they are a whole number."""
+    units = ((1024**3, "gb"), (1024**2, "mb"), (1024, "kb"))
+    return next((f"{number // by} {unit}" for by, unit in units if number % by == 0), f"{number} b")

@@ -12,13 +12,13 @@ from typing import Any
 
 from app.core.errors import About, FaultCode, Violation, escape_pointer
 from app.core.hints import nearest
+from app.core.table.option import Option
 from app.core.table.option_entries import (
     DEFAULT_FUNCTION,
     FALLBACK_KEYS,
     FIELD_OPTIONS,
     TABLE_OPTIONS,
     MergeEngine,
-    Option,
     find_option,
 )
 from app.core.table.option_values import names

@@ -1,0 +1,137 @@
+"""The options of a table as fields of a form: one for each entry of the option table, with what it is now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.core.table.option import Change, Option
+from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
+from app.core.table.schema import TableSchema
+
+SET: Final = "set."  # before the key of an option, as the name of its field
+_BREAKS: Final = re.compile("[\r\n]")
+_GROUPS: Final = (
+    "How it runs",
+    "What records make of a row",
+    "Options of columns",
+    "Paimon's own, without effect here",
+)
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """One option: ``key`` as the table spells it, ``text`` as it is set, None where it is not. ``fixed`` says why it
+    cannot change; ``asked`` is what the form says instead of ``text``.
+    """
+
+    number: int
+    key: str
+    option: Option
+    text: str | None
+    fixed: str | None
+    asked: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What stands in the field."""
+        return _BREAKS.sub("", self.text or "") if self.asked is None else self.asked
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """What can be chosen; a value that is spelled otherwise is among them."""
+        known = self.option.choices
+        return known if not known or self.shown in ("", *known) else (self.shown, *known)
+
+    @property
+    def change(self) -> dict[str, str] | None:
+        """The change that the form asks for; None for none. A browser leaves out ends of lines."""
+        if self.asked is None or self.fixed is not None or self.asked == _BREAKS.sub("", self.text or ""):
+            return None
+        if self.asked == "":
+            return {"action": "removeOption", "key": self.key}
+        return {"action": "setOption", "key": self.key, "value": self.asked}
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Some of the fields under one heading."""
+
+    title: str
+    fields: Sequence[OptionField]
+
+
+def option_fields(schema: TableSchema, form: Mapping[str, str], filled: bool) -> list[OptionField]:
+    """All options that the table has or could have; ``filled``: records were posted, so some cannot change any more."""
+    return [
+        OptionField(number, key, option, text, _fixed(schema, option, filled), form.get(SET + key))
+        for number, (key, option, text) in enumerate(_entries(schema.options))
+    ]
+
+
+def _entries(options: Mapping[str, str]) -> Iterator[tuple[str, Option, str | None]]:
+    """The options of the table by the keys that it spells them with, and all others that have an effect."""
+    rest = dict(options)
+    for option in TABLE_OPTIONS.values():
+        given = [key for key in (option.key, *option.aliases) if key in options]
+        for key in given or ([option.key] if option.effect else []):
+            yield key, option, rest.pop(key, None)
+    for key, text in rest.items():
+        yield key, (_of_column(key) if _is_of_column(key) else find_option(key)) or _unknown(key), text
+
+
+def _is_of_column(key: str) -> bool:
+    return key.startswith("fields.") and key not in TABLE_OPTIONS
+
+
+def _of_column(key: str) -> Option | None:
+    return FIELD_OPTIONS.get(key.rsplit(".", 1)[-1])
+
+
+def _unknown(key: str) -> Option:
+    return Option(key, str, None, "not known to this version", effect=False)
+
+
+def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
+    """Why the option cannot change; None where it can."""
+    if option.key == "primary-key":
+        return "the primary key is part of the schema: " + option.instead
+    if not filled or option.change is Change.FREE:
+        return None
+    if option.change is Change.NEVER:
+        return f"records were posted, and stored rows were folded under it: {option.instead}"
+    if schema.parsed[option.key] != option.default:
+        return "it can be turned on, never off: what it left out of rows is gone"
+    return None
+
+
+def grouped(fields: Sequence[OptionField]) -> list[OptionGroup]:
+    """The fields that can change, under their headings; those that are set stand first."""
+    groups: dict[str, list[OptionField]] = {title: [] for title in _GROUPS}
+    for one in fields:
+        if one.fixed is None:
+            groups[_group(one)].append(one)
+    return [OptionGroup(title, sorted(found, key=_unset)) for title, found in groups.items() if found]
+
+
+def _group(field: OptionField) -> str:
+    if _is_of_column(field.key):
+        return _GROUPS[2]
+    if not field.option.effect:
+        return _GROUPS[3]
+    return _GROUPS[1] if field.option.folds else _GROUPS[0]
+
+
+def _unset(field: OptionField) -> bool:
+    return field.text is None
+
+
+def changes_of(fields: Sequence[OptionField], form: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the form asks for, in the order of its fields; the option that somebody wrote himself is the last."""
+    changes = [change for one in fields if (change := one.change) is not None]
+    key, value = form.get("new-key", "").strip(), form.get("new-value", "")
+    if key:
+        changes.append({"action": "setOption", "key": key, "value": value})
+    return changes
