@@ -161,7 +161,8 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         app.include_router(module.router)
     install_document(app)
     install_docs(app)
-    install_console(app)
+    if chosen.console:
+        install_console(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     app.state.hour = Hour(app.state.metrics)
     accept_trailing_slashes(app)
@@ -171,7 +172,8 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.add_middleware(Permits)
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)
-    app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
+    if chosen.console:
+        app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
     if chosen.audit_log:
         app.add_middleware(Audited)
     # What is added last comes first.

@@ -171,6 +171,7 @@ class Settings(BaseSettings):
         le=10_000,
         description="tables that have metrics of their own, those with most staged; the others share one",
     )
+    console: bool = Field(True, description="whether there are pages for people, at /")
     open_metrics: bool = Field(
         False, description="whether /metrics needs no token from callers on this machine that name it as their host"
     )

@@ -14,6 +14,7 @@ from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import KeyfoldError, Unauthorized
 from app.http.browsers import Place, check_host, check_page
 from app.http.callers import address_of, count_failure, count_request, granted
+from app.services.sessions import check_no_session
 from app.services.token_gate import TokenGate
 from app.settings import Settings, is_loopback
 
@@ -59,6 +60,7 @@ class Gate:
         check_page(headers, self.origins)
         parts: Parts = scope["app"].state.parts
         try:
+            check_no_session(headers.get("authorization"))
             grant = await self._grant(parts.gate, scope, headers.get("authorization"))
         except Unauthorized as error:
             count_failure(parts.rates.failures, address_of(scope), error)

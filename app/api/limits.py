@@ -19,13 +19,14 @@ from app.api.auth import OPEN_PATHS
 from app.api.paths import CATALOG_PATH, TABLE_PATH
 from app.api.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
-from app.http.uploads import ROOM, ROW_FORM_PATHS, SPOOLED, UPLOAD_FORM_PATH
+from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
 from app.storage.spool import Content, Room, Spool
 
 MOST_BYTES: Final = 2**20
 # 1.6 KB for each of the records that a simulation may have.
 MOST_SIMULATED_BYTES: Final = 16 * 2**20
+MOST_SIGN_IN_BYTES: Final = 2**12  # of callers without a token, who must not fill the room of bodies
 MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three times as many, as forms send it
 
 
@@ -38,8 +39,9 @@ SpooledBody = Annotated[Content, Depends(_spooled)]
 
 
 class BodyLimits:
-    """How many bytes the body of a request may have: none on the open paths, ``max_body_bytes`` in a batch or a file of
-    the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes`` bounds them all.
+    """How many bytes the body of a request may have: none on the open paths, 4 KiB in a sign-in, ``max_body_bytes`` in
+    a batch or a file of the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes``
+    bounds them all.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,6 +58,8 @@ class BodyLimits:
         """The bound in bytes for a request with ``method`` to the decoded ``path``."""
         if path in OPEN_PATHS:
             return 0
+        if path in SIGN_PATHS:
+            return MOST_SIGN_IN_BYTES
         larger = (most for pattern, most in self._larger if method == "POST" and pattern.match(path.removesuffix("/")))
         return min(self._most, next(larger, MOST_BYTES))
 

@@ -23,7 +23,7 @@ _FILES: Final[Mapping[str, tuple[str, str]]] = {
     "playground.js": ("app.console", "assets/playground.js"),
     "htmx.js": ("js_lib_htmx", "static/htmx/htmx.min.js"),  # 0BSD
 }
-_HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+_KEPT: Final = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,13 @@ def asset_url(name: str) -> str:
     return f"{ASSETS_PATH}{name}?{assets()[name].digest}"
 
 
-def answer_asset(name: str) -> Response | None:
-    """The asset; None where there is none of that name."""
+def answer_asset(name: str, digest: str) -> Response | None:
+    """The asset; None where there is none of that name. While a service of another version runs beside this one a page
+    may ask for another ``digest``: whatever is answered then is not to be kept.
+    """
     asset = assets().get(name)
-    return None if asset is None else Response(asset.content, media_type=asset.media_type, headers=_HEADERS)
+    if asset is None:
+        return None
+    kept = _KEPT if digest == asset.digest else "no-store"
+    headers = {"Cache-Control": kept, "X-Content-Type-Options": "nosniff"}
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -22,7 +22,7 @@ def cookie_name(request: Request) -> str:
     browser itself sees to it that nobody else set it (RFC 6265bis, 4.1.3.2).
     """
     if request.url.scheme == "https":
-        return "__Host-keyfold"
+        return f"__Host-keyfold_{request.url.port or 443}"
     return f"keyfold_{request.url.port or 80}"
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,12 +29,14 @@ VISIT: Final = "keyfold.visit"  # the member of the scope that has the ``Visit``
 SIGN_IN_PATH: Final = "/console/sign-in"
 NOBODY: Final = Grant("", Role.READ, TokenScope())
 """What whoever has not signed in may do: read nothing."""
+_METHODS: Final = ("GET", "HEAD", "POST")
+_OLD_HOME: Final = "/console"  # where people look for the console, too
 NOUNS: Final = ("database", "table")
 
 
 def is_page(path: str) -> bool:
     """Whether a path is the console's."""
-    return path == "/" or path.startswith("/console/")
+    return path in ("/", _OLD_HOME) or path.startswith(f"{_OLD_HOME}/")
 
 
 class ConsoleGate:
@@ -57,7 +59,7 @@ class ConsoleGate:
             await self.app(scope, receive, send)
             return
         request = Request(scope)
-        response = self._asset(scope)
+        response = _elsewhere(request) or self._asset(scope)
         if response is None:
             response = await self._let_in(request)
         if response is None:
@@ -68,7 +70,7 @@ class ConsoleGate:
     def _asset(self, scope: Scope) -> Response | None:
         if not scope["path"].startswith(ASSETS_PATH) or scope["method"] not in ("GET", "HEAD"):
             return None
-        return answer_asset(scope["path"].removeprefix(ASSETS_PATH))
+        return answer_asset(scope["path"].removeprefix(ASSETS_PATH), scope["query_string"].decode("latin-1"))
 
     async def _let_in(self, request: Request) -> Response | None:
         """None where the request may go on: its scope then has the grant, the visit and the page."""
@@ -118,6 +120,15 @@ class ConsoleGate:
         else:
             count_request(parts.rates.requests, grant)
         return grant
+
+
+def _elsewhere(request: Request) -> Response | None:
+    """The answer to what is no request for a page; None for one that is."""
+    if request.method not in _METHODS:
+        return PlainTextResponse("pages are asked for with GET or POST\n", 405, {"Allow": ", ".join(_METHODS)})
+    if request.scope["path"].rstrip("/") == _OLD_HOME and request.method != "POST":
+        return RedirectResponse("/", 308)
+    return None
 
 
 def _check_sender(request: Request) -> None:

@@ -196,5 +196,5 @@ def _make_room(visit: Visit, database: str, names: Sequence[str]) -> None:
 PAGES: Final = (
     Page("GET", NEW_PATH, show_form, Role.READ),
     Page("POST", NEW_PATH, send_form, Role.READ),
-    Page("POST", f"{NEW_PATH}/check", check_draft, Role.READ),
+    Page("POST", f"{NEW_PATH}/check", check_draft, Role.READ, reads=True),
 )

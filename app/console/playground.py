@@ -59,5 +59,5 @@ def _told(visit: Visit, played: Played) -> dict[str, Any]:
 
 PAGES: Final = (
     Page("GET", PLAYGROUND_PATH, show_playground),
-    Page("POST", PLAYGROUND_PATH, play_records),
+    Page("POST", PLAYGROUND_PATH, play_records, reads=True),
 )

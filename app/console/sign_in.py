@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from starlette.responses import Response
@@ -11,8 +12,8 @@ from app.console.gate import SIGN_IN_PATH, is_page
 from app.console.visits import Page, Visit
 from app.core.access import EVERYBODY, Role
 from app.core.errors import Unauthorized
-from app.http.callers import address_of, count_failure
-from app.services.sessions import LONGEST, begin_session, end_session
+from app.http.callers import address_of, count_failure, count_request
+from app.services.sessions import LONGEST, begin_session, end_session, unknown_token
 
 SIGN_OUT_PATH: Final = "/console/sign-out"
 
@@ -30,11 +31,16 @@ def sign_in(visit: Visit) -> Response:
     onward = _onward(visit.form.get("next", ""))
     if visit.grant is EVERYBODY:
         return visit.go(onward)
+    token, parts = visit.form.get("token", "").strip(), visit.parts
     try:
-        session = begin_session(visit.parts.database, visit.form.get("token", "").strip())
+        grant = parts.gate.check(f"Bearer {token}")  # who guesses does not reach the catalog
+        count_request(parts.rates.requests, grant)
+        session = begin_session(parts.database, token)
     except Unauthorized as error:
-        count_failure(visit.parts.rates.failures, address_of(visit.request.scope), error)
-        return visit.page("sign_in.html", 401, onward=onward, error=error)
+        count_failure(parts.rates.failures, address_of(visit.request.scope), error)
+        return visit.page("sign_in.html", 401, onward=onward, error=unknown_token())
+    _end_session(visit)
+    replace(visit, grant=session.grant).note("signIn")
     response = visit.go(onward)
     set_cookie(visit.request, response, session.secret, LONGEST)
     return response
@@ -42,12 +48,16 @@ def sign_in(visit: Visit) -> Response:
 
 def sign_out(visit: Visit) -> Response:
     """Ends the session: its cookie opens nothing any more, whoever kept it."""
-    session = session_of(visit.cookie)
-    if session is not None:
-        end_session(visit.parts.database, session)
+    _end_session(visit)
     response = visit.go(SIGN_IN_PATH)
     set_cookie(visit.request, response, new_visitor())
     return response
+
+
+def _end_session(visit: Visit) -> None:
+    session = session_of(visit.cookie)
+    if session is not None:
+        end_session(visit.parts.database, session)
 
 
 def _onward(path: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,42 +48,61 @@ _OF_TABLE: Final = (table, batches, merges, snapshots, changelog, files, table_s
 _MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
+PAGES_AT_ONCE: Final = 4  # that are read, and as many that change something: the rest waits, and nobody for them
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
+
+
+class _Site:
+    """Answers the pages, a few at a time: their threads are not those of lookups and batches."""
+
+    def __init__(self) -> None:
+        self.readers = CapacityLimiter(PAGES_AT_ONCE)
+        self.writers = CapacityLimiter(PAGES_AT_ONCE)
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request that ``app.console.gate`` let in."""
+        visit: Visit
+        page: Page
+        visit, page = request.scope[VISIT]
+        try:
+            response = await self._shown(request, visit, page)
+        except Exception as error:  # every failure is a page; what nobody foresaw goes to the log
+            response = await run_sync(failed, visit, error, limiter=self.readers)
+        if sent_cookie(request) is None and "set-cookie" not in response.headers:
+            set_cookie(request, response, visit.cookie)
+        return response
+
+    async def _shown(self, request: Request, visit: Visit, page: Page) -> Response:
+        if page.method == "GET":
+            return await run_sync(page.shows, visit, limiter=self.readers)
+        work = partial(_sent, page, visit, b"" if SPOOLED in request.scope else await request.body())
+        if page.reads:
+            return await run_sync(work, limiter=self.readers)
+        async with self.writers:
+            return await in_writers_thread(visit.parts, work)
 
 
 def install_console(app: FastAPI) -> None:
     """Makes ``app`` answer the pages; ``app.console.gate`` stands before them and finds the one that is asked for."""
+    site = _Site()
     for path in ("/", "/console/{rest:path}"):
-        app.add_route(path, _answer, methods=["GET", "POST"], include_in_schema=False)
+        app.add_route(path, site.answer, methods=["GET", "POST"], include_in_schema=False)
 
 
-async def _answer(request: Request) -> Response:
-    visit: Visit
-    page: Page
-    visit, page = request.scope[VISIT]
-    response: Response
-    try:
-        if page.method == "GET":
-            response = await run_in_threadpool(page.shows, visit)
-        else:
-            visit = await _sent(request, visit)
-            _check_form(visit)
-            response = await in_writers_thread(visit.parts, page.shows, visit)
-    except Exception as error:  # every failure is a page; what nobody foresaw goes to the log
-        response = await run_in_threadpool(failed, visit, error)
-    if sent_cookie(request) is None and "set-cookie" not in response.headers:
-        set_cookie(request, response, visit.cookie)
-    return response
+def _sent(page: Page, visit: Visit, body: bytes) -> Response:
+    """The answer to a form, which is ``body`` or what was spooled.
 
-
-async def _sent(request: Request, visit: Visit) -> Visit:
-    """The visit with the form that came. Raises ``Invalid`` and ``Unavailable``."""
-    spooled, told = request.scope.get(SPOOLED), request.headers.get("content-type", "")
-    if spooled is None or not told.lower().startswith("multipart/form-data"):
-        body = await request.body() if spooled is None else bytes(spooled[:MOST_FORM_BYTES])
-        return replace(visit, form=_form(body))
-    sent = await in_writers_thread(visit.parts, read_form, spooled, told, request.scope[ROOM])
-    return replace(visit, form=ImmutableMultiDict(sent.fields), file=sent.file)
+    Raises ``Forbidden`` for one that no page shown to this browser has sent, ``Invalid``, ``Unavailable``, and what the
+    page raises.
+    """
+    spooled, told = visit.request.scope.get(SPOOLED), visit.request.headers.get("content-type", "")
+    if spooled is not None and told.lower().startswith("multipart/form-data"):
+        sent = read_form(spooled, told, visit.request.scope[ROOM])
+        visit = replace(visit, form=ImmutableMultiDict(sent.fields), file=sent.file)
+    else:
+        visit = replace(visit, form=_form(body if spooled is None else bytes(spooled[:MOST_FORM_BYTES])))
+    _check_form(visit)
+    return page.shows(visit)
 
 
 def _form(body: bytes) -> ImmutableMultiDict[str, str]:

@@ -200,6 +200,6 @@ def _same(one: KeyfoldError | None, other: KeyfoldError | None) -> bool:
 PAGES: Final = (
     Page("GET", _PAGE, show_settings),
     Page("POST", _PAGE, send_settings, Role.ADMIN),
-    Page("POST", f"{_PAGE}/check", check_settings, Role.ADMIN),
+    Page("POST", f"{_PAGE}/check", check_settings, Role.ADMIN, reads=True),
     Page("POST", f"{_PAGE}/columns", send_columns, Role.ADMIN),
 )

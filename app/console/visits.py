@@ -156,13 +156,14 @@ class Page:
     """One page, or one thing that a page can do: ``shows`` answers ``method`` of ``path``, in a thread.
 
     ``role`` is what the visitor needs, for the database and the table in the path if there are any; None: nobody needs
-    to have signed in.
+    to have signed in. ``reads``: it changes nothing, although it is asked for with a form.
     """
 
     method: str
     path: str
     shows: Shows
     role: Role | None = Role.READ
+    reads: bool = False
 
 
 def check_names(grant: Grant, role: Role, *names: str) -> None:

@@ -13,6 +13,8 @@ from app.settings import Settings
 # Members of the scope: the body of an upload, and the room for what it unfolds to.
 SPOOLED: Final = "keyfold.body"
 ROOM: Final = "keyfold.room"
+# The forms of the console that anybody may send, who has signed in or not: they bring a token at most.
+SIGN_PATHS: Final = ("/console/sign-in", "/console/sign-out")
 # The forms of the console that bring records, which may be larger than others: of one row, and with a file.
 _TABLE_PAGE: Final = "/console/tables/{database}/{table}"
 ROW_FORM_PATHS: Final = (f"{_TABLE_PAGE}/row/new", f"{_TABLE_PAGE}/row/edit", f"{_TABLE_PAGE}/row/delete")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class _Window:
 
 
 class Rate:
-    """At most ``most`` events of a key within a minute of its first one; None for any number. Not safe for threads.
+    """At most ``most`` events of a key within a minute of its first one; None for any number.
 
     ``clock`` tells seconds that never go back.
     """
@@ -32,16 +33,18 @@ class Rate:
     def __init__(self, most: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._clock = clock
+        self._lock = threading.Lock()
         self._windows: TTLCache[str, _Window] = TTLCache(MOST_KEYS, WINDOW_SECONDS, timer=clock)
 
     def spend(self, key: str) -> float:
         """Counts an event of ``key``. In how many seconds one is possible again; 0 where this one is."""
         if self._most is None:
             return 0.0
-        window = self._windows.get(key)
-        if window is None:
-            window = self._windows[key] = _Window(self._clock())
-        window.count += 1
+        with self._lock:
+            window = self._windows.get(key)
+            if window is None:
+                window = self._windows[key] = _Window(self._clock())
+            window.count += 1
         return 0.0 if window.count <= self._most else max(0.001, window.began + WINDOW_SECONDS - self._clock())
 
 

@@ -35,6 +35,8 @@ SHOWN = [
     "/console/tables/shop/wide/batches?state=poisoned",
     "/console/tables/shop/wide/merges",
     "/console/tables/shop/wide/snapshots",
+    "/console/tables/shop/wide/snapshots/changes",
+    "/console/tables/shop/wide/snapshots/rollback",
     "/console/tables/shop/wide/changelog",
     "/console/tables/shop/wide/files",
     "/console/tables/shop/wide/settings",

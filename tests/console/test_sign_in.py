@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from app.console.cookies import form_token
 from app.core.access import Role
 from app.http.parts import Parts
 from app.main import create_app
@@ -68,8 +69,48 @@ def test_under_https_the_cookie_is_secure_and_of_this_host_alone(app: FastAPI, t
     https = Browser(TestClient(app, "https://keyfold.example"))
     page = https.get("/console/sign-in")
     assert re.match(
-        r"__Host-keyfold=visitor_[\w-]+; HttpOnly; Path=/; SameSite=strict; Secure", page.headers["set-cookie"]
+        r"__Host-keyfold_443=visitor_[\w-]+; HttpOnly; Path=/; SameSite=strict; Secure", page.headers["set-cookie"]
     )
+    other = Browser(TestClient(app, "https://keyfold.example:9443")).get("/console/sign-in")
+    assert other.headers["set-cookie"].startswith("__Host-keyfold_9443=")
+
+
+def test_who_signs_in_again_has_left_the_former_session(browser: Browser, token: str) -> None:
+    browser.sign_in(token)
+    former = {**browser.client.cookies}
+    browser.client.cookies.clear()
+    browser.client.cookies.update(former)
+    browser.post("/console/sign-in", token=token, next="/", csrf=form_token(next(iter(former.values()))))
+    assert browser.get("/").status_code == 200
+    browser.client.cookies.clear()
+    browser.client.cookies.update(former)
+    assert browser.get("/").status_code == 303
+
+
+def test_the_api_takes_no_session_for_a_token(browser: Browser, token: str) -> None:
+    browser.sign_in(token)
+    session = next(iter(browser.client.cookies.values()))
+    asked = browser.client.post("/v1/tokens", json={"name": "mine"}, headers={"Authorization": f"Bearer {session}"})
+    assert asked.status_code == 401
+    assert "a session of the console is no token" in asked.json()["detail"]
+
+
+def test_sign_ins_count_among_the_requests_of_their_token(tmp_path: Path, sqlite_template: Path) -> None:
+    (tmp_path / "catalog.sqlite").write_bytes(sqlite_template.read_bytes())
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, requests_per_minute=3))
+    with TestClient(app, LOOPBACK) as client:
+        token = create_token(parts_of(app).database, "boss")
+        assert [Browser(client).sign_in(token).status_code for _ in range(4)] == [303, 303, 303, 429]
+
+
+def test_without_the_console_there_are_no_pages(tmp_path: Path, sqlite_template: Path) -> None:
+    (tmp_path / "catalog.sqlite").write_bytes(sqlite_template.read_bytes())
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, console=False))
+    with TestClient(app, LOOPBACK) as client:
+        paths = ("/", "/console/sign-in", "/console/assets/console.css")
+        assert [client.get(path).status_code for path in paths] == [404] * 3
+        assert client.get("/v1/catalog/databases").status_code == 200
+        assert client.post("/console/sign-in", content=b"x", headers=OWN).status_code == 404
 
 
 def test_a_session_ends_with_sign_out_also_for_who_kept_the_cookie(browser: Browser, token: str) -> None:
@@ -193,16 +234,16 @@ def test_nothing_but_the_sign_in_and_its_parts_is_open(app: FastAPI, browser: Br
         assert browser.get(path).status_code in (303, 404), path
 
 
-def test_a_part_of_a_page_is_not_larger_than_a_body_may_be(browser: Browser, token: str) -> None:
+def test_who_has_not_signed_in_sends_a_token_and_no_more(browser: Browser, token: str) -> None:
     browser.get("/console/sign-in")
-    large = browser.client.post("/console/sign-in", content=b"x" * (2**20 + 1), headers=OWN)
+    large = browser.client.post("/console/sign-in", content=b"x" * (2**12 + 1), headers=OWN)
     assert large.status_code == 413
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"&".join(b"a=1" for _ in range(10_001))])
-def test_a_form_that_is_none_is_told(browser: Browser, body: bytes) -> None:
-    browser.get("/console/sign-in")
-    assert browser.client.post("/console/sign-in", content=body, headers=OWN).status_code == 400
+def test_a_form_that_is_none_is_told(browser: Browser, token: str, body: bytes) -> None:
+    browser.sign_in(token)
+    assert browser.client.post("/console/playground", content=body, headers=OWN).status_code == 400
 
 
 def test_roles_are_seen_and_kept(signed_in: Callable[..., Browser]) -> None:

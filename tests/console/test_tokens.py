@@ -138,7 +138,7 @@ def audited(tmp_path: Path, sqlite_template: Path) -> Iterator[Browser]:
 
 
 def test_the_audit_log_is_shown_newest_first(audited: Browser) -> None:
-    assert "Nothing yet" in audited.text(AUDIT)
+    assert "signIn boss testclient" in audited.text(AUDIT)
     audited.get(TOKENS)
     secret = secret_of(audited.send(TOKENS, **WISH).text)
     audited.get(TOKENS)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from app.services.rates import MOST_KEYS, WINDOW_SECONDS, Rate, network_of
@@ -60,3 +64,24 @@ def test_many_keys_take_bounded_memory_and_the_quiet_ones_go() -> None:
 )
 def test_an_ipv6_address_is_counted_under_its_network(address: str | None, network: str) -> None:
     assert network_of(address) == network
+
+
+def test_threads_that_count_at_once_lose_nothing_and_break_nothing() -> None:
+    seconds = Seconds()
+    rate = Rate(1_000_000, seconds)
+    began, interval = threading.Barrier(4), sys.getswitchinterval()
+
+    def spend() -> float:
+        began.wait()
+        waits = 0.0
+        for number in range(20_000):
+            seconds.now += 0.01
+            waits += rate.spend(f"a{number % 50}")
+        return waits
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert sum(running.result() for running in [threads.submit(spend) for _ in range(4)]) == 0
+    finally:
+        sys.setswitchinterval(interval)
