@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for slow in item.iter_markers("slow"):
             assert slow.kwargs.get("reason"), f"{item.nodeid}: say why it is slow"
     if hasattr(config, "workerinput"):  # the longest first, so that no process of the run waits long for the other
-        items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+        slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: (item.get_closest_marker("spark") is None, item.path not in slow_files))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What ten thousand tests are made of stays until the end: the collector of garbage need not look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
