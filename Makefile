@@ -34,7 +34,7 @@ test: $(VENV)/.installed
 
 # What needs neither Spark nor PostgreSQL and is not slow: see the marks in pyproject.toml.
 quick: $(VENV)/.installed
-	$(IN_MEMORY) HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --ignore tests/spark_jobs --ignore tests/acceptance -m "not spark and not postgres and not slow"
+	$(IN_MEMORY) HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark_jobs --ignore tests/acceptance -m "not spark and not postgres and not slow"
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -58,7 +58,8 @@ def postgres_database(server_url: str, name: str, template: str = "template1") -
     """The URL of a new copy of the database ``template``, by default empty; it is dropped when the block ends."""
     admin = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with admin.connect() as connection:
-        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        # Its files copied, not its pages through the log: half the work for a database as small as these.
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:
         yield sa.make_url(server_url).set(database=name).render_as_string(hide_password=False)
     finally:

@@ -49,9 +49,9 @@ class Producer:
             self.acknowledged += 1
 
 
-def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path) -> None:
+def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path, spark_remote: str) -> None:
     old, new, kept = tmp_path / "old", tmp_path / "new", tmp_path / "backups"
-    with serving(old) as (_, client):
+    with serving(old, spark_remote=spark_remote) as (_, client):
         client.create_database("shop")
         client.create_table("shop", "sums", SCHEMA).raise_for_status()
         table = TableClient(client, "shop", "sums")
@@ -65,7 +65,7 @@ def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path) -> No
         table.post_batch(after).raise_for_status()
     assert told.startswith("backup ")
     assert "is restored" in keyfold("restore", str(kept), "--data", str(new))
-    with serving(new) as (_, client):
+    with serving(new, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "sums")
         total = table.get_row("1").json()["n"]
         assert 1 + least <= total <= 1 + most

@@ -33,8 +33,13 @@ def built_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[FastAPI, Path]:
     """An application, and the link to the folder that its next lifespan works in: to build its routes takes longer than
     most tests.
     """
-    link = tmp_path_factory.mktemp("app") / "data"
-    return create_app(Settings(KEYFOLD_DATA=link, workers=0)), link
+    return _built(tmp_path_factory.getbasetemp() / "app")
+
+
+@cache  # the tests of the console have the fixture, too, and it would be another one there
+def _built(folder: Path) -> tuple[FastAPI, Path]:
+    folder.mkdir()
+    return create_app(Settings(KEYFOLD_DATA=folder / "data", workers=0)), folder / "data"
 
 
 @pytest.fixture

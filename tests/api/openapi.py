@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 def served() -> dict[str, Any]:
     """The document as a client reads it."""
-    return dict(json.loads(json.dumps(create_app(Settings(workers=0)).openapi())))
+    return dict(json.loads(_text()))
+
+
+@cache
+def _text() -> str:
+    return json.dumps(create_app(Settings(workers=0)).openapi())
 
 
 if __name__ == "__main__":

@@ -129,6 +129,7 @@ def test_a_scan_of_more_staged_rows_than_there_is_memory_for_says_what_to_do(par
         assert loaded(opened.warehouse, unfed, place).index.batches
 
 
+@pytest.mark.slow(reason="writes and reads rows as large as they may be")
 def test_a_page_of_a_scan_ends_before_it_is_too_large(parts: tuple[TestClient, Parts]) -> None:
     """Rows of nulls, small in memory: as JSON each has 50 KB of names."""
     client, _ = parts

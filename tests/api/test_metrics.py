@@ -107,6 +107,7 @@ def test_requests_are_counted_by_what_they_asked_for_and_how_it_ended(opened: Op
     assert named(found, "keyfold_looked_up_keys_total", asked="one", images="hit") == 1
 
 
+@pytest.mark.slow(reason="posts hundreds of batches")
 def test_only_the_tables_that_have_most_staged_have_series_of_their_own(opened: Opened) -> None:
     client = opened(metrics_tables=2)
     for number in range(5):

@@ -42,6 +42,7 @@ def pages(client: TestClient, accept: str) -> list[Any]:
         query["pageToken"] = found[-1].headers["next-page-token"]
 
 
+@pytest.mark.slow(reason="writes and reads rows as large as they may be")
 def test_a_page_of_a_changelog_ends_before_it_is_too_large(changed: TestClient) -> None:
     told = pages(changed, "application/x-ndjson")
     assert max(len(page.content) for page in told) <= MOST_BYTES + 2 * LARGE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from fastapi.testclient import TestClient
 
 from app.main import create_app
@@ -34,6 +35,7 @@ def test_failures_of_an_address_beyond_the_most_are_told_to_wait(tmp_path: Path)
         assert client.get(DATABASES, headers=bearer).status_code == 200, "a valid token is not locked out by others"
 
 
+@pytest.mark.slow(reason="asks hundreds of times")
 def test_failures_may_be_left_without_a_bound(tmp_path: Path) -> None:
     with limited(tmp_path, failures_per_minute=0) as (client, _):
         assert {client.get(DATABASES).status_code for _ in range(700)} == {401}

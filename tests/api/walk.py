@@ -15,11 +15,12 @@ from app.main import create_app
 from app.services.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.api.openapi import served
 from tests.services.builders import merge_staged
 
 TABLE = f"{TABLES}/wide"
 METHODS = ("get", "post", "put", "patch", "delete")
-DOCUMENT = create_app(Settings(workers=0)).openapi()["paths"]
+DOCUMENT = served()["paths"]
 OPERATIONS = [(path, method) for path, item in DOCUMENT.items() for method in item if method in METHODS]
 READS = [path for path, method in OPERATIONS if method == "get"]
 BODIES: dict[str, Any] = {

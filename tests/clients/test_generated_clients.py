@@ -50,9 +50,9 @@ def installed(command: Sequence[str | Path], folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Client]]:
+def service(tmp_path_factory: pytest.TempPathFactory, spark_remote: str) -> Iterator[tuple[str, str, Client]]:
     """The URL of a real service, an admin's token, and a client that has it."""
-    with serving(tmp_path_factory.mktemp("service")) as (running, client):
+    with serving(tmp_path_factory.mktemp("service"), spark_remote=spark_remote) as (running, client):
         made = client.post("/v1/tokens", json={"name": "admin", "role": "admin", "on": ["*"]}).raise_for_status()
         token = made.json()["token"]
         client.headers["Authorization"] = f"Bearer {token}"

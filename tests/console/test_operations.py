@@ -15,7 +15,7 @@ from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.telemetry.entries import Counted, SparkState, TaskOutcome
-from app.telemetry.hour import STEP_SECONDS
+from app.telemetry.hour import STEP_SECONDS, Hour
 from tests.console.conftest import Browser, words
 
 OPERATIONS = "/console/operations"
@@ -25,6 +25,13 @@ HOSTILE = "<b onx=1>\"'&{{7*7}}"
 def parts_of(app: FastAPI) -> Parts:
     parts: Parts = app.state.parts
     return parts
+
+
+@pytest.fixture
+def app(app: FastAPI) -> FastAPI:
+    """With an hour of its own: the application is that of all tests, some of which asked it ten minutes ago."""
+    app.state.hour = Hour(app.state.metrics)
+    return app
 
 
 @pytest.fixture

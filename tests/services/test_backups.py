@@ -106,6 +106,7 @@ def test_what_is_put_back_is_what_was_there(
     assert post(database, warehouse, {"id": 4, "n": 7}, key="staged").number == 6, "a key is still known"
 
 
+@pytest.mark.slow(reason="makes several backups")
 def test_files_are_copied_once_and_forgotten_with_the_last_backup_that_names_them(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:

@@ -197,6 +197,7 @@ def test_rows_of_a_snapshot_without_rows_are_none(site: MergeSite) -> None:
         assert read(site.warehouse, table, reader) == []
 
 
+@pytest.mark.slow(reason="threads race for a while")
 def test_publishers_at_once_write_each_version_once(site: MergeSite, table: Table) -> None:
     for number in range(12):
         merge(site, table, {"id": 1, "n": number})
@@ -244,6 +245,7 @@ def test_readers_without_deletion_vectors_read_a_table_that_takes_no_deletes(sit
         DeltaTable(folder_of(site.warehouse, hiding)).to_pyarrow_table()
 
 
+@pytest.mark.slow(reason="writes tables that are read by three engines")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     ("where", "wanted"),

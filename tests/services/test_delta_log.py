@@ -84,6 +84,7 @@ def test_a_version_is_kept_as_long_as_the_option_says_after_the_next(
     assert keep_log(database, site.warehouse, table.id, later(database, 4)) == 0
 
 
+@pytest.mark.slow(reason="writes logs that are read by three engines")
 @pytest.mark.parametrize("reader", READERS)
 def test_engines_begin_with_a_checkpoint_and_read_on(reader: str, site: MergeSite, database: CatalogDatabase) -> None:
     table = create_table(database, PUBLISHED)
@@ -274,6 +275,7 @@ def test_a_log_that_lags_less_than_the_interval_waits(site: MergeSite, database:
     assert request_due_publications(database) == 0
 
 
+@pytest.mark.slow(reason="writes logs that are read by three engines")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("more", [{}, {"sequence.field": "n"}], ids=["by arrival", "by a sequence"])
 def test_a_table_that_takes_no_deletes_any_more_is_read_on(

@@ -59,6 +59,7 @@ def test_it_costs_no_rows_and_says_why(site: MergeSite, broken: MergeSite, table
     assert totals(site.database, images, table, [1]) == [2]
 
 
+@pytest.mark.slow(reason="merges many times")
 def test_merges_ask_for_it_again_but_not_each_of_them(
     site: MergeSite, broken: MergeSite, table: Table, clock: SetClock, images: Images
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from app.core.table.history import Batch, BatchState, Table, TaskKind
 from app.services.batches import withdraw_batch
 from app.services.executor import MergeSite
@@ -82,6 +84,7 @@ def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClo
     assert merges(site, table) == 2
 
 
+@pytest.mark.slow(reason="keeps thousands of records")
 def test_thousands_are_forgotten_some_at_a_time(site: MergeSite, clock: SetClock) -> None:
     table = create_table(site.database, OPTIONS)
     for _ in range(30):

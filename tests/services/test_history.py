@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.core.table.history import Table
 from app.services.batches import withdraw_batch
 from app.services.drops import drop_table
@@ -112,6 +114,7 @@ def test_history_that_is_turned_off_goes_with_the_next_sweep(site: MergeSite) ->
     assert not [one for one in Path(site.warehouse.path(table.id)).rglob("*.parquet") if "runs" not in one.parts]
 
 
+@pytest.mark.slow(reason="merges and sweeps sixty times")
 def test_records_are_kept_for_their_time_and_can_be_explained_from_a_snapshot_that_is_kept(
     site: MergeSite, clock: SetClock
 ) -> None:
@@ -154,6 +157,7 @@ def test_what_history_takes_is_counted(site: MergeSite, clock: SetClock) -> None
     assert 0 < counted.size_bytes <= sum(path.stat().st_size for path in on_disk)
 
 
+@pytest.mark.slow(reason="merges thousands of records")
 def test_the_oldest_records_go_where_there_are_more_than_may_be_kept(site: MergeSite) -> None:
     table = create_table(site.database, CALM | {"history.max-size": "20 kb"})
     drawn = random.Random(7)
@@ -180,6 +184,7 @@ def test_batches_are_not_forgotten_while_their_records_are_kept(site: MergeSite,
         assert repository.batches.page(table.id, limit=9) == []
 
 
+@pytest.mark.slow(reason="merges and sweeps ten times")
 def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: MergeSite, clock: SetClock) -> None:
     table = create_table(site.database, CALM | {"history.time-retained": "2 h", "snapshot.time-retained": "1 d"})
     for number in range(1, 11):

@@ -63,6 +63,7 @@ def test_staging_files_go_once_their_records_are_in_a_history_file_and_old_enoug
     assert told(site, table, 1) == [(1, 1, 1), (2, 2, 2)]
 
 
+@pytest.mark.slow(reason="files many batches")
 def test_small_files_become_larger_ones_and_few(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     for number in range(1, 65):
@@ -153,6 +154,7 @@ class StoppingDatabase(CatalogDatabase):
             raise StoppedError
 
 
+@pytest.mark.slow(reason="stops a sweep at each of its steps")
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("which", range(1, 9))
 def test_a_sweep_that_is_stopped_between_two_steps_loses_and_doubles_nothing(

@@ -270,6 +270,7 @@ def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
     assert [(one.counts.late, one.counts.changed_nothing) for one in lane.senders] == [(2, None)]
 
 
+@pytest.mark.slow(reason="compares a large table")
 def test_large_tables_are_compared_by_a_share_of_their_keys(database: CatalogDatabase, site: MergeSite) -> None:
     table = create(database, {"sequence.field": "s"})
     send(database, site, "", *({"id": key, "s": 5} for key in range(2_000)))

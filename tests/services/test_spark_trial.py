@@ -71,6 +71,7 @@ def test_what_folds_as_python_does_is_well_and_leaves_nothing_behind(tmp_path: P
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow(reason="tries a server in a dozen ways")
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [

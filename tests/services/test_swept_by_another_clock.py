@@ -27,6 +27,7 @@ database.close()
 """
 
 
+@pytest.mark.slow(reason="starts a process")
 def test_a_young_file_is_young_by_the_file_systems_clock(
     database: CatalogDatabase, catalog_url: str, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_state_row_is_the_same_with_an_image_and_without(images: Images, wareh
     assert again(images).find("t1", run, token, ("id",), (17,)) == from_parquet
 
 
+@pytest.mark.slow(reason="looks up every key of hundreds")
 @pytest.mark.parametrize("with_image", [False, True])
 def test_keys_with_equal_tokens_are_told_apart(images: Images, warehouse: Warehouse, with_image: bool) -> None:
     run = made(warehouse, 400, token=lambda key: key[0] // 20, rows_per_group=30)
@@ -247,6 +248,7 @@ def test_an_image_that_was_cut_off_is_made_again(images: Images, warehouse: Ware
     other.close()
 
 
+@pytest.mark.slow(reason="reads a file a hundred times, each with a flipped bit")
 def test_a_flipped_bit_is_never_a_wrong_row(images: Images, warehouse: Warehouse) -> None:
     run = made(warehouse, 600, rows_per_group=100)
     paths = built(images, run)

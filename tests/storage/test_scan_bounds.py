@@ -35,6 +35,7 @@ def written(warehouse: Warehouse, texts: Sequence[str]) -> Run:
     return read_run(warehouse, "t1", "r1", 0)
 
 
+@pytest.mark.slow(reason="writes rows as large as they may be")
 @pytest.mark.parametrize("many", [1, 400])
 def test_rows_are_read_by_their_bytes_however_small_they_are_in_the_file(warehouse: Warehouse, many: int) -> None:
     """``many`` equal values are one entry of a dictionary: 100 MiB of rows in a file of some KiB."""

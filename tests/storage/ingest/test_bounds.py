@@ -133,6 +133,7 @@ def test_a_key_is_bounded(name: str) -> None:
     assert f"a key of {LONGEST_KEY + 1} bytes, {LONGEST_KEY} are possible" in fault.message
 
 
+@pytest.mark.slow(reason="sends what becomes large")
 def test_what_is_decompressed_is_bounded_by_what_was_sent() -> None:
     bounds = Bounds(10, 2**30, ratio=20)
     zeros = gzip.compress(b"\n" * (FREE_BYTES + 1))

@@ -72,6 +72,7 @@ def test_half_a_stream_is_refused(encoding: str, cut: int) -> None:
     assert [fault.code for fault in refusal.value.violations] == ["unreadable_body"]
 
 
+@pytest.mark.slow(reason="sends what becomes large")
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "gzip, zstd"])
 def test_a_bomb_is_refused_with_flat_memory(encoding: str) -> None:
     bomb = ENCODED[encoding](bytes(200 * MIB))
@@ -145,6 +146,7 @@ def test_large_pages_of_parquet_are_refused_before_they_are_decompressed() -> No
     assert pa.total_allocated_bytes() - before < MIB
 
 
+@pytest.mark.slow(reason="sends bodies as large as they may be")
 @pytest.mark.parametrize("member", [b"\x00", b"\x15\x02\x00"])
 def test_a_footer_of_members_without_number_is_refused(member: bytes) -> None:
     # A struct whose second field is a list of structs, each of which is a Python value.
