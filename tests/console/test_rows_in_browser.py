@@ -97,10 +97,14 @@ def test_a_row_is_written_and_a_file_uploaded_without_a_script(
         page.get_by_role("button", name="Add the row").click()
         assert page.get_by_text("Batch 1 is staged").is_visible()
         window.open(f"{ITEMS}/upload")
-        page.get_by_label("File").set_input_files({"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,x\n"})
+        page.get_by_label("File", exact=True).set_input_files(
+            {"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,x\n"}
+        )
         page.get_by_role("button", name="Upload").click()
         assert page.get_by_role("cell", name="2,x").is_visible()
-        page.get_by_label("File").set_input_files({"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,5\n"})
+        page.get_by_label("File", exact=True).set_input_files(
+            {"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,5\n"}
+        )
         page.get_by_role("button", name="Upload").click()
         assert page.get_by_text("Batch 2 has 1 record and is staged").is_visible()
         page.get_by_role("link", name="All batches").click()
@@ -122,15 +126,15 @@ def test_a_file_is_uploaded_with_progress_and_its_faults_are_shown(
         page = window.page
         window.open(f"{ITEMS}/upload")
         page.evaluate("window.sameDocument = true")
-        page.get_by_label("File").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": bad})
+        page.get_by_label("File", exact=True).set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": bad})
         page.get_by_role("button", name="Upload").click()
         page.get_by_role("heading", name="300 faults, nothing was stored").wait_for()
-        assert page.get_by_role("cell", name="7,<b>7").is_visible()
+        assert page.get_by_role("cell", name="7,<b>7", exact=True).is_visible()
         assert page.evaluate("window.sameDocument") is True
         assert page.evaluate("document.activeElement.id") == "uploaded"
         assert axe_and_size(window) == []
         good = b"id,price\n" + b"".join(b"%d,%d\n" % (number, number) for number in range(200_000))
-        page.get_by_label("File").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": good})
+        page.get_by_label("File", exact=True).set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": good})
         page.evaluate(
             "window.told = []; new MutationObserver(() => window.told.push(document.querySelector('#progress output')"
             ".textContent)).observe(document.getElementById('progress'), {childList: true, subtree: true})"
