@@ -15,9 +15,9 @@ from xxhash import xxh3_64_hexdigest
 
 from app.console.curl import table_path
 from app.console.lanes import Cell, cells
-from app.console.table import table_name
+from app.console.table import table_name, table_url
 from app.console.visits import Page, Visit, new_once
-from app.console.words import cut, segment, shown
+from app.console.words import cut, shown
 from app.core.access import Role
 from app.core.errors import KeyfoldError, Violation
 from app.core.plan.explanations import column_words
@@ -40,12 +40,8 @@ NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
 LONGEST_FIELD: Final = 20_000  # characters; a longer value stays out of the form, and as it is
 LONGEST_COMMAND: Final = 20_000
 _VALUE, _NULL, _EMPTY, _SEEN = "value.", "null.", "empty.", "seen."
-_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = (
-    "-",
-    "null",
-    "kept",
-    "folds",
-)  # what a field says that it showed, beside digests
+# What a field says that it showed, beside digests.
+_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
 # What a page cannot carry to a browser and back.
 _UNSHOWN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EXAMPLES: Final[Mapping[Family, str]] = {
@@ -253,7 +249,7 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         200 if error is None else status_of(error),
         table=table,
         form=form,
-        path=f"/console/tables/{segment(table.database)}/{segment(table.name)}",
+        path=table_url(visit),
         key=", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in form.key.items()),
         fields=_fields(form, violations),
         error=error,
@@ -284,9 +280,7 @@ def _told(form: _Form, trial: Trial | None) -> list[Cell]:
 
 
 def _row_url(visit: Visit, texts: Sequence[str], **more: str) -> str:
-    database, table = table_name(visit)
-    query = urlencode({"key": texts, **more}, doseq=True)
-    return f"/console/tables/{segment(database)}/{segment(table)}/row?{query}"
+    return table_url(visit, f"/row?{urlencode({'key': texts, **more}, doseq=True)}")
 
 
 PAGES: Final = (
