@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page
+from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page, table_url
 from app.console.visits import Page, Visit
-from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import Conflict, KeyfoldError, NotFound
 from app.core.table.history import SET_ASIDE, Batch, BatchState
@@ -75,7 +74,7 @@ def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Re
         return _page(visit, error)
     database, table = table_name(visit)
     visit.note(operation, database=database, table=table, batch=batch)
-    return visit.go(_path(visit) + _query(_asked(visit)))
+    return visit.go(table_url(visit, "/batches") + _query(_asked(visit)))
 
 
 def _page(visit: Visit, error: KeyfoldError | None) -> Response:
@@ -84,11 +83,6 @@ def _page(visit: Visit, error: KeyfoldError | None) -> Response:
     return table_page(
         visit, "batches", status=status, error=error, states=STATES, digest=visit.digest(_FRAGMENT, **told), **told
     )
-
-
-def _path(visit: Visit) -> str:
-    database, table = table_name(visit)
-    return f"/console/tables/{segment(database)}/{segment(table)}/batches"
 
 
 def _asked(visit: Visit) -> dict[str, str]:
@@ -108,7 +102,7 @@ def _told(visit: Visit) -> dict[str, Any]:
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         found = list_batches(repository, table, PageRequest(PAGE_ITEMS, asked["after"] or None), state)
-    path = _path(visit)
+    path = table_url(visit, "/batches")
     return {
         "path": path,
         "asked": asked,

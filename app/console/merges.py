@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page
+from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page, table_url
 from app.console.visits import Page, Visit
-from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import Invalid
 from app.core.table.history import TaskState
@@ -54,7 +53,7 @@ def start(visit: Visit) -> Response:
             ask_for_merge(repository, table.id)
         else:
             ask_for_compaction(repository, table.id, full=job == "full")
-    return visit.go(_path(visit))
+    return visit.go(table_url(visit, "/merges"))
 
 
 def cancel(visit: Visit) -> Response:
@@ -63,12 +62,7 @@ def cancel(visit: Visit) -> Response:
     merge = visit.form.get("merge", "")
     with visit.parts.database.transaction() as repository:
         repository.tasks.request_cancel(repository.tables.get(database, name).id, merge)
-    return visit.go(_path(visit))
-
-
-def _path(visit: Visit) -> str:
-    database, table = table_name(visit)
-    return f"/console/tables/{segment(database)}/{segment(table)}/merges"
+    return visit.go(table_url(visit, "/merges"))
 
 
 def _told(visit: Visit) -> dict[str, Any]:
@@ -79,7 +73,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         stats = table_stats(repository, table)
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
-        "path": _path(visit),
+        "path": table_url(visit, "/merges"),
         "after": after,
         "items": [(merge, TONES[merge.state]) for merge in found.items],
         "older": urlencode({"after": found.next_token}) if found.next_token else None,

@@ -15,11 +15,12 @@ from xxhash import xxh3_64_hexdigest
 
 from app.console.curl import table_path
 from app.console.lanes import Cell, cells
-from app.console.table import table_name
+from app.console.table import table_name, table_url
 from app.console.visits import Page, Visit, new_once
-from app.console.words import segment, shown
+from app.console.words import cut, shown
 from app.core.access import Role
 from app.core.errors import KeyfoldError, Violation
+from app.core.plan.explanations import column_words
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.story_lanes import story_lanes
 from app.core.table.history import Table
@@ -31,7 +32,7 @@ from app.http.uploads import ROW_FORM_PATHS, stage
 from app.services.formats import JSON
 from app.services.ingest import Upload
 from app.services.row_changes import RowChange, RowMethod
-from app.services.row_edits import ordering_now, record_of, row_now
+from app.services.row_edits import folds_in, ordering_now, record_of, row_now
 from app.services.row_views import Trial, try_records, typed
 from app.services.rules import KindRule, table_rules
 
@@ -39,7 +40,8 @@ NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
 LONGEST_FIELD: Final = 20_000  # characters; a longer value stays out of the form, and as it is
 LONGEST_COMMAND: Final = 20_000
 _VALUE, _NULL, _EMPTY, _SEEN = "value.", "null.", "empty.", "seen."
-_NOT_THERE, _WAS_NULL, _NOT_SHOWN = "-", "null", "kept"  # what a field says that it showed, beside digests
+# What a field says that it showed, beside digests.
+_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
 # What a page cannot carry to a browser and back.
 _UNSHOWN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EXAMPLES: Final[Mapping[Family, str]] = {
@@ -63,7 +65,8 @@ EXAMPLES: Final[Mapping[Family, str]] = {
 class Field:
     """One column in the form: the text in it, what it said that it showed (``seen``), and what is wrong with it.
 
-    ``wide``: it may have several lines. ``length`` is that of a value that is too long to be shown, and kept.
+    ``wide``: it may have several lines. ``length`` is that of a value that is too long to be shown, and kept. ``rule``
+    says how what is written is folded into what there is (``now``); nothing where it takes its place.
     """
 
     column: Column
@@ -73,6 +76,8 @@ class Field:
     seen: str
     faults: Sequence[Violation] = ()
     length: int | None = None
+    rule: str = ""
+    now: str = ""
 
     @property
     def family(self) -> Family:
@@ -89,6 +94,8 @@ class Field:
         """What stands in it while it is empty."""
         example = EXAMPLES[self.family]
         told = {_NOT_THERE: "left out", _WAS_NULL: "null"}.get(self.seen, "")
+        if self.seen == _FOLDS_IN:
+            told = f"{self.now or 'null'} now"
         if self.length is not None:
             told = f"{self.length} characters, kept unless you write here"
         return ", like ".join(part for part in (told, example) if part)
@@ -134,7 +141,7 @@ def _written(column: Column, sent: Mapping[str, str]) -> Any:
     if sent.get(_EMPTY + name):
         return ""
     text, seen = _lines(sent.get(_VALUE + name, "")), sent.get(_SEEN + name, _NOT_THERE)
-    if (text == "" and seen in (_NOT_THERE, _WAS_NULL, _NOT_SHOWN)) or _digest(text) == seen:
+    if (text == "" and seen in (_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN)) or _digest(text) == seen:
         return _UNTOUCHED
     if text == "" and column.type.family is not Family.TEXT:
         return None  # what was there is wiped out
@@ -212,19 +219,22 @@ def _fields(form: _Form, faults: Sequence[Violation]) -> list[Field]:
 
 def _field(form: _Form, column: Column, faults: Sequence[Violation]) -> Field:
     name = column.name
-    text, seen, length = "", _NOT_THERE, None
-    if form.row is not None:
+    text, seen, length, now = "", _NOT_THERE, None, ""
+    rule = column_words(form.plan, column) if folds_in(form.plan, name) else ""
+    if form.row is not None and rule:
+        now, seen = cut("" if form.row[name] is None else shown(form.row[name]), 60), _FOLDS_IN
+    elif form.row is not None:
         value = form.row[name]
         text = "" if value is None else _lines(shown(value))
         seen = _WAS_NULL if value is None else _digest(text)
         if len(text) > LONGEST_FIELD or _UNSHOWN.search(text):
             text, seen, length = "", _NOT_SHOWN, len(text)
     if form.sent is None:
-        return Field(column, text, False, False, seen, faults, length)
+        return Field(column, text, False, False, seen, faults, length, rule, now)
     null, empty = bool(form.sent.get(_NULL + name)), bool(form.sent.get(_EMPTY + name))
     # What it showed is as it was: what somebody else wrote meanwhile is not what was written here.
     seen = form.sent.get(_SEEN + name, seen)
-    return Field(column, _lines(form.sent.get(_VALUE + name, "")), null, empty, seen, faults, length)
+    return Field(column, _lines(form.sent.get(_VALUE + name, "")), null, empty, seen, faults, length, rule, now)
 
 
 def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: KeyfoldError | None = None) -> Response:
@@ -239,7 +249,7 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         200 if error is None else status_of(error),
         table=table,
         form=form,
-        path=f"/console/tables/{segment(table.database)}/{segment(table.name)}",
+        path=table_url(visit),
         key=", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in form.key.items()),
         fields=_fields(form, violations),
         error=error,
@@ -270,9 +280,7 @@ def _told(form: _Form, trial: Trial | None) -> list[Cell]:
 
 
 def _row_url(visit: Visit, texts: Sequence[str], **more: str) -> str:
-    database, table = table_name(visit)
-    query = urlencode({"key": texts, **more}, doseq=True)
-    return f"/console/tables/{segment(database)}/{segment(table)}/row?{query}"
+    return table_url(visit, f"/row?{urlencode({'key': texts, **more}, doseq=True)}")
 
 
 PAGES: Final = (

@@ -9,9 +9,8 @@ from typing import Final
 from starlette.responses import Response
 
 from app.console.batches import sent_batch
-from app.console.table import table_name, table_page
+from app.console.table import table_name, table_page, table_url
 from app.console.visits import Page, Visit, new_once
-from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import Invalid, KeyfoldError
 from app.http.kinds import status_of
@@ -61,7 +60,7 @@ def send(visit: Visit) -> Response:
         if status_of(error) >= 500:
             raise
         return _page(visit, error=error, texts=_texts(upload, error))
-    return visit.go(f"{_path(visit)}/upload?sent={batch.id}")
+    return visit.go(table_url(visit, f"/upload?sent={batch.id}"))
 
 
 def _upload(visit: Visit) -> Upload:
@@ -99,11 +98,6 @@ def _texts(upload: Upload, error: KeyfoldError) -> dict[int, str]:
         return {}
 
 
-def _path(visit: Visit) -> str:
-    database, table = table_name(visit)
-    return f"/console/tables/{segment(database)}/{segment(table)}"
-
-
 def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int, str] | None = None) -> Response:
     parts: Parts = visit.parts
     with parts.database.reading() as repository:
@@ -123,7 +117,7 @@ def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int
         accept=",".join(_ENDINGS),
         most_bytes=parts.settings.max_body_bytes,
         tells_named=table.schema.tells_named,
-        path=_path(visit),
+        path=table_url(visit),
     )
 
 

@@ -9,7 +9,9 @@ from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, NotFound
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.rules.accumulators import Sum, Union
 from app.core.rules.register import Register
+from app.core.rules.stepwise import Stepwise
 from app.core.table.history import Table
 from app.core.table.keys import key_from_text, key_to_json
 from app.core.table.records import RowKind
@@ -51,6 +53,11 @@ def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list
     groups = {plan.rule_of[name].part.group for name in touched if name in plan.rule_of}
     ordering = {*(field.column.name for field in plan.order.fields), *(name for group in groups for name in group)}
     return [name for name in names if name in ordering or (kind.add and _cleared(plan, name, groups))]
+
+
+def folds_in(plan: MergePlan, name: str) -> bool:
+    """Whether what a record says of the column goes into what there is, instead of its place."""
+    return isinstance(plan.rule_of.get(name), Sum | Union | Stepwise)
 
 
 def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) -> bool:

@@ -43,6 +43,12 @@ def _as_it_is(_: Page) -> None:
     """Nothing has to be done on the page."""
 
 
+def _try_an_edit(page: Page) -> None:
+    page.get_by_label("address STRING").fill("Rue Bleue 2, Lyon")
+    page.get_by_role("button", name="Try it first").click()
+    page.get_by_role("heading", name="What it would do").wait_for()
+
+
 @dataclass(frozen=True)
 class Shot:
     """One picture: its name, the page, how high it is, and what is done on the page before."""
@@ -56,6 +62,7 @@ class Shot:
 SHOTS: Final = (
     Shot("home", "/", 420),
     Shot("example", "/console/examples/parcels", 760),
+    Shot("edit", "/console/tables/examples/parcels/row/edit?key=1", 860, _try_an_edit),
     Shot("operations", "/console/operations", 860),
     Shot("tokens", "/console/operations/tokens", 560),
 )

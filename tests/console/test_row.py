@@ -215,3 +215,35 @@ def test_a_row_of_two_hundred_columns_is_told_shortly(create: Callable[..., Any]
 
 def test_only_who_may_read_the_table_sees_its_rows(signed_in: Callable[..., Browser]) -> None:
     assert signed_in(Role.READ, ("other.*",)).get(f"{PAGE}?key=1").status_code == 403
+
+
+def test_a_long_story_is_read_page_by_page(post: Post, browser: Browser) -> None:
+    for number in range(35):
+        post({"id": "1", "note": f"n{number}"})
+    newest = browser.get(f"{PAGE}?key=1")
+    assert re.findall(r'<tr id="s(\d+)\.0"', newest.text) == [str(number) for number in range(6, 36)]
+    older = re.search(r'href="([^"]*before=[^"]*)">Older records', newest.text)
+    assert older
+    page = browser.get(unescape(older[1]).partition("#")[0])
+    assert re.findall(r'<tr id="s(\d+)\.0"', page.text) == [str(number) for number in range(1, 6)]
+    assert "Newest records" in page.text
+    assert "Older records" not in page.text
+    step = re.search(r'href="([^"]*step=3\.0[^"]*)" title', page.text)
+    assert step
+    then = browser.text(unescape(step[1]))
+    assert "The row after record 0 of batch 3" in then
+    assert "note n2" in then
+
+
+def test_records_are_tried_on_a_key_that_is_not_there(post: Post, browser: Browser) -> None:
+    post({"id": "1", "note": "x"})
+    missing = browser.get(f"{PAGE}?key=2")
+    assert missing.status_code == 404
+    assert "What if?" in words(missing.text)
+    assert f'href="{PAGE}/edit?key=2">Make this row' in missing.text
+    added = browser.get(f"{PAGE}?key=2&add=1&kind=%2BI&value.note=y&value.scanned=soon")
+    tried = browser.get(added.headers["location"].partition("#")[0])
+    assert "not a whole number" in words(tried.text)
+    tried = browser.get(f"{PAGE}?key=2&try=" + quote(json.dumps({"note": "y"})))
+    assert (tried.status_code, "note y other than now" in words(tried.text)) == (404, True)
+    assert browser.get(f"{PAGE}?key=2").status_code == 404, "nothing was stored"

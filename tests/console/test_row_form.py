@@ -114,6 +114,17 @@ def test_a_column_of_a_group_counts_as_come_now_and_a_sum_is_not_added_twice(
     assert row(browser, 1) == expected
 
 
+def test_a_column_that_adds_up_shows_what_there_is_beside_an_empty_field(create: Create, browser: Browser) -> None:
+    create("wide", fields=FIELDS, options=UNCHANGED)
+    post(browser, {"id": "1", "booked": 5, "fees": "4.90"})
+    page = browser.get(f"{ROW}/edit?key=1").text
+    assert shown(page)["value.fees"] == ""
+    assert 'placeholder="4.90 now, like 12.50"' in page
+    assert "what you write is folded in: " in words(page)
+    assert change(browser, 1, **{"value.fees": "1.10"}).status_code == 303
+    assert (row(browser, 1) or {})["fees"] == "6.00"
+
+
 def test_a_whole_row_is_sent_where_absent_is_null_and_a_field_wiped_out_is_null(
     create: Create, browser: Browser
 ) -> None:

@@ -23,6 +23,7 @@ from app.services.many_lookups import found_as_json, read_keys
 from app.services.row_changes import RowChange, RowMethod
 from app.services.scans import NDJSON as ROWS
 from app.services.scans import WRITERS, read_scan, written
+from app.services.sent_files import read_form
 from app.services.views import View
 from app.storage.images import Images
 from app.storage.ingest.pieces import decoded_pieces
@@ -115,6 +116,12 @@ def _unfold(body: bytes) -> None:
     decoded(body, coding, BOUNDS, Room())
 
 
+def _form(body: bytes) -> None:
+    """A form with a file, whose parts are told apart by ``a``."""
+    sent = read_form(body, "multipart/form-data; boundary=a", Room())
+    assert sent.file is None or isinstance(sent.file.name, str)
+
+
 def _words(tables: Iterable[TableSchema]) -> tuple[bytes, ...]:
     names = {name for table in tables for name in table.declared_names}
     values = (
@@ -143,4 +150,5 @@ BODIES = {
     "events": Target(lambda: serving(_events), words=(*_JSON_WORDS, *_EVENT_WORDS)),
     "row": Target(lambda: serving(_row), words=_JSON_WORDS),
     "codings": Target.of(_unfold),
+    "forms": Target.of(_form),
 }
