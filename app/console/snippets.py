@@ -81,7 +81,7 @@ HEADERS = {headers}
 def ask(method, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(TABLE + path, data, HEADERS, method=method)) as answer:
-        return answer.read().decode()
+        return answer.read()
 
 
 def rows(**query):

@@ -1,0 +1,189 @@
+"""The tabs of a table in a real Chromium: snapshots, changelog, files, settings, code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser as Chromium
+
+from app.catalog.database import CatalogDatabase
+from app.settings import Settings
+from app.storage.layout import Warehouse
+from tests.console.chromium import NEEDS_CHROMIUM, SCHEMES, WIDTHS, faults_of, person
+from tests.console.merged import EVENTS, FIELDS, HOSTILE, MANUAL, MergedTable
+from tests.service import Client, serving
+
+pytestmark = [*NEEDS_CHROMIUM]
+BASE = "/console/tables/shop/wide"
+SHOWN = [
+    f"{BASE}/snapshots",
+    f"{BASE}/snapshots/changes?since=1&version=3",
+    f"{BASE}/snapshots/changes?version=9",
+    f"{BASE}/snapshots/rollback?to=1",
+    f"{BASE}/changelog",
+    f"{BASE}/changelog?until=2",
+    f"{BASE}/files",
+    f"{BASE}/settings",
+    f"{BASE}/code",
+    "/console/tables/shop/quiet/changelog",
+    "/console/tables/shop/quiet/files",
+    "/console/tables/shop/quiet/snapshots",
+    "/console/tables/shop/broad/changelog",
+    "/console/tables/shop/broad/settings",
+    "/console/tables/shop/broad/snapshots/changes?version=1",
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, MergedTable]]:
+    """A service with a table of three snapshots, one that was never merged, and one of two hundred columns."""
+    data = tmp_path_factory.mktemp("data")
+    settings = Settings(KEYFOLD_DATA=data)
+    many = [FIELDS[0], *({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))]
+    with serving(data, workers="0") as (_, client):
+        client.create_database("shop")
+        database = CatalogDatabase(settings.catalog_url)
+        for name, fields in (("wide", FIELDS), ("quiet", FIELDS), ("broad", many)):
+            producer = "none" if name == "quiet" else "lookup"
+            options = {**MANUAL, "merge-engine": "partial-update", "changelog-producer": producer}
+            options["partial-update.remove-record-on-delete"] = "true"
+            client.create_table("shop", name, {"fields": fields, "primaryKeys": ["id"], "options": options})
+        broad, wide = (_merged(client, database, settings, name) for name in ("broad", "wide"))
+        broad.merge({"id": 1, "c1": "x" * 2**20, "c199": HOSTILE})
+        for records in EVENTS:
+            wide.merge(*records)
+        client.post(f"{wide.path}/tags", json={"tagName": HOSTILE, "snapshotId": 2}).raise_for_status()
+        yield client, wide
+        database.close()
+
+
+def _merged(client: Client, database: CatalogDatabase, settings: Settings, name: str) -> MergedTable:
+    path = f"/v1/catalog/databases/shop/tables/{name}"
+    warehouse = Warehouse(settings.warehouse_root, marked=True)
+    return MergedTable(client, path, client.get(path).json()["id"], database, warehouse)
+
+
+def url_of(service: tuple[Client, MergedTable]) -> str:
+    return str(service[0].base_url)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("path", SHOWN)
+def test_a_tab_is_whole_light_and_without_fault(
+    chrome: Chromium, service: tuple[Client, MergedTable], path: str, width: str, scheme: str
+) -> None:
+    assert faults_of(chrome, url_of(service), path, width, scheme) == []
+
+
+def test_snapshots_are_picked_compared_and_tagged_without_a_script(
+    chrome: Chromium, service: tuple[Client, MergedTable]
+) -> None:
+    with person(chrome, url_of(service), java_script_enabled=False) as window:
+        window.open(f"{BASE}/snapshots")
+        window.page.get_by_label("Compare from snapshot 1").check()
+        window.page.get_by_role("button", name="Compare the two").click()
+        assert window.page.get_by_role("heading", name="From snapshot 1 to snapshot 3").is_visible()
+        window.page.get_by_role("link", name="All snapshots").click()
+        window.page.get_by_label("Name").fill("by-hand")
+        window.page.get_by_role("button", name="Make the tag").click()
+        row = window.page.get_by_role("row", name="by-hand").last
+        row.get_by_text("delete", exact=True).click()
+        row.get_by_role("button", name="Delete by-hand").click()
+        window.page.get_by_role("heading", name="Tags").wait_for()
+        assert window.page.get_by_text("by-hand").count() == 0
+
+
+def test_a_table_is_gone_back_by_its_name_and_forth_again(
+    chrome: Chromium, service: tuple[Client, MergedTable]
+) -> None:
+    client, wide = service
+    before = client.get(f"{wide.path}/rows:scan").text
+    with person(chrome, url_of(service), "phone") as window:
+        window.open(f"{BASE}/snapshots")
+        window.page.get_by_role("link", name="Go back to snapshot 1").click()
+        window.page.get_by_label("Type the name of the table").fill("wire")
+        window.page.get_by_role("button", name="Go back to snapshot 1").click()
+        window.page.get_by_role("alert").wait_for()
+        assert window.axe() == []
+        window.page.get_by_label("Type the name of the table").fill("wide")
+        window.page.get_by_role("button", name="Go back to snapshot 1").click()
+        window.page.wait_for_url("**/snapshots")
+        assert [one["kind"] for one in wide.snapshots()[:1]] == ["rollback"]
+        assert client.get(f"{wide.path}/rows:scan").text != before
+        window.page.get_by_role("link", name="Go back to snapshot 3").click()
+        window.page.get_by_label("Type the name of the table").fill("wide")
+        window.page.get_by_role("button", name="Go back to snapshot 3").click()
+        window.page.wait_for_url("**/snapshots")
+        assert [one for one in window.complaints if "400" not in one] == []
+    assert client.get(f"{wide.path}/rows:scan").text == before
+
+
+def test_a_change_is_seen_without_reloading_until_somebody_pauses(
+    chrome: Chromium, service: tuple[Client, MergedTable]
+) -> None:
+    _, wide = service
+    with person(chrome, url_of(service)) as window:
+        window.open(f"{BASE}/changelog")
+        window.page.evaluate("window.sameDocument = true")
+        wide.merge({"id": 70, "note": "seen at once"})
+        window.page.get_by_text("seen at once").wait_for(timeout=20_000)
+        assert window.page.evaluate("window.sameDocument") is True
+        assert window.axe() == []
+        window.page.get_by_role("button", name="Pause").click()
+        window.page.get_by_text("Paused at snapshot").wait_for()
+        wide.merge({"id": 71, "note": "not seen"})
+        window.page.evaluate("document.body.dispatchEvent(new Event('keyfold:tick'))")
+        assert window.page.get_by_text("not seen").count() == 0
+        window.page.get_by_role("link", name="Go on").click()
+        window.page.get_by_text("not seen").wait_for()
+        assert window.complaints == []
+
+
+def test_settings_are_checked_beside_the_field_and_altered(
+    chrome: Chromium, service: tuple[Client, MergedTable]
+) -> None:
+    _, wide = service
+    with person(chrome, url_of(service)) as window:
+        window.open(f"{BASE}/settings")
+        field = window.page.get_by_label("snapshot.time-retained")
+        field.fill("soon")
+        window.page.get_by_text("write a number and a unit").wait_for()
+        assert window.page.evaluate("document.activeElement.name") == "set.snapshot.time-retained"
+        assert window.page.get_by_role("heading", name="1 fault").is_visible()
+        assert window.axe() == []
+        field.fill("3 h")
+        window.page.get_by_role("heading", name="1 change, nothing wrong").wait_for()
+        window.page.get_by_text("write a number and a unit").wait_for(state="detached")
+        assert "snapshot.time-retained" not in wide.options()
+        window.page.get_by_role("button", name="Alter the table").click()
+        window.page.locator(".set-when", has_text="Altered").wait_for()
+        assert wide.options()["snapshot.time-retained"] == "3 h"
+        assert window.complaints == []
+
+
+def test_settings_are_altered_without_a_script(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
+    _, wide = service
+    with person(chrome, url_of(service), java_script_enabled=False) as window:
+        window.open(f"{BASE}/settings")
+        window.page.get_by_label("target-file-size").fill("large")
+        window.page.get_by_label("merge.max-staged-rows").fill("-1")
+        window.page.get_by_role("button", name="Alter the table").click()
+        assert window.page.get_by_role("heading", name="2 faults").is_visible()
+        assert window.page.locator("[aria-invalid=true]").count() == 2
+        window.page.get_by_label("target-file-size").fill("64 mb")
+        window.page.get_by_label("merge.max-staged-rows").fill("500")
+        window.page.get_by_role("button", name="Alter the table").click()
+    assert wide.options()["target-file-size"] == "64 mb"
+    assert wide.options()["merge.max-staged-rows"] == "500"
+
+
+def test_a_program_is_copied(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
+    with person(chrome, url_of(service), permissions=["clipboard-read", "clipboard-write"]) as window:
+        window.open(f"{BASE}/code")
+        window.page.locator("#curl").get_by_role("button", name="Copy").first.click()
+        window.page.get_by_role("button", name="Copied").wait_for()
+        copied = window.page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("curl ")
+        assert window.complaints == []
