@@ -201,7 +201,13 @@ class Running:
         self.spark: SparkWatch | None = None
         if self.executor is not None:
             self.spark = SparkWatch(self.executor, metrics, self._trusts_spark)
-            site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
+            site = MergeSite(
+                self.database,
+                self.warehouse,
+                self.executor,
+                settings.lease_seconds,
+                small_merge_records=settings.small_merge_records,
+            )
             tries_spark = settings.spark_trial and settings.spark_remote is not None
             upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second, tries_spark)
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]

@@ -66,6 +66,12 @@ class Settings(BaseSettings):
     merges_at_once: int | None = Field(
         None, ge=1, le=64, description="merges that a worker runs at a time, one of a table; default: from the cores"
     )
+    small_merge_records: int = Field(
+        1000,
+        ge=0,
+        le=100_000,
+        description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all merges",
+    )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(

@@ -43,6 +43,7 @@ HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
 SPARK = "spark"  # the embedded server among the processes of the metrics
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
+BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
 
 
 class SparkExecutor:
@@ -197,6 +198,7 @@ class Worker:
         self._stopped.set()
         self.site.database.wake()
         with self._let_go:
+            self._let_go.notify_all()
             self._let_go.wait_for(lambda: not self._held, timeout_seconds * (1 - HAND_BACK_SHARE))
             late = list(self._held)
         back = [threading.Thread(target=lease.hand_back, name="hand-back", daemon=True) for lease in late]
@@ -238,10 +240,11 @@ class Worker:
         return not found
 
     def _start_merges(self) -> bool:
-        """Start as many merges as may run and can be claimed; whether there was one."""
+        """Start as many merges as may run and can be claimed, once one may; whether there was one."""
         if time.monotonic() >= self._next_look:
             request_due_merges(self.site.database)
             self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
+        self._wait_for_room()
         started = False
         while self._merging() < self.merges_at_once and (lease := self._claim(TaskKind.MERGE)) is not None:
             work = threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True)
@@ -249,12 +252,18 @@ class Worker:
             started = True
         return started
 
+    def _wait_for_room(self) -> None:
+        """Until another merge may run, or it is time to look for due ones: no commit of others would change that."""
+        left = max(0.0, self._next_look - time.monotonic())
+        with self._let_go:
+            self._let_go.wait_for(lambda: self._merging() < self.merges_at_once or self._stopped.is_set(), left)
+
     def _merging(self) -> int:
         with self._let_go:
             return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
 
     def _compact(self) -> None:
-        self._repeat(self._compact_next, lambda: False)
+        self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
         if not self._trusted.is_set():
@@ -265,7 +274,7 @@ class Worker:
         return lease is not None
 
     def _publish(self) -> None:
-        self._repeat(self._publish_next, lambda: False)
+        self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)
 
     def _publish_next(self) -> bool:
         if time.monotonic() >= self._next_lag:
@@ -298,9 +307,9 @@ class Worker:
         if lease.claimed.task.kind is TaskKind.MERGE:
             self._late.note(lease.claimed.task)
 
-    def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool]) -> None:
+    def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool], rest_seconds: float = 0.0) -> None:
         """Do ``work`` again and again. When there was none, rest until a process of this machine commits
-        something, or a while that is short if there will be work ``soon``.
+        something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
         """
         while not self._stopped.is_set():
             seen, pause = self.site.database.commits, IDLE_SECONDS
@@ -312,7 +321,8 @@ class Worker:
                 logger.warning("the worker waits: %s", error)
             except Exception:
                 logger.exception("the worker goes on after an error")
-            self.site.database.wait_for_commit(seen, pause)
+            if not self._stopped.wait(rest_seconds):
+                self.site.database.wait_for_commit(seen, pause)
 
     def _warm_up(self) -> None:
         """The first queries of a Spark server take seconds; better before the first merge than in it."""

@@ -216,6 +216,13 @@ class Tasks:
         )
         return [_backlog(row) for row in self.transaction.execute(query)]
 
+    def batches_wait(self) -> bool:
+        """Whether some table whose merges do not fail has staged batches that no running merge has claimed."""
+        unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
+        query = sa.select(batches.c.id).join(tables, tables.c.id == batches.c.table_id)
+        found = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
+        return found.first() is not None
+
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
         """The task's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == task_id)

@@ -33,8 +33,9 @@ class MergeExecutor(Protocol):
 
 @dataclass(frozen=True)
 class MergeSite:
-    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), and
-    the time (epoch seconds) that merges and compactions take for now.
+    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), the
+    time (epoch seconds) that merges and compactions take for now, and how many records are few enough to be folded in
+    the worker instead (0: none are).
     """
 
     database: CatalogDatabase
@@ -42,3 +43,4 @@ class MergeSite:
     executor: MergeExecutor
     lease_seconds: float
     clock: Callable[[], float] = time.time
+    small_merge_records: int = 0

@@ -35,6 +35,7 @@ from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
+from app.services.small_merges import fold_here
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.named_files import file_of_batch, files_of_run
@@ -58,7 +59,7 @@ def batches_wait(database: CatalogDatabase) -> bool:
     fail is not worth looking after all the time.
     """
     with database.reading() as repository:
-        return any(backlog.batches and not backlog.failures for backlog in repository.tasks.backlogs())
+        return repository.tasks.batches_wait()
 
 
 def _due(backlog: Backlog, now: datetime) -> TaskTrigger | None:
@@ -134,7 +135,8 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
         site.warehouse.spark_uri(*changelog_folder(table.id, folder)) if keeps_input else None,
     )
     lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
-    run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
+    if not fold_here(lease, job, batches, folder):
+        run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
     lease.end_job()
     runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     if not runs:

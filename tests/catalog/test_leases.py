@@ -6,8 +6,10 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask
@@ -318,3 +320,24 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
         assert repository.tables.written(table.id) == Written(merged=2000, compacted=2000)
     with pytest.raises(Conflict, match="another commit came first"):
         commit(database, merging, [run("r1"), run("r2")])
+
+
+def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase) -> None:
+    """All merges of days are listed, and workers look at every commit."""
+    if not database.embedded:
+        pytest.skip("what PostgreSQL reads depends on how many there are")
+    seen: list[tuple[str, Any]] = []
+
+    def note(_: object, __: object, statement: str, parameters: Any, *___: object) -> None:
+        seen.append((statement, parameters))
+
+    with database.reading() as repository:
+        connection = repository.transaction.connection
+        sa.event.listen(connection, "before_cursor_execute", note)
+        repository.leases.may_claim(TaskKind.MERGE)
+        repository.tasks.batches_wait()
+        looks = [*seen]
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {look}", values).all() for look, values in looks]
+    assert len(looks) == 2
+    steps = [step.detail for plan in plans for step in plan]
+    assert not [step for step in steps if step.startswith("SCAN") and "USING INDEX uq_merges" not in step], steps

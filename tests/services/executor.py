@@ -21,7 +21,8 @@ from app.core.table.keys import token_of
 from app.core.table.named_columns import names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
-from app.storage.arrow import arrow_field, arrow_type, field_id, staging_schema
+from app.storage.arrow import arrow_field, field_id, staging_schema
+from app.storage.folded_runs import run_schema
 
 StateRow = Mapping[str, Any]
 # Of ``PythonExecutor``, by name: a double of one test overrides what it is about.
@@ -36,13 +37,6 @@ METHODS: Mapping[type[Job], str] = {
 def path_of(uri: str) -> Path:
     """The local path that a ``file:`` URI means."""
     return Path(uri.removeprefix("file://"))
-
-
-def run_schema(plan: MergePlan) -> pa.Schema:
-    """What a run's files hold: the token, the columns with their field ids, the hidden columns."""
-    visible = [arrow_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
-    hidden = [pa.field(column.name, arrow_type(column.type)) for column in plan.hidden]
-    return pa.schema([pa.field(TOKEN_COLUMN, pa.int64()), *visible, *hidden])
 
 
 def write_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from app.core.plan.fold import finish, shown_row
 from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, MergeJob, OverflowJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_decoder import DecodedRecords
-from app.core.table.history import Run
+from app.core.table.history import Batch, BatchState, Run
 from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.storage.changelogs import read_changelog
+from app.storage.folded_runs import write_folded_runs
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
 from app.storage.runs import read_run, stored_files
 from app.storage.staging import write_batch
@@ -86,6 +88,39 @@ class Site:
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
         return run_id
+
+    def merge_here(self, batches: Sequence[Sequence[oracle.Change]]) -> str:
+        """A merge as a worker folds it by itself."""
+        return self.merge_staged_here([self.stage(changes) for changes in batches])
+
+    def merge_staged_here(self, staged: Sequence[tuple[str, int, int]]) -> str:
+        """As ``merge_staged``, without Spark."""
+        run_id = uuid.uuid4().hex
+        batches = [self._batch(uri, number, size) for uri, number, size in staged]
+        write_folded_runs(self.warehouse, self.table_id, run_id, self.plan, batches, self.now)
+        self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
+        self.plans[run_id] = self.plan
+        return run_id
+
+    def _batch(self, uri: str, number: int, records: int) -> Batch:
+        path = Path(uri.removeprefix("file://"))
+        size, posted = path.stat().st_size, datetime(2024, 1, 1, tzinfo=UTC)
+        return Batch(
+            path.stem,
+            self.table_id,
+            number,
+            BatchState.STAGED,
+            0,
+            path.name,
+            records,
+            0,
+            size,
+            fingerprint="",
+            idempotency_key=None,
+            accepted_at=posted,
+            merge_id=None,
+            snapshot_id=None,
+        )
 
     def changes(
         self, older: Sequence[Run], newer: Sequence[Run], *, row_deduplicate: bool, ignored: Sequence[str] = ()

@@ -23,11 +23,11 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.storage.arrow import arrow_type
+from app.storage.folded_runs import run_schema
 from app.storage.images.answers import entries
 from app.storage.images.json_texts import JSON_TEXTS, json_texts
 from tests.core.strategies import TYPES, values
 from tests.services.builders import schema
-from tests.services.executor import run_schema
 
 
 def row_by_row(data_type: DataType, column: pa.Array) -> list[str]:
