@@ -79,7 +79,8 @@ def show_form(visit: Visit) -> Response:
 def check_draft(visit: Visit) -> Response:
     """What is to be said of the draft, while it is typed."""
     form = _sent(visit)
-    return visit.page("verdict.html", verdict=_verdict(visit, form), form=form, curls=_curls(visit, form))
+    verdict = _verdict(visit, form)
+    return visit.page("verdict.html", verdict=verdict, form=form, curls=_curls(visit, form, verdict))
 
 
 def send_form(visit: Visit) -> Response:
@@ -106,16 +107,16 @@ def _verdict(visit: Visit, form: _Form) -> Verdict | None:
 
 
 def _page(visit: Visit, form: _Form, *, guess: Guess | None = None, error: KeyfoldError | None = None) -> Response:
-    known = _databases(visit)
+    known, verdict = _databases(visit), _verdict(visit, form)
     return visit.page(
         "new_table.html",
         HTTPStatus.OK if error is None else status_of(error),
         form=form,
         databases=known,
-        verdict=_verdict(visit, form),
+        verdict=verdict,
         guess=guess,
         error=error,
-        curls=_curls(visit, form),
+        curls=_curls(visit, form, verdict),
     )
 
 
@@ -124,15 +125,15 @@ def _databases(visit: Visit) -> Sequence[str]:
         return list_databases(repository, PageRequest(_MOST_DATABASES), None, visit.grant.scope.shown_databases).items
 
 
-def _curls(visit: Visit, form: _Form) -> list[str]:
-    """The commands that make what the form says."""
+def _curls(visit: Visit, form: _Form, verdict: Verdict | None) -> list[str]:
+    """The commands that make what the form says; none of what has faults."""
+    if verdict is None or verdict.faults:
+        return []
     made = visit.curl("POST", "/v1/catalog/databases", {"name": form.database})
     if form.kind == DraftKind.SQL:
         return [made, visit.curl("POST", database_path(form.database, "/tables:fromDdl"), {"ddl": form.text})]
-    try:
-        schema = body_of(form.draft) if form.kind == DraftKind.JSON else {}
-    except Invalid:
-        schema = {}
+    # The schema as it was understood: the text may hold anything beside it, however deep.
+    schema = verdict.tables[0].schema.to_json()
     body = {"identifier": {"database": form.database, "object": form.name}, "schema": schema}
     return [made, visit.curl("POST", database_path(form.database, "/tables"), body)]
 

@@ -117,7 +117,7 @@ def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
     faults = list(invalid.violations) or [Violation("", FaultCode.JSON_INVALID, invalid.message)]
     if draft.kind is not DraftKind.JSON:
         return faults
-    places = places_in(draft.text)
+    places = places_in(draft.text, (fault.pointer for fault in faults))
     return [replace(fault, about=replace(fault.about, offset=places.nearest(fault.pointer))) for fault in faults]
 
 

@@ -76,6 +76,13 @@ def test_a_table_is_made_with_its_database_and_shown(browser: Browser, kind: str
     assert text_in(again) == text
 
 
+@pytest.mark.parametrize("more", ['"x": 1.5', f'"x": {"[" * 800}1{"]" * 800}'])
+def test_the_command_of_a_schema_has_no_more_than_was_understood(browser: Browser, more: str) -> None:
+    page = sent(browser, "check", "json", JSON.replace("{", f"{{{more}, ", 1))
+    command = page[page.index("--data-binary") :]
+    assert ('"x"' in unescape(command), "primaryKeys" in command) == (False, True)
+
+
 def test_lines_of_a_form_are_those_of_the_text(browser: Browser) -> None:
     page = sent(browser, "check", text=SQL.replace("STRING", "STRNG").replace("\n", "\r\n"))
     assert '<span class="no">3</span>' in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_what_is_no_schema_is_a_fault_and_no_failure(text: str) -> None:
 
 def test_places_are_found_by_pointers_with_escapes() -> None:
     text = '{"a/b": [{"c~": 1}, 2], "d": {"e": null}}'
-    places = places_in(text)
+    places = places_in(text, ["/a~1b/0/c~0", "/a~1b/1", "/schema/d/e/f"])
     assert {pointer: text[place] for pointer, place in places.offsets.items()} == {
         "": "{",
         "/a~1b": "[",
@@ -108,7 +109,19 @@ def test_places_are_found_by_pointers_with_escapes() -> None:
         "/d": "{",
         "/d/e": "n",
     }
-    assert places.nearest("/d/e/f") == places.offsets["/d/e"]
+    assert places.nearest("/schema/d/e/f") == places.offsets["/d/e"]
+    assert places.nearest("/identifier/object") is None
+
+
+@pytest.mark.parametrize("hostile", ["[", "[0,", '{"a":', '{"' + "k" * 1000 + '": [0, '])
+def test_of_a_hostile_text_no_more_is_kept_than_was_asked_for(hostile: str) -> None:
+    text = '{"fields": [' + hostile * 5_000
+    tracemalloc.start()
+    places = places_in(text, ["/schema/fields/1/type"])
+    kept = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert kept < 2**16
+    assert places.offsets == {"": 0, "/fields": text.index("[")}
 
 
 @pytest.mark.parametrize(
