@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis
 from app.api.components import SPELLED, Key, Row, RowKind
-from app.api.deps import DatabaseDep, ImagesDep
+from app.api.deps import PartsDep
 from app.api.paths import TABLE_PATH, FullName
 from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
@@ -123,8 +123,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}, **prob
 
 
 def _answer(
-    database: DatabaseDep,
-    images: ImagesDep,
+    parts: PartsDep,
     name: tuple[str, str],
     texts: Sequence[str],
     columns: Sequence[str] | None,
@@ -136,15 +135,15 @@ def _answer(
 ) -> ExplainedRow:
     response.headers.update(spelling.headers)
     question = service.Question(texts, columns or None, as_of, steps, before, spelling.integers)
-    return ExplainedRow.of(service.explain_row(database, images, name, question))
+    with parts.scans.place():
+        return ExplainedRow.of(service.explain_row(parts.database, parts.images, name, question))
 
 
 @router.get("/rows:explain", operation_id="explainRow", responses=_RESPONSES)
 def get_explanation(
     name: FullName,
     key: Keys,
-    database: DatabaseDep,
-    images: ImagesDep,
+    parts: PartsDep,
     response: Response,
     spelling: SpellingDep,
     column: Columns = None,
@@ -155,15 +154,14 @@ def get_explanation(
     """Why the row of a key shows what it shows: its records that are still kept, in merge order, what each did to each
     column and why, and which records the values came from. A row that was deleted is explained, too.
     """
-    return _answer(database, images, name, key, column, as_of, steps, before, spelling, response)
+    return _answer(parts, name, key, column, as_of, steps, before, spelling, response)
 
 
 @router.get("/rows/{key:key}:explain", operation_id="explainRowByPath", responses=_RESPONSES)
 def get_explanation_by_path(
     name: FullName,
     key: str,
-    database: DatabaseDep,
-    images: ImagesDep,
+    parts: PartsDep,
     response: Response,
     spelling: SpellingDep,
     column: Columns = None,
@@ -174,4 +172,4 @@ def get_explanation_by_path(
     """The same of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``, and
     so does the lookup of a key that ends in ``:explain``: ``/rows?key=``.
     """
-    return _answer(database, images, name, [key], column, as_of, steps, before, spelling, response)
+    return _answer(parts, name, [key], column, as_of, steps, before, spelling, response)

@@ -74,7 +74,8 @@ def show_row(visit: Visit) -> Response:
     tried = [_record(text) for text in asked.tried]
     question = Question(asked.keys, None, asked.as_of, STEPS, asked.before)
     try:
-        view = view_row(parts.database, parts.images, table, question, tried)
+        with parts.scans.place():
+            view = view_row(parts.database, parts.images, table, question, tried)
     except (NotFound, Invalid) as error:
         if error.code == ErrorCode.ROW_NOT_FOUND and asked.as_of is None:
             return _no_row(visit, table, asked, error)

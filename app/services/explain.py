@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.catalog.commits import Commit
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import FaultCode, Invalid, Violation
+from app.core.errors import FaultCode, Invalid, NotFound, Resource, Violation, not_found
 from app.core.plan.integers import integers_of
 from app.core.plan.sources import NOTHING
 from app.core.plan.told_fold import Row, Shown
@@ -82,15 +83,34 @@ def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View
     moment = _moment(as_of)
     if moment is None:
         return view_at(repository, table, as_of), as_of
-    current = table.snapshot_id or 0
-    numbers = [
-        one.snapshot_id
-        for one in repository.commits.every(table.id)
-        if one.committed_at <= moment and one.snapshot_id <= current
-    ]
-    if not numbers:
+    number = str(_current_at(repository, table, moment, as_of))
+    return view_at(repository, table, number), number
+
+
+def _current_at(repository: Repository, table: Table, moment: datetime, as_of: str) -> int:
+    """The snapshot that was current at ``moment``. Raises ``NotFound`` where it may be one that has expired: bases and
+    tags keep older ones.
+    """
+    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
+    before = [one for one in commits if one.committed_at <= moment]
+    if not before:
         raise repository.snapshots.not_found(table.id, f"a snapshot of {as_of} or before", as_of)
-    return view_at(repository, table, str(numbers[-1])), str(numbers[-1])
+    last = before[-1]
+    after = next((one for one in commits if one.snapshot_id > last.snapshot_id), None)
+    if last.committed_at == moment or after is None or after.snapshot_id == last.snapshot_id + 1:
+        return last.snapshot_id
+    raise _expired(as_of, last, after)
+
+
+def _expired(as_of: str, before: Commit, after: Commit) -> NotFound:
+    first, last = before.snapshot_id + 1, after.snapshot_id - 1
+    gone = f"snapshot {first} has" if first == last else f"snapshots {first} to {last} have"
+    message = (
+        f"what was shown at {as_of} is not known any more: {gone} expired; ask for asOf={before.snapshot_id}, which was"
+        f" committed at {before.committed_at.isoformat()}, or for asOf={after.snapshot_id}, of"
+        f" {after.committed_at.isoformat()}"
+    )
+    return not_found(Resource.SNAPSHOT, as_of, message)
 
 
 def _moment(text: str) -> datetime | None:

@@ -155,6 +155,7 @@ class KeptHistory:
         numbers = [0] if self.since == 0 and self.lineage.complete else []
         kept = [one.snapshot_id for one in self.commits]
         numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
+        numbers = numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
         few = [number for number in numbers if sum((one.snapshot or 0) > number for one in self.merged) <= most]
         return few or numbers[-1:]
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch
-from app.core.table.keys import same_key
 from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
@@ -219,10 +220,35 @@ def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Ta
 def read_key_records(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...]
 ) -> Iterator[Record]:
-    """The records of one key in a batch, in the order they were posted. Raises ``DamagedFile``."""
-    for values in read_batch(warehouse, batch, schema).to_pylist():
-        if same_key(tuple(values[column.name] for column in schema.key_columns), key):
-            yield staged_record(schema, batch.number, values)
+    """The records of one key in a batch, in the order they were posted: of the others only the keys are decoded, and
+    none becomes an object of Python. Raises ``DamagedFile``.
+    """
+    file = file_of_batch(batch)
+    content = read_whole(warehouse, file)
+    with decoding(warehouse, file):
+        parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        for group in range(parquet.num_row_groups):
+            found = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
+            if found.true_count:
+                rows = parquet.read_row_group(group, use_threads=False).filter(found)
+                for values in rows.cast(staging_schema(schema)).to_pylist():
+                    yield staged_record(schema, batch.number, values)
+
+
+def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:
+    """Which of the ``rows`` are of the key, as ``same_key`` has it."""
+    of = staging_schema(schema)
+    found = np.ones(rows.num_rows, bool)
+    for name, value in zip(schema.primary_key, key, strict=True):
+        column = rows.column(name).cast(of.field(name).type)
+        if value is None:
+            same = pc.is_null(column)
+        elif value != value:
+            same = pc.is_nan(column)
+        else:
+            same = pc.equal(column, pa.scalar(value, column.type))
+        found &= np.asarray(pc.fill_null(same, False))
+    return pa.array(found)
 
 
 def staged_record(schema: TableSchema, batch_number: int, row: Mapping[str, Any]) -> Record:

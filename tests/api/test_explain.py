@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.services.scan_room import MOST_SCANS
 from app.storage.layout import staging_file
 from tests.api.conftest import TABLES, new_table
 from tests.services.builders import merge_staged
@@ -122,3 +124,15 @@ def test_a_damaged_history_is_told_with_what_to_do(
     answer = shop.get(EXPLAIN, params={"key": "1"})
     assert (answer.status_code, answer.json()["errorCode"]) == (503, "damaged_file"), answer.text
     assert shop.get(f"{TABLE}/rows", params={"key": "1"}).status_code == 200
+
+
+def test_explanations_have_the_places_of_scans(words: TestClient, app: FastAPI) -> None:
+    parts: Parts = app.state.parts
+    with ExitStack() as held:
+        for _ in range(MOST_SCANS):
+            held.enter_context(parts.scans.place())
+        for url in (f"{EXPLAIN}?key=a", f"{TABLE}/rows/a:explain"):
+            answer = words.get(url)
+            assert (answer.status_code, answer.json()["errorCode"]) == (503, "unavailable"), answer.text
+        assert words.get(f"{TABLE}/rows", params={"key": "a"}).status_code == 200
+    assert words.get(EXPLAIN, params={"key": "a"}).status_code == 200

@@ -173,3 +173,51 @@ def test_files_that_were_not_synced_are_synced_by_name_or_all_at_once(warehouse:
         sys.setprofile(None)
     assert alone == 2  # the file, and its folder
     sync_staging(warehouse, "t1", names)
+
+
+class CountedKey(int):
+    """A key value that counts how often it is compared in Python."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return int(self) != other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+def test_of_a_large_batch_only_the_records_of_the_key_become_objects(warehouse: Warehouse) -> None:
+    of = schema()
+    records = decoded(of, *({"id": number % 1000, "n": number} for number in range(5000)))
+    name, _ = write_batch(warehouse, "t1", "b1", of, records)
+    CountedKey.compared = 0
+    read = list(read_key_records(warehouse, batch_in(warehouse, name), of, (CountedKey(7),)))
+    assert [record.values["n"] for record in read] == [7, 1007, 2007, 3007, 4007]
+    assert CountedKey.compared <= 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "key", "found"),
+    [
+        ("DOUBLE", ["NaN", 1.0, "NaN"], float("nan"), [0, 2]),
+        ("DOUBLE", [0.0, -0.0, 1.0], 0.0, [0, 1]),
+        ("DECIMAL(5, 2)", ["1.50", "1.5", "1.51"], Decimal("1.5"), [0, 1]),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", ["2024-01-31T10:00:00+02:00", "2024-01-31T08:00:00Z"], None, [0, 1]),
+        ("BOOLEAN", [True, False], False, [1]),
+        ("TIME(3)", ["00:00:01", "00:00:02"], 2000, [1]),
+    ],
+)
+def test_a_key_of_any_type_is_found_in_a_batch(
+    warehouse: Warehouse, kind: str, values: list[Any], key: Any, found: list[int]
+) -> None:
+    of = schema(("id", kind), ("n", "INT"))
+    wanted = datetime(2024, 1, 31, 8, tzinfo=UTC) if key is None else key
+    file = stage(warehouse, of, *({"id": value, "n": place} for place, value in enumerate(values)))
+    read = read_key_records(warehouse, batch_in(warehouse, file.name), of, (wanted,))
+    assert [record.values["n"] for record in read] == found
