@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.catalog.batches import Batches
-from app.catalog.models import batches, merges, tables
+from app.catalog.models import batches, forgettings, merges, tables
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import Tables
@@ -56,7 +56,8 @@ class ClaimedTask:
 
 
 def _claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Tasks that wait while none of their table and kind runs, and those whose worker let the lease expire.
+    """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
+    let the lease expire.
 
     Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
     """
@@ -64,7 +65,8 @@ def _claimable(now: datetime) -> sa.ColumnElement[bool]:
     nothing_runs = ~sa.exists().where(
         running.c.table_id == merges.c.table_id, running.c.kind == merges.c.kind, running.c.state == TaskState.RUNNING
     )
-    waits = (merges.c.state == TaskState.PENDING) & nothing_runs
+    forgets = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
+    waits = (merges.c.state == TaskState.PENDING) & nothing_runs & ~forgets
     over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
     return waits | (merges.c.state == TaskState.RUNNING) & over
 
@@ -318,6 +320,11 @@ class Leases:
         if self.tasks.get(table_id, task_id).kind is not TaskKind.MERGE:
             return 0
         mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        # No state row is made of records that are to be forgotten and of later ones: nobody could part them.
+        until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
+            forgettings.c.table_id == table_id, forgettings.c.forgotten_at.is_(None)
+        )
+        mine &= batches.c.number <= sa.func.coalesce(until.scalar_subquery(), batches.c.number)
         take = batches.update().where(mine)
         most = self.set_aside.limit(table_id)
         if most is not None:
