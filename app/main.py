@@ -23,6 +23,7 @@ from app.api import (
     delta,
     explain,
     files,
+    forgettings,
     health,
     lateness,
     merges,
@@ -107,6 +108,7 @@ ROUTERS = (
     partitions,
     row_changes,
     explain,  # before rows: its paths end in what a key may end in
+    forgettings,
     rows,
     scans,
     snapshots,

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from app.core.table.history import TaskKind
 from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
+from app.services.forgotten_keys import Forgetter
+from app.services.gone_keys import end_forgettings
 from app.services.history import file_histories
 from app.services.late_counting import LateCounting
 from app.services.leases import Lease, claim
@@ -27,7 +30,7 @@ from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.repeated import Repeated
 from app.services.scrubs import look_again, scrub
 from app.services.spark_trial import try_spark
-from app.services.sweeps import KEYS_KNOWN, sweep
+from app.services.sweeps import KEYS_KNOWN, mark_run, sweep
 from app.settings import Settings
 from app.telemetry.entries import SparkState
 from app.telemetry.metrics import Metrics
@@ -156,7 +159,8 @@ class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
     One thread claims merges and starts each in a thread of its own; compactions have one thread, and so have Delta
-    logs. Another one counts what came late in merges that are over, another reads all files to find damage.
+    logs, and keys that are to be forgotten. Another one counts what came late in merges that are over, another reads
+    all files to find damage.
     """
 
     def __init__(
@@ -176,8 +180,10 @@ class Worker:
         self.refused: tuple[str, ...] = ()
         self._untried = ""  # why, as the log has it already
         self._publisher = Publisher(site.database, site.warehouse)
+        self._forgetter = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse))
         self._late = LateCounting(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
+        loops["forget"] = self._forget
         loops["late"] = lambda: self._late.run(self._stopped.is_set)
         if upkeep.scrub_bytes_per_second:
             loops["scrub"] = self._scrub
@@ -282,6 +288,9 @@ class Worker:
             self._next_lag = time.monotonic() + IDLE_SECONDS
         return self._publisher.publish() > 0
 
+    def _forget(self) -> None:
+        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False)
+
     def _claim(self, kind: TaskKind) -> Lease | None:
         """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
         if self._stopped.is_set():
@@ -340,6 +349,7 @@ class Worker:
                     continue
                 swept = time.monotonic()
                 sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)
+                end_forgettings(self.site.database, self.site.warehouse)
                 look_again(self.site.database, self.site.warehouse)
                 request_failed_compactions(self.site.database)
             except Exception:

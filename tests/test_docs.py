@@ -29,7 +29,7 @@ STORY = [
 ]
 ALONE = [
     f"docs/{name}.md"
-    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "explanation/folds")
+    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "forget", "explanation/folds")
 ]
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
@@ -41,6 +41,7 @@ WITH_PATHS = [
     "clients",
     "explain",
     "files",
+    "forget",
     "http",
     "limits",
     "merges",

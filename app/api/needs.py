@@ -88,6 +88,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     "dropTable": Need(Role.ADMIN, audited=True),
     "rollbackTable": Need(Role.ADMIN, audited=True),
     "dropPartitions": Need(Role.ADMIN, audited=True),
+    "forgetRows": Need(Role.ADMIN, audited=True),
     "createTag": Need(Role.WRITE, audited=True),
     "deleteTag": Need(Role.ADMIN, audited=True),  # its snapshot expires then, and its rows with it
     **dict.fromkeys(("postBatch", "putRow", "putRowByPath", "patchRow", "patchRowByPath"), _WRITE),
@@ -99,6 +100,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("explainRow", "explainRowByPath"), _READ),
     **dict.fromkeys(("listBatches", "getBatch", "listMerges", "getMerge", "listTags", "getTag"), _READ),
+    **dict.fromkeys(("listForgettings", "getForgetting"), _READ),
     **dict.fromkeys(("listSnapshots", "getVersionSnapshot", "getTableSnapshot"), _READ),
     **dict.fromkeys(("getMergeChanges", "getSnapshotChanges", "getLateness"), _READ),
     "simulateMerge": Need(Role.READ, About.NOTHING),

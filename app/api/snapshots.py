@@ -27,6 +27,7 @@ COMMIT_KINDS: Mapping[SnapshotKind, str] = {
     SnapshotKind.COMPACTION: "COMPACT",
     SnapshotKind.ROLLBACK: "OVERWRITE",
     SnapshotKind.PARTITION_DROP: "OVERWRITE",
+    SnapshotKind.FORGETTING: "OVERWRITE",
 }
 _PAIMON_VERSION = 3  # of the members below
 STORED_ROWS = "state rows: a key counts once per run that has it, deleted ones included"

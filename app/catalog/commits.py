@@ -15,12 +15,18 @@ from app.core.table.history import BatchState, SnapshotKind
 
 @dataclass(frozen=True)
 class Commit:
-    """A snapshot without its runs; ``schema_id`` is the table's schema at the commit."""
+    """A snapshot without its runs; ``schema_id`` is the table's schema at the commit, ``rewritten`` says how often keys
+    were taken out of its files.
+    """
 
     snapshot_id: int
     kind: SnapshotKind
     schema_id: int
     committed_at: datetime
+    rewritten: int = 0
+
+
+_COLUMNS = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at, snapshots.c.rewritten)
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,13 @@ class Commits:
 
     def find(self, table_id: str, number: int) -> Commit | None:
         """The snapshot of this number; None if there is none (any more)."""
-        columns = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at)
-        query = sa.select(*columns).where(snapshots.c.table_id == table_id, snapshots.c.id == number)
+        query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id, snapshots.c.id == number)
         row = self.transaction.execute(query).first()
         return None if row is None else Commit(*row)
 
     def every(self, table_id: str) -> list[Commit]:
         """All snapshots that have not expired, in order."""
-        columns = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at)
-        query = sa.select(*columns).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
+        query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         return [Commit(*row) for row in self.transaction.execute(query)]
 
     def heads(self, table_ids: Collection[str]) -> dict[str, int]:

@@ -153,18 +153,29 @@ class History:
         old = (history_files.c.table_id == table_id) & (history_files.c.last_snapshot <= since)
         self.transaction.execute(history_files.delete().where(old))
 
-    def file(self, table_id: str, before: HistoryExtent, filed: int, files: Sequence[HistoryFile]) -> bool:
-        """Names ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``.
+    def file(
+        self,
+        table_id: str,
+        before: HistoryExtent,
+        filed: int,
+        files: Sequence[HistoryFile],
+        read: Collection[Batch] = (),
+    ) -> bool:
+        """Names ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
+        they were ``read`` of the batches.
 
-        False, and nothing is named, where history is not as it was ``before``. Raises ``NotFound`` when the table is
-        gone.
+        False, and nothing is named, where history is not as it was ``before``, or keys were taken out of a batch
+        meanwhile. Raises ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
-        if self.of(table_id) != before:
+        if self.of(table_id) != before or not self._as_they_were(table_id, read):
             return False
         self._add(table_id, files)
         self._say(table_id, before, HistoryExtent(before.since, filed))
         return True
+
+    def _as_they_were(self, table_id: str, read: Collection[Batch]) -> bool:
+        return {batch.file for batch in read} <= {batch.file for batch in self.unfiled(table_id)}
 
     def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
         """Names ``whole`` in the place of ``parts``, whose records it has. False, and nothing is named, where one of

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.catalog.batches import Batches
-from app.catalog.models import batches, merges, tables
+from app.catalog.models import batches, forgettings, merges, tables
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.tables import Tables
@@ -57,9 +57,11 @@ class ClaimedTask:
 
 # Put together once: workers ask at every commit, and this took a tenth of what a small merge does.
 _running = merges.alias("running")
-_WAITS = (merges.c.state == TaskState.PENDING) & ~sa.exists().where(
+_RUNS = sa.exists().where(
     _running.c.table_id == merges.c.table_id, _running.c.kind == merges.c.kind, _running.c.state == TaskState.RUNNING
 )
+_FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
+_WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 # It adds no condition, but leads to the indexes of what has not ended: all merges that are still listed are many.
 _other = merges.alias("other")
 _UNFINISHED = merges.c.id.in_(
@@ -70,7 +72,8 @@ _UNFINISHED = merges.c.id.in_(
 
 
 def _claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Tasks that wait while none of their table and kind runs, and those whose worker let the lease expire.
+    """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
+    let the lease expire.
 
     Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
     """
@@ -329,6 +332,11 @@ class Leases:
         if row.kind is not TaskKind.MERGE:
             return 0
         mine = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
+        # No state row is made of records that are to be forgotten and of later ones: nobody could part them.
+        until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
+            forgettings.c.table_id == row.table_id, forgettings.c.forgotten_at.is_(None)
+        )
+        mine &= batches.c.number <= sa.func.coalesce(until.scalar_subquery(), batches.c.number)
         take = batches.update().where(mine)
         most = self.set_aside.limit(row.table_id)
         if most is not None:

@@ -196,6 +196,8 @@ snapshots = sa.Table(
     sa.Column("committed_at", UtcTime, nullable=False),
     sa.Column("kind", EnumText(SnapshotKind), nullable=False, server_default=SnapshotKind.MERGE.value),
     sa.Column("schema_id", sa.Integer, nullable=False, server_default="0"),
+    # How often keys were taken out of its files; always 0 of a current one (docs/decisions/0036).
+    sa.Column("rewritten", sa.Integer, nullable=False, server_default="0"),
 )
 
 snapshot_runs = sa.Table(
@@ -303,6 +305,34 @@ history_files = sa.Table(
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     *_digests(),
 )
+
+# Keys that are taken out of all that a table keeps (docs/decisions/0036); never the keys themselves.
+forgettings = sa.Table(
+    "forgettings",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    _table_id(),
+    sa.Column("salt", sa.String, nullable=False),
+    sa.Column("prints", JsonText, nullable=False),  # blanked when it is over
+    sa.Column("keys", sa.Integer, nullable=False),
+    sa.Column("until_batch", sa.BigInteger, nullable=False),
+    sa.Column("requested_at", UtcTime, nullable=False),
+    sa.Column("requested_by", sa.String, nullable=False, server_default=""),
+    sa.Column("reference", sa.Text),
+    sa.Column("forgotten_at", UtcTime),
+    sa.Column("gone_at", UtcTime),
+    sa.Column("snapshot_id", sa.Integer),  # the first without them; it may have expired
+    sa.Column("rows", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("records", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("held", JsonText, nullable=False),  # numbers of older snapshots that still have them
+    sa.Column("remnants", JsonText, nullable=False),
+    sa.Index("ix_forgettings_table_id_requested_at", "table_id", "requested_at"),
+    sa.Index("ix_forgettings_table_id_snapshot_id", "table_id", "snapshot_id"),
+)
+_begun = sa.text("forgotten_at IS NULL")
+sa.Index("ix_forgettings_pending", forgettings.c.table_id, postgresql_where=_begun, sqlite_where=_begun)
+_unended = sa.text("gone_at IS NULL")
+sa.Index("ix_forgettings_unended", forgettings.c.table_id, postgresql_where=_unended, sqlite_where=_unended)
 
 # Files that were found damaged or missing; a file is here until it is found well, or nothing names it any more.
 damages = sa.Table(

@@ -17,6 +17,7 @@ from app.catalog.commits import Commit, Commits
 from app.catalog.damage import Damages
 from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
+from app.catalog.forgettings import Forgettings
 from app.catalog.history import History
 from app.catalog.lateness import LateMerges
 from app.catalog.leases import ClaimedTask, Leases
@@ -58,6 +59,7 @@ class Repository:
     overview: Overview
     late_merges: LateMerges
     workers: Workers
+    forgettings: Forgettings
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -90,6 +92,7 @@ class Repository:
             Overview(transaction),
             LateMerges(transaction),
             Workers(transaction),
+            Forgettings(transaction, tables, snapshots),
         )
 
     def now(self) -> datetime:

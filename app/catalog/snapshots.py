@@ -65,10 +65,16 @@ class Snapshots:
         """The table's snapshot of this number. Raises ``NotFound``, with those that exist, if there is none (any
         more).
         """
-        mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
-        if not 0 < number <= LARGEST_NUMBER or self.transaction.execute(sa.select(1).where(mine)).first() is None:
+        rewritten = self._rewritten(table_id, number) if 0 < number <= LARGEST_NUMBER else None
+        if rewritten is None:
             raise self.not_found(table_id, f"snapshot {number}", str(number))
-        return self._existing(table_id, number)
+        return self._existing(table_id, number, rewritten)
+
+    def _rewritten(self, table_id: str, number: int) -> int | None:
+        """How often keys were taken out of the snapshot; None if there is none."""
+        mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+        found: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
+        return found
 
     def find(self, table_id: str, number: int) -> Snapshot | None:
         """The same; None if there is none."""
@@ -276,6 +282,18 @@ class Snapshots:
             self.transaction.execute(data_files.insert(), files)
         return sum(run.size_bytes for run in new)
 
+    def add_runs(self, table_id: str, new: Sequence[Run]) -> None:
+        """Stores runs that snapshots are about to name. Whoever calls holds the table's lock."""
+        self._insert_new_runs(table_id, new)
+
+    def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raises
+        ``Conflict``.
+        """
+        made = self.commit(table_id, base_snapshot_id, new_runs, SnapshotKind.FORGETTING)
+        self.rewrites.add(made)
+        return made
+
     def _insert_changelog(self, snapshot: Snapshot, files: Sequence[ChangelogFile]) -> None:
         key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
         if files:
@@ -298,16 +316,18 @@ class Snapshots:
         if named:
             self.transaction.execute(snapshot_runs.insert(), named)
 
-    def _existing(self, table_id: str, number: int) -> Snapshot:
-        """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded."""
-        known = self.transaction.loaded.get(table_id, number)
+    def _existing(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot:
+        """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded. No keys
+        are taken out of one while it is current.
+        """
+        known = self.transaction.loaded.get(table_id, number, rewritten)
         if known is not None:
             return known
         found = self._load(table_id, snapshots.c.id == number)
         if not found:  # a writing transaction that holds no lock sees it expire
             raise self.not_found(table_id, f"snapshot {number}", str(number))
         if not self.transaction.writes:
-            self.transaction.loaded.keep(found[0])
+            self.transaction.loaded.keep(found[0], rewritten)
         return found[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:

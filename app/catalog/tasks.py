@@ -157,6 +157,11 @@ class Tasks:
         )
         return self.transaction.execute(query.limit(1)).first() is not None
 
+    def running(self, table_id: str) -> list[str]:
+        """The ids of the merges and compactions of the table that a worker has claimed."""
+        mine = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
+        return list(self.transaction.execute(sa.select(merges.c.id).where(mine).order_by(merges.c.id)).scalars())
+
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """When the oldest merge or compaction of the table that runs now began; None while none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))

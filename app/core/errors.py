@@ -46,6 +46,9 @@ class ErrorCode(StrEnum):
     PATCH_NOT_TAKEN = "patch_not_taken"
     TAG_NOT_FOUND = "tag_not_found"
     TAG_ALREADY_EXISTS = "tag_already_exists"
+    FORGETTING_NOT_FOUND = "forgetting_not_found"
+    SNAPSHOT_TO_FORGET = "snapshot_to_forget"
+    DELTA_LOG_STOPPED = "delta_log_stopped"
     TOKEN_NOT_FOUND = "token_not_found"  # noqa: S105  # no password
     TOKEN_ALREADY_EXISTS = "token_already_exists"  # noqa: S105  # the same
     ROUTE_NOT_FOUND = "route_not_found"
@@ -166,6 +169,7 @@ class Resource(StrEnum):
     MERGE = "MERGE"
     SNAPSHOT = "SNAPSHOT"
     TAG = "TAG"
+    FORGETTING = "FORGETTING"
     TOKEN = "TOKEN"  # noqa: S105  # no password
 
 
@@ -176,6 +180,10 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
     Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
     Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),
     Resource.TAG: (ErrorCode.TAG_NOT_FOUND, "tag {!r} does not exist; GET …/tags lists them"),
+    Resource.FORGETTING: (
+        ErrorCode.FORGETTING_NOT_FOUND,
+        "forgetting {!r} does not exist; GET …/forgettings lists them",
+    ),
     Resource.TOKEN: (ErrorCode.TOKEN_NOT_FOUND, "token {!r} does not exist; GET /v1/tokens lists them"),
 }
 

@@ -28,22 +28,29 @@ MOST_BYTES = 32 * 2**20  # of a page, about; one that would be larger ends befor
 @dataclass(frozen=True, order=True)
 class Position:
     """A place in a table's changelog: the next change to read is number ``change`` (from 0) of snapshot
-    ``snapshot``.
+    ``snapshot``, counted after keys were taken out of it ``rewritten`` times.
     """
 
     snapshot: int
     change: int = 0
+    rewritten: int = 0
 
     @property
     def text(self) -> str:
         """As a page token and as the id of an event."""
-        return f"{self.snapshot}.{self.change}"
+        return f"{self.snapshot}.{self.change}" + (f".{self.rewritten}" if self.rewritten else "")
 
     @classmethod
     def parse(cls, text: str) -> Position | None:
         """The position whose text it is; None if it is none."""
-        found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})", text)
-        return cls(int(found[1]), int(found[2])) if found and int(found[1]) > 0 else None
+        found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
+        return cls(int(found[1]), int(found[2]), int(found[3] or 0)) if found and int(found[1]) > 0 else None
+
+    def of(self, rewritten: int) -> Position:
+        """The place in a snapshot that keys were taken out of so often: if it was counted before, its first change, for
+        nobody knows how many of those before it are gone.
+        """
+        return self if self.rewritten == rewritten else Position(self.snapshot, 0, rewritten)
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Changes:
         """The place behind the first ``count`` of them; behind the last one of a snapshot the next one begins."""
         if self.last and count == len(self.rows):
             return Position(self.start.snapshot + 1)
-        return Position(self.start.snapshot, self.start.change + count)
+        return Position(self.start.snapshot, self.start.change + count, self.start.rewritten)
 
     def first(self, count: int) -> Changes:
         """Not more than ``count`` of them."""
@@ -244,7 +251,8 @@ def changes_from(
     for number in range(start.snapshot, last + 1):
         with database.reading() as repository:
             written = _written(repository, table, number)
-        yield from _changes_of(warehouse, written, start if number == start.snapshot else Position(number))
+        first = start if number == start.snapshot else Position(number)
+        yield from _changes_of(warehouse, written, first.of(written.commit.rewritten))
 
 
 @dataclass(frozen=True)
@@ -313,6 +321,6 @@ def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Ite
         shown = [(kind, shown_row(plan, row) if written.folded else _named(schema, row)) for kind, row in rows]
         last = place.change + len(rows) >= written.count
         yield Changes(place, brought_by, schema, shown, last, text_bytes(batch))
-        place = Position(place.snapshot, place.change + len(rows))
+        place = Position(place.snapshot, place.change + len(rows), place.rewritten)
     if place.change >= written.count and place == start:
         yield Changes(place, brought_by, schema, (), last=True)

@@ -135,7 +135,7 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
         for file in write_history(warehouse, table.id, [one for one in some if one.schema_id == schema_id], schema, cut)
     ]
     with database.transaction(wakes=False) as repository:
-        named = repository.history.file(table.id, before, some[-1].snapshot_id or 0, files)
+        named = repository.history.file(table.id, before, some[-1].snapshot_id or 0, files, some)
         _check_there(warehouse, table, files)
     return named and len(some) < len(waiting)
 

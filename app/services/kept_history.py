@@ -45,7 +45,9 @@ class Taken:
 
 @dataclass(frozen=True)
 class Turn:
-    """A rollback, or a drop of the key's partition; ``undone`` are the records that it took out of the table."""
+    """A rollback, a drop of the key's partition, or a forgetting of keys; ``undone`` are the records that it took out
+    of the table.
+    """
 
     rewrite: Rewrite
     undone: Sequence[Taken] = ()
@@ -103,12 +105,12 @@ class KeptHistory:
 
     @cached_property
     def turns(self) -> Sequence[Turn]:
-        """Rollbacks, and drops of the key's partition, in order; those before the kept records too."""
+        """Rollbacks, drops of the key's partition and forgettings, in order; those before the kept records too."""
         partition = partition_of(self.view.table.schema, self.key)
         return [
             Turn(one, self._undone(one))
             for one in self.lineage.rewrites
-            if one.kind is SnapshotKind.ROLLBACK or partition in one.partitions
+            if one.kind is not SnapshotKind.PARTITION_DROP or partition in one.partitions
         ]
 
     def _undone(self, rewrite: Rewrite) -> Sequence[Taken]:

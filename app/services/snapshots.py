@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
-from app.core.errors import Invalid, NotFound
+from app.core.errors import Conflict, ErrorCode, Invalid, NotFound, Resource
 from app.core.table.history import Snapshot, Table
 from app.services.pages import Page, PageRequest, page_of
 
@@ -91,10 +91,25 @@ def roll_back(
 
     Staged batches stay staged and later merges fold them on top; batches merged since are no longer visible, until a
     rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raises
-    ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot.
+    ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot, or the snapshot still
+    has keys that were forgotten.
     """
     wanted = repository.tags.get(table.id, tag).snapshot_id if tag is not None else number
     if wanted is None:
         raise Invalid("the rollback names no snapshot and no tag")
+    _check_forgotten(repository, table, wanted)
     made = repository.snapshots.roll_back(table.id, wanted, base_snapshot_id=from_snapshot)
     return describe(repository, table, [made])[0]
+
+
+def _check_forgotten(repository: Repository, table: Table, number: int) -> None:
+    repository.tables.lock(table.id)
+    for one in repository.forgettings.unended(table.id):
+        if number in one.held:
+            raise Conflict(
+                f"snapshot {number} still has keys that were forgotten (GET …/forgettings/{one.id}): it is only kept"
+                " until the Delta log lets go of it; go back to another snapshot",
+                code=ErrorCode.SNAPSHOT_TO_FORGET,
+                resource_type=Resource.SNAPSHOT,
+                resource_name=str(number),
+            )

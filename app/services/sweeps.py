@@ -62,7 +62,7 @@ def sweep(
         return 0
     kept = {table_id: number for table_id, (number, _) in twins.items()}
     for table_id, run_id in expire_snapshots(database, kept=kept):
-        _mark(warehouse, table_id, run_id)
+        mark_run(warehouse, table_id, run_id)
     file_histories(database, warehouse)
     forget_history(database, keys_known)
     removed = sum(files for _, files in twins.values())
@@ -155,7 +155,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
         return set()  # dropped meanwhile
 
 
-def _mark(warehouse: Warehouse, table_id: str, run_id: str) -> None:
+def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
     """Makes the folder of a run that nobody names any more young: readers of its snapshots have the grace to end."""
     try:
         warehouse.filesystem.open_output_stream(warehouse.path(*data_file(table_id, run_id, EXPIRED_FILE))).close()
@@ -166,9 +166,9 @@ def _mark(warehouse: Warehouse, table_id: str, run_id: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Named:
-    """What the catalog names of a table, and since when its oldest running merge may be writing what it does not name
-    yet.
+class NamedOfTable:
+    """What the catalog names of a table, and since when its oldest running merge, or whoever forgets keys, may be
+    writing what it does not name yet.
     """
 
     staging_files: set[str]
@@ -184,16 +184,23 @@ class _Named:
         return {run_id.split(".", 1)[0] for run_id in self.run_ids}
 
 
-def _named(database: CatalogDatabase, table_id: str) -> _Named:
+def named_of_table(database: CatalogDatabase, table_id: str) -> NamedOfTable:
+    """What the catalog names of a table now."""
     with database.reading() as repository:
         if repository.tables.find(table_id) is None:
-            return _Named(set(), set(), set(), set(), None, dropped=True)
-        return _Named(
+            return NamedOfTable(set(), set(), set(), set(), None, dropped=True)
+        return NamedOfTable(
             repository.batches.live_staging_files(table_id),
             {run for _, run in repository.snapshots.live_run_ids(table_id)},
             {name.split("/", 1)[0] for name in repository.snapshots.live_changelog_files(table_id)},
             {file.name for file in repository.history.files(table_id)},
-            repository.tasks.oldest_running_since(table_id),
+            min(
+                filter(
+                    None,
+                    (repository.tasks.oldest_running_since(table_id), repository.forgettings.pending_since(table_id)),
+                ),
+                default=None,
+            ),
         )
 
 
@@ -204,11 +211,11 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
     changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
     # What is named is read after the listing: what was accepted or committed in between is not in the list.
-    named = _named(database, table_id)
+    named = named_of_table(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
     aged = [e.name for e in staging if e.name not in named.staging_files and _older(e, before)]
     unfit = [e.name for e in history if e.name not in named.history_files and _older(e, before)]
-    folders = [(("runs", *run), newest) for run, newest in runs.items() if _is_garbage_run(run, named)]
+    folders = [(("runs", *run), newest) for run, newest in runs.items() if is_garbage_run(run, named)]
     folders += [
         (("changelog", *changelog), newest)
         for changelog, newest in changelogs.items()
@@ -273,7 +280,7 @@ def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], dat
     return newest
 
 
-def _is_garbage_run(folder: tuple[str, ...], named: _Named) -> bool:
+def is_garbage_run(folder: tuple[str, ...], named: NamedOfTable) -> bool:
     """Whether nobody names the run of a folder, or of one partition's folder in one that is named."""
     if len(folder) == 1:
         return folder[0] not in named.run_folders

@@ -127,6 +127,11 @@ class Play:
             self._event(StepKind.ROLLBACK, words, one.snapshot_id, one.committed_at, undone, count - len(undone))
             return
         self._flush()
+        if one.kind is SnapshotKind.FORGETTING:
+            if self.story.state is None:  # of a key that has something before it nothing was forgotten
+                words = "keys of the table were forgotten: nothing of before is known, if this was one of them"
+                self._event(StepKind.FORGETTING, words, one.snapshot_id, one.committed_at)
+            return
         self.story.forget()
         self._event(StepKind.PARTITION_DROP, "the partition of the key was dropped", one.snapshot_id, one.committed_at)
 

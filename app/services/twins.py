@@ -24,7 +24,7 @@ from app.storage.twins import Twin, begun_twins, keep_twins, twin_fields, whole_
 logger = logging.getLogger(__name__)
 PUBLISH = "twin.publish"
 # A twin from before one of these has rows that the table has no longer; one of their own snapshot has not.
-_ENDING = (SnapshotKind.ROLLBACK, SnapshotKind.PARTITION_DROP)
+_ENDING = (SnapshotKind.ROLLBACK, SnapshotKind.PARTITION_DROP, SnapshotKind.FORGETTING)
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,11 @@ class View:
 
 def view_of(repository: Repository, table: Table, before: View | None = None) -> View:
     """What the transaction sees of ``table``, which was read in it, staged batches unread. What ``before`` has of the
-    batches is not read again.
+    batches is not read again, unless keys were forgotten since: then their files are others.
     """
     snapshot = repository.snapshots.of(table)
+    if before is not None and forgot_since(repository, table, before):
+        before = None
     known = {batch.number: batch for batch in before.staged} if before else {}
     numbers = repository.batches.staged_numbers(table.id)
     fresh = (
@@ -134,6 +136,12 @@ def view_of(repository: Repository, table: Table, before: View | None = None) ->
     last, aside = repository.batches.last_number(table.id), repository.set_aside.count(table.id)
     plan = compile_plan(table.schema)
     return View(table, plan, snapshot, schemas, staged, staged, last_batch=last, set_aside=aside)
+
+
+def forgot_since(repository: Repository, table: Table, before: View) -> bool:
+    """Whether keys of the table were forgotten since ``before`` was read."""
+    moved = table.snapshot_id is not None and table.snapshot_id != before.snapshot_id
+    return moved and repository.forgettings.any_after(table.id, before.snapshot_id or 0)
 
 
 def schemas_of(
@@ -294,7 +302,7 @@ class Views:
     def _fed(self, name: Name, before: _Kept | None, wanted: Consistency | None) -> _Kept:
         view, mark = self._seen(name, before)
         if before is not None and before.view.table.id == view.table.id:
-            view = replace(view, index=before.view.index)
+            view = replace(view, index=_index_after(before.view, view))
         default = view.table.schema.parsed["lookup.consistency"] or self._default
         kept = _Kept(view, view.merged, mark, fed=False, default=default)
         return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
@@ -365,6 +373,13 @@ class Views:
                         self._database.marks.change([table_id])
         finally:
             notifications.close()
+
+
+def _index_after(before: View, view: View) -> StagedIndex:
+    """The records that are in memory already; none where batches are in other files, because keys were forgotten."""
+    files = {batch.number: batch.file for batch in before.staged} if before.snapshot_id != view.snapshot_id else {}
+    same = all(files.get(batch.number, batch.file) == batch.file for batch in view.staged)
+    return before.index if same else StagedIndex()
 
 
 def _state(view: View) -> tuple[str, str, int, int | None, int, int]:

@@ -47,6 +47,7 @@ BODIES: dict[str, Any] = {
     "createTag": {"tagName": "v2"},
     "rollbackTable": {"snapshot": 1},
     "createToken": {"name": "till", "role": "read", "on": ["shop.*"], "expires": "2999-12-31"},
+    "forgetRows": {"keys": [{"id": 9}]},
     "dropPartitions": {"specs": [{"day": "2026-01-01"}]},
 }
 Fill = Callable[[str], str]
@@ -69,7 +70,9 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
             batch = client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).json()["id"]
             merge_staged(parts.database, parts.warehouse, created["id"])
         client.post(f"{TABLE}/tags", json={"tagName": "v1"})
+        forgetting = client.post(f"{TABLE}/rows:forget", json={"keys": [{"id": 8}]}).json()["id"]
         names = {
+            "forgetting_id": forgetting,
             "database": "shop",
             "table": "wide",
             "table_id": created["id"],

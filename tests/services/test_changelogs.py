@@ -281,7 +281,7 @@ def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse
     assert sorted(changelog(site, table, 3)) == ["3 +I 1=1", "3 +U 1=2", "3 +U 1=3", "3 -U 1=1", "3 -U 1=2"]
 
 
-@pytest.mark.parametrize("text", ["", "1", "0.1", "1.", ".1", "-1.1", "1.1.1", "a.b", "9999999999.1", "1.1\n"])
+@pytest.mark.parametrize("text", ["", "1", "0.1", "1.", ".1", "-1.1", "1.1.1.1", "a.b", "9999999999.1", "1.1\n"])
 def test_what_is_no_position_is_none(text: str) -> None:
     assert Position.parse(text) is None
 

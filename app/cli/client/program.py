@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import typer
 from pydantic import ValidationError
 
-from app.cli.client import changelog, databases, explain, loads, rows, scans, status, tables, tasks
+from app.cli.client import changelog, databases, explain, forget, loads, rows, scans, status, tables, tasks
 from app.cli.client.endings import Exit, Failure, settings_faults
 from app.cli.client.shown import as_line, tell
 
 commands = typer.Typer(no_args_is_help=True)
-for noun in (loads, rows, explain, scans, tasks, status, changelog):
+for noun in (loads, rows, explain, forget, scans, tasks, status, changelog):
     commands.add_typer(noun.commands)
 commands.add_typer(databases.commands, name="database")
 commands.add_typer(tables.commands, name="table")

@@ -60,6 +60,7 @@ class SnapshotKind(StrEnum):
     COMPACTION = "compaction"
     ROLLBACK = "rollback"
     PARTITION_DROP = "partition-drop"
+    FORGETTING = "forgetting"  # the same without keys that are to be forgotten
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Snapshot:
 @dataclass(frozen=True)
 class Rewrite:
     """A snapshot that is not the one before it and some batches: a rollback, which shows what ``restored_from`` showed
-    (None where nobody knows), or a drop of ``partitions`` (JSON texts).
+    (None where nobody knows), a drop of ``partitions`` (JSON texts), or one that forgets keys.
     """
 
     snapshot_id: int

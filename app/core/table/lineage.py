@@ -41,13 +41,15 @@ class Lineage:
 
     @property
     def rewrites(self) -> Sequence[Rewrite]:
-        """The rollbacks and drops on the way, oldest first."""
+        """The rollbacks, drops and forgettings on the way, oldest first."""
         begun = [one.begun for one in self.stretches if one.begun is not None]
         return sorted([*begun, *self.drops], key=lambda one: one.snapshot_id)
 
 
 def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
-    """The lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks and drops in order."""
+    """The lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks, drops and forgettings in
+    order.
+    """
     found: list[Stretch] = []
     last, complete = until, True
     rollbacks = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK]
@@ -57,7 +59,7 @@ def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
         last = (begun.restored_from or 0) if begun else 0
         complete = complete and (begun is None or begun.restored_from is not None)
     found.reverse()
-    drops = [one for one in rewrites if one.kind is SnapshotKind.PARTITION_DROP]
+    drops = [one for one in rewrites if one.kind in (SnapshotKind.PARTITION_DROP, SnapshotKind.FORGETTING)]
     known = Lineage(found, (), complete)
     return Lineage(found, [one for one in drops if known.holds(one.snapshot_id)], complete)
 

@@ -1,0 +1,122 @@
+"""Forgettings: keys whose records and rows are taken out of all that a table keeps (docs/decisions/0036).
+
+The keys themselves are stored nowhere: a key is known again by its token and a salted digest of what the token is of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from app.core.table.keys import Key, normalised, tokens_of
+from app.core.table.schema import TableSchema
+
+MOST_KEYS: Final = 1000
+BLANKED: Final = "this text was removed when keys of the table were forgotten, for it may have named one"
+
+
+class ForgettingState(StrEnum):
+    """How far a forgetting is."""
+
+    PENDING = "pending"  # asked for: nothing is forgotten yet
+    FORGOTTEN = "forgotten"  # no read of the table finds the keys; files that hold them are not removed yet
+    GONE = "gone"  # nothing that Keyfold keeps holds them
+
+
+class RemnantKind(StrEnum):
+    """What may still hold a key that is being forgotten."""
+
+    TASK = "task"  # a merge or compaction that runs: nothing is forgotten before it ends
+    DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so nobody knows whether it holds a key
+    DELTA_VERSION = "delta-version"  # an older version of the Delta log, which keeps its files
+    FILE = "file"  # a file that nothing names any more; readers that began before have a grace
+
+
+@dataclass(frozen=True)
+class Remnant:
+    """What may still hold a key: how many there are, one of them by name, and when they go, where that is known."""
+
+    kind: RemnantKind
+    count: int
+    example: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class KeyPrint:
+    """What a key is known by: its token, and a digest of what it is a hash of."""
+
+    token: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """Keys of a table that are forgotten, of all records up to batch ``until_batch``.
+
+    ``prints`` are known until it is over; ``keys`` says how many there were. ``snapshot_id`` is the snapshot that is
+    the first without them, None where there was nothing to forget. ``held`` are the numbers of older snapshots that
+    still have them, because a Delta log does.
+    """
+
+    id: str
+    table_id: str
+    salt: str
+    prints: Sequence[KeyPrint]
+    keys: int
+    until_batch: int
+    requested_at: datetime
+    requested_by: str = ""
+    reference: str | None = None
+    forgotten_at: datetime | None = None
+    gone_at: datetime | None = None
+    snapshot_id: int | None = None
+    rows: int = 0
+    records: int = 0
+    held: Sequence[int] = ()
+    remnants: Sequence[Remnant] = ()
+
+    @property
+    def state(self) -> ForgettingState:
+        """How far it is."""
+        if self.forgotten_at is None:
+            return ForgettingState.PENDING
+        return ForgettingState.FORGOTTEN if self.gone_at is None else ForgettingState.GONE
+
+
+def prints_of(schema: TableSchema, keys: Sequence[Key], salt: str) -> list[KeyPrint]:
+    """What each of ``keys`` (values in primary-key order) is known by."""
+    tokens = tokens_of(schema, keys)
+    return [KeyPrint(token, _digest(schema, key, salt)) for token, key in zip(tokens, keys, strict=True)]
+
+
+def _digest(schema: TableSchema, key: Key, salt: str) -> str:
+    """Of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
+    digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(salt))
+    for column, (data_type, entry, _), value in zip(schema.key_columns, schema.key_types, key, strict=True):
+        if value is None or entry.hashed is None:
+            digest.update(b"-")
+            continue
+        content = entry.hashed(normalised(column, value), data_type)
+        digest.update(b"%d:" % len(content) + content)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Sought:
+    """The keys of some forgettings, as they are looked for in files."""
+
+    forgettings: Sequence[Forgetting]
+
+    @property
+    def tokens(self) -> Collection[int]:
+        """Their tokens."""
+        return {one.token for forgetting in self.forgettings for one in forgetting.prints}
+
+    def has(self, schema: TableSchema, key: Key) -> bool:
+        """Whether ``key``, whose token is one of ``tokens``, is one of them."""
+        return any(prints_of(schema, [key], forgetting.salt)[0] in forgetting.prints for forgetting in self.forgettings)
