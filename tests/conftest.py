@@ -26,8 +26,8 @@ settings.register_profile("thorough", deadline=None, suppress_health_check=[Heal
 # ``make quick``: whoever works here asks often; the whole run looks longer at the same properties.
 settings.register_profile("quick", settings.get_profile("default"), max_examples=12)
 share_compiled_statements()
-# JVMs of tests end before Java's second compiler gives back what it takes: a server's start and its first twelve merges
-# took 32 seconds of processor instead of 66. Whoever sets the variable has the last word.
+# JVMs of tests end before Java's second compiler gives back what it takes (docs/make.md). Whoever sets the variable has
+# the last word.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
