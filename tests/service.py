@@ -122,16 +122,16 @@ class TableClient:
             rows += [one["row"] for one in answer.json()["rows"]]
         return rows
 
-    def merge(self) -> dict[str, Any]:
+    def merge(self, longest_pause: float = 0.5) -> dict[str, Any]:
         """Merges what is staged and waits for the end."""
-        return self.finished(self.client.post(f"{self.path}/merges").raise_for_status().json())
+        return self.finished(self.client.post(f"{self.path}/merges").raise_for_status().json(), longest_pause)
 
-    def finished(self, merge: dict[str, Any]) -> dict[str, Any]:
-        """A merge or compaction, once it has come to its end."""
+    def finished(self, merge: dict[str, Any], longest_pause: float = 0.5) -> dict[str, Any]:
+        """A merge or compaction, once it has come to its end; asked for each ``longest_pause`` seconds or sooner."""
         pause = 0.05
         while merge["state"] in ("pending", "running"):
             time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)  # whoever asks all the time takes the processor from Spark
+            pause = min(pause * 1.5, longest_pause)  # whoever asks all the time takes the processor from Spark
             merge = self.client.get(f"{self.path}/merges/{merge['id']}").raise_for_status().json()
         return merge
 
