@@ -13,8 +13,8 @@ from starlette.responses import Response
 from app.console.batches import sent_batch
 from app.console.curl import table_path
 from app.console.lanes import cells
+from app.console.tabs import address_of_table
 from app.console.visits import Page, Visit
-from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.record_decoder import KIND_MEMBER
@@ -87,7 +87,7 @@ def show_row(visit: Visit) -> Response:
 
 def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
-    path = f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}/row"
+    path = address_of_table(visit, "/row")
     return _Asked(
         path,
         query.getlist("key"),
