@@ -112,7 +112,8 @@ def _told(visit: Visit) -> dict[str, Any]:
         "newest": _query({"state": asked["state"]}),
         "set_aside": SET_ASIDE,
         "may_change": visit.may(Role.WRITE, *table_name(visit)),
-        "merges": path.removesuffix("batches") + "merges",
+        "merges": address_of_table(visit, "/merges"),
+        "changes": address_of_table(visit, "/snapshots/changes"),
     }
 
 

@@ -75,6 +75,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
         "path": address_of_table(visit, "/merges"),
+        "changes": address_of_table(visit, "/snapshots/changes"),
         "after": after,
         "items": [(merge, TONES[merge.state]) for merge in found.items],
         "older": urlencode({"after": found.next_token}) if found.next_token else None,
