@@ -259,6 +259,19 @@ def test_staged_is_shown_beside_merged(app: FastAPI, create: Create, browser: Br
     assert "n 6 5" in text
 
 
+def test_what_became_of_a_record_is_told_while_the_page_is_open(app: FastAPI, create: Create, browser: Browser) -> None:
+    table = create("wide", fields=PLAIN)
+    browser.get(f"{ROW}/new")
+    page = browser.get(browser.send(f"{ROW}/new", **{"value.id": "1"}).headers["location"]).text
+    found = re.search(r'id="sent"[^>]* hx-get="([^"]+)"', page)
+    assert found
+    assert browser.get(unescape(found[1])).status_code == 204
+    parts: Parts = app.state.parts
+    merge_staged(parts.database, parts.warehouse, table["id"])
+    told = browser.get(unescape(found[1]))
+    assert "Batch 1 is merged into snapshot 1" in words(told.text)
+
+
 JUNK = [
     "NaN",
     "-Infinity",
