@@ -7,7 +7,10 @@ How a page is added:
    ``visit.fragment`` made, and an entry of the module's ``PAGES``: method, path, function, the role that it needs. With
    ``{database}`` and ``{table}`` in its path the role is asked for that table. What changes something is a POST; its
    form has ``{{ csrf(visit) }}`` in it, is answered with a redirect (``visit.go``), and notes what it did
-   (``visit.note``) for the audit log. Then the module's name in ``app/console/site.py``.
+   (``visit.note``) for the audit log, as the API's route does. What brings records has a field ``once``
+   (``visits.new_once``) and is staged with ``visit.once(…)`` as Idempotency-Key, so that a form sent twice counts once;
+   a form with a file, or larger than 1 MiB, is named in ``app/http/uploads.py``, and its file is ``visit.file``. Then
+   the module's name in ``app/console/site.py``.
 3. ``app/console/templates/<noun>.html``, which extends ``layout.html``. Everything is escaped; nothing may be styled or
    scripted in its text, for the policy of the pages forbids it: classes are in ``assets/console.css``. What somebody
    may not do is left out (``visit.may``). Whatever the page does, ``{{ curl(…) }}`` shows as a command.

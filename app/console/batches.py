@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page, table_url
+from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page
+from app.console.tabs import address_of_table
 from app.console.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import Conflict, KeyfoldError, NotFound
@@ -74,7 +75,7 @@ def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Re
         return _page(visit, error)
     database, table = table_name(visit)
     visit.note(operation, database=database, table=table, batch=batch)
-    return visit.go(table_url(visit, "/batches") + _query(_asked(visit)))
+    return visit.go(address_of_table(visit, "/batches") + _query(_asked(visit)))
 
 
 def _page(visit: Visit, error: KeyfoldError | None) -> Response:
@@ -102,7 +103,7 @@ def _told(visit: Visit) -> dict[str, Any]:
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         found = list_batches(repository, table, PageRequest(PAGE_ITEMS, asked["after"] or None), state)
-    path = table_url(visit, "/batches")
+    path = address_of_table(visit, "/batches")
     return {
         "path": path,
         "asked": asked,
@@ -111,7 +112,8 @@ def _told(visit: Visit) -> dict[str, Any]:
         "newest": _query({"state": asked["state"]}),
         "set_aside": SET_ASIDE,
         "may_change": visit.may(Role.WRITE, *table_name(visit)),
-        "merges": path.removesuffix("batches") + "merges",
+        "merges": address_of_table(visit, "/merges"),
+        "changes": address_of_table(visit, "/snapshots/changes"),
     }
 
 

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page, table_url
+from app.console.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page
+from app.console.tabs import address_of_table
 from app.console.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import Invalid
@@ -53,7 +54,7 @@ def start(visit: Visit) -> Response:
             ask_for_merge(repository, table.id)
         else:
             ask_for_compaction(repository, table.id, full=job == "full")
-    return visit.go(table_url(visit, "/merges"))
+    return visit.go(address_of_table(visit, "/merges"))
 
 
 def cancel(visit: Visit) -> Response:
@@ -62,7 +63,7 @@ def cancel(visit: Visit) -> Response:
     merge = visit.form.get("merge", "")
     with visit.parts.database.transaction() as repository:
         repository.tasks.request_cancel(repository.tables.get(database, name).id, merge)
-    return visit.go(table_url(visit, "/merges"))
+    return visit.go(address_of_table(visit, "/merges"))
 
 
 def _told(visit: Visit) -> dict[str, Any]:
@@ -73,7 +74,8 @@ def _told(visit: Visit) -> dict[str, Any]:
         stats = table_stats(repository, table)
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
-        "path": table_url(visit, "/merges"),
+        "path": address_of_table(visit, "/merges"),
+        "changes": address_of_table(visit, "/snapshots/changes"),
         "after": after,
         "items": [(merge, TONES[merge.state]) for merge in found.items],
         "older": urlencode({"after": found.next_token}) if found.next_token else None,

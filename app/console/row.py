@@ -13,8 +13,8 @@ from starlette.responses import Response
 from app.console.batches import sent_batch
 from app.console.curl import table_path
 from app.console.lanes import cells
+from app.console.tabs import address_of_table
 from app.console.visits import Page, Visit
-from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.record_decoder import KIND_MEMBER
@@ -27,6 +27,7 @@ from app.services.explained import ExplainedRow, ExplainedStep
 from app.services.row_views import RowView, Trial, typed, view_no_row, view_row
 
 STEPS: Final = 30
+_SENT: Final = "row_sent.html"
 _FIRST: Final = "start"
 _VALUE, _NULL = "value.", "null."  # of the fields of the form, before the name of the column
 
@@ -87,7 +88,7 @@ def show_row(visit: Visit) -> Response:
 
 def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
-    path = f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}/row"
+    path = address_of_table(visit, "/row")
     return _Asked(
         path,
         query.getlist("key"),
@@ -182,10 +183,24 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "staged": view.staged and now and view.merged is not None,
         "unmerged": view.staged and now and view.merged is None,
         "merged": view.merged,
-        "sent": sent_batch(visit, table.id, asked.sent),
+        **_sent(visit, table, asked),
         "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
         "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
     }
+
+
+def _sent(visit: Visit, table: Table, asked: _Asked) -> dict[str, Any]:
+    """What became of the record of a form."""
+    batch = sent_batch(visit, table.id, asked.sent)
+    told = {"sent": batch, "asked": asked, "batches": address_of_table(visit, "/batches")}
+    return {**told, "digest": visit.digest(_SENT, **told) if batch else ""}
+
+
+def show_sent(visit: Visit) -> Response:
+    """The same, looked up again and again."""
+    with visit.parts.database.reading() as repository:
+        table = repository.tables.get(visit.names["database"], visit.names["table"])
+    return visit.fragment(_SENT, **{**_sent(visit, table, _asked(visit)), "digest": ""})
 
 
 def _with_time(keys: str, asked: _Asked) -> str:
@@ -252,4 +267,7 @@ def _tries(asked: _Asked, trial: Trial, lanes: Sequence[StoryLane]) -> list[dict
     return told
 
 
-PAGES: Final = (Page("GET", "/console/tables/{database}/{table}/row", show_row),)
+PAGES: Final = (
+    Page("GET", "/console/tables/{database}/{table}/row", show_row),
+    Page("GET", "/console/tables/{database}/{table}/row/sent", show_sent),
+)

@@ -15,7 +15,8 @@ from xxhash import xxh3_64_hexdigest
 
 from app.console.curl import table_path
 from app.console.lanes import Cell, cells
-from app.console.table import table_name, table_url
+from app.console.table import table_name
+from app.console.tabs import address_of_table, key_texts
 from app.console.visits import Page, Visit, new_once
 from app.console.words import cut, shown
 from app.core.access import Role
@@ -183,7 +184,7 @@ def send(visit: Visit) -> Response:
         if status_of(error) >= 500:
             raise
         return _page(visit, form, error=error)
-    texts = form.texts or [shown(record[column]) for column in form.table.schema.primary_key]
+    texts = form.texts or key_texts(record[column] for column in form.table.schema.primary_key)
     return visit.go(_row_url(visit, texts, sent=batch.id))
 
 
@@ -249,7 +250,7 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         200 if error is None else status_of(error),
         table=table,
         form=form,
-        path=table_url(visit),
+        path=address_of_table(visit),
         key=", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in form.key.items()),
         fields=_fields(form, violations),
         error=error,
@@ -280,7 +281,7 @@ def _told(form: _Form, trial: Trial | None) -> list[Cell]:
 
 
 def _row_url(visit: Visit, texts: Sequence[str], **more: str) -> str:
-    return table_url(visit, f"/row?{urlencode({'key': texts, **more}, doseq=True)}")
+    return address_of_table(visit, f"/row?{urlencode({'key': texts, **more}, doseq=True)}")
 
 
 PAGES: Final = (

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from app.console.curl import table_path
 from app.console.tabs import row_link
 from app.console.visits import Page, Visit
-from app.console.words import segment
 from app.core.errors import Invalid
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.option_entries import Consistency, Integers
@@ -48,12 +47,6 @@ class RowsShown:
 def table_name(visit: Visit) -> tuple[str, str]:
     """The database and the table in the path."""
     return visit.names["database"], visit.names["table"]
-
-
-def table_url(visit: Visit, rest: str = "") -> str:
-    """The address of the table's page, or of one below it."""
-    database, table = table_name(visit)
-    return f"/console/tables/{segment(database)}/{segment(table)}{rest}"
 
 
 def table_page(visit: Visit, tab: str, **values: Any) -> Response:

@@ -9,7 +9,8 @@ from typing import Final
 from starlette.responses import Response
 
 from app.console.batches import sent_batch
-from app.console.table import table_name, table_page, table_url
+from app.console.table import table_name, table_page
+from app.console.tabs import address_of_table
 from app.console.visits import Page, Visit, new_once
 from app.core.access import Role
 from app.core.errors import Invalid, KeyfoldError
@@ -60,7 +61,7 @@ def send(visit: Visit) -> Response:
         if status_of(error) >= 500:
             raise
         return _page(visit, error=error, texts=_texts(upload, error))
-    return visit.go(table_url(visit, f"/upload?sent={batch.id}"))
+    return visit.go(address_of_table(visit, f"/upload?sent={batch.id}"))
 
 
 def _upload(visit: Visit) -> Upload:
@@ -117,7 +118,7 @@ def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int
         accept=",".join(_ENDINGS),
         most_bytes=parts.settings.max_body_bytes,
         tells_named=table.schema.tells_named,
-        path=table_url(visit),
+        path=address_of_table(visit),
     )
 
 

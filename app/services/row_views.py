@@ -119,8 +119,14 @@ def typed(column: Column, text: str) -> Any:
     fault is told as that of any record.
     """
     try:
-        if column.type.family is Family.INTEGER:
-            return int(text)
-        return json.loads(text) if column.type.nested else column.type.entry.from_text(text)
-    except (ValueError, ValueFault, Invalid):
+        value = _read(column, text)
+        json.dumps(value, allow_nan=False)  # a number that JSON lacks would make the whole record unreadable
+    except (ValueError, RecursionError, ValueFault, Invalid):
         return text
+    return value
+
+
+def _read(column: Column, text: str) -> Any:
+    if column.type.family is Family.INTEGER:
+        return int(text)
+    return json.loads(text) if column.type.nested else column.type.entry.from_text(text)

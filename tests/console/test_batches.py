@@ -158,6 +158,15 @@ def test_a_merge_is_started_and_cancelled(browser: Browser, job: str, kind: str,
     assert browser.send(f"{MERGES}/cancel", merge="none").status_code == 404
 
 
+def test_a_merge_and_its_batches_lead_to_what_they_changed(app: FastAPI, browser: Browser, table: str) -> None:
+    post(browser)
+    merge(app, table)
+    for path in (BATCHES, MERGES):
+        found = re.search(r'href="([^"]*/snapshots/changes\?version=1)"', browser.get(path).text)
+        assert found
+        assert browser.get(found[1]).status_code == 200
+
+
 def test_a_merge_that_runs_has_a_bar_and_says_that_it_stops(app: FastAPI, browser: Browser, table: str) -> None:
     post(browser)
     parts: Parts = app.state.parts

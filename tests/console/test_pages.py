@@ -24,6 +24,7 @@ FRAGMENTS = {  # parts of pages, which those show
     "/console/operations/hour",
     "/console/tables/{database}/{table}/batches/list",
     "/console/tables/{database}/{table}/merges/list",
+    "/console/tables/{database}/{table}/row/sent",
     "/console/tables/{database}/{table}/changelog/live",
 }
 OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}

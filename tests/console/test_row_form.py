@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from html import unescape
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI
@@ -17,6 +18,7 @@ from app.http.parts import Parts
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
 from tests.console.test_row import FIELDS, GROUPS
+from tests.fuzz.tables import EVERY_TYPE
 from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}\n</textarea>"
@@ -255,3 +257,48 @@ def test_staged_is_shown_beside_merged(app: FastAPI, create: Create, browser: Br
     text = browser.text(f"{ROW}?key=1")
     assert "With what is staged Merged" in text
     assert "n 6 5" in text
+
+
+def test_what_became_of_a_record_is_told_while_the_page_is_open(app: FastAPI, create: Create, browser: Browser) -> None:
+    table = create("wide", fields=PLAIN)
+    browser.get(f"{ROW}/new")
+    page = browser.get(browser.send(f"{ROW}/new", **{"value.id": "1"}).headers["location"]).text
+    found = re.search(r'id="sent"[^>]* hx-get="([^"]+)"', page)
+    assert found
+    assert browser.get(unescape(found[1])).status_code == 204
+    parts: Parts = app.state.parts
+    merge_staged(parts.database, parts.warehouse, table["id"])
+    told = browser.get(unescape(found[1]))
+    assert "Batch 1 is merged into snapshot 1" in words(told.text)
+
+
+JUNK = [
+    "NaN",
+    "-Infinity",
+    "1e999999",
+    "9" * 5000,
+    "\0\x01\x7f",
+    "\ufffd\u202e",
+    "[" * 20_000,
+    '{"a":' * 5000,
+    "'; --",
+    " ",
+]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=lambda text: repr(text[:9]))
+def test_junk_in_every_field_is_told_and_never_breaks_a_page(create: Create, browser: Browser, junk: str) -> None:
+    schema = EVERY_TYPE.to_json()
+    create("wide", fields=schema["fields"], primaryKeys=schema["primaryKeys"])
+    fields = {f"value.{column.name}": junk for column in EVERY_TYPE.columns}
+    for action in ("try", "send"):
+        browser.get(f"{ROW}/new")
+        answer = browser.send(f"{ROW}/new", action=action, once=junk, **fields)
+        assert answer.status_code == 400, words(answer.text)
+        assert answer.text.count('aria-invalid="true"') > 5
+    for name in ("key", "kind", "csrf", "seen.x", "null.x"):
+        browser.get(f"{ROW}/new")
+        form = {"csrf": shown(browser.shown)["csrf"], name: junk}
+        for path in ("new", "edit", "delete"):
+            assert browser.post(f"{ROW}/{path}", **form).status_code in (400, 403)
+    assert browser.get(f"{ROW}/edit?key={quote(junk)}").status_code in (200, 400)

@@ -118,7 +118,9 @@ def test_faults_are_told_in_their_rows_with_what_stands_there(
     assert (refused.status_code, rows(page)) == (400, [])
     text = words(refused.text)
     assert "2 faults, nothing was stored" in text
-    found = re.findall(r'<tr><td class="number">2</td><td class="mono">(\w+)</td>', refused.text)
+    found = re.findall(
+        r'<tr><td class="number" data-label="Row">2</td><td class="mono" data-label="Column">(\w+)</td>', refused.text
+    )
     assert found == ["id", "n"]
     assert unescape(refused.text).count(told) >= 2
     assert not re.search(r"<b( onx|>[^ \d])", refused.text)
@@ -129,7 +131,9 @@ def test_faults_of_columnar_files_are_told_without_texts(page: Browser) -> None:
     pq.write_table(pa.table({"id": [1, None]}), written)
     refused = upload(page, "a.parquet", written.getvalue())
     assert refused.status_code == 400
-    assert re.search(r'<tr><td class="number">2</td><td class="mono">id</td>', refused.text)
+    assert re.search(
+        r'<tr><td class="number" data-label="Row">2</td><td class="mono" data-label="Column">id</td>', refused.text
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe{", b'{"records": [' * 5000, b"PAR1" * 50, b"\0" * 100])
