@@ -7,7 +7,8 @@ from enum import StrEnum
 
 import pytest
 
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, Option
+from app.core.table.option import Option
+from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.option_values import duration, size, spelled_duration, spelled_size
 
 
