@@ -65,7 +65,8 @@ def send_settings(visit: Visit) -> Response:
     if verdict.error is not None:
         return _form(visit, visit.form, verdict.error)
     try:
-        _alter(visit, verdict.changes)
+        if verdict.changes:
+            _alter(visit, verdict.changes)
     except (Invalid, AlreadyExists, Conflict, PreconditionFailed) as error:
         return _form(visit, visit.form, error)
     return visit.go(address_of_table(visit, "/settings"))
