@@ -12,7 +12,9 @@ from typing import Any
 import httpx
 
 from bench.figures import Figure
-from bench.serving import serving, wait_ok
+from bench.many_tables import spark_and_others
+from bench.processes import keyfold, started
+from bench.serving import client_of, wait_ok
 from bench.site import NO_COMPACTION
 from bench.wide_table import batch_records, schema_json
 
@@ -24,7 +26,7 @@ STEPS = (
     "posted to visible",
     "accept: decode, staging file, catalog",
     "wait for the worker's poll, claim",
-    "Spark job",
+    "fold and its files",
     "footers, fsync, commit",
     "answer",
 )
@@ -33,19 +35,26 @@ STEPS = (
 def measure_smallest_merge() -> Figure:
     """Seconds by part, from the times that the batch and its merge carry and that of the run's folder."""
     timings: dict[str, list[float]] = {step: [] for step in STEPS}
-    with TemporaryDirectory(prefix="keyfold-bench-") as folder, serving(Path(folder)) as client:
+    with (
+        TemporaryDirectory(prefix="keyfold-bench-") as folder,
+        started(keyfold(Path(folder) / "data"), Path(folder) / "log") as server,
+        client_of(server.url) as client,
+    ):
         wait_ok(client, "/readyz")
         client.post("/v1/catalog/databases", json={"name": "bench"}).raise_for_status()
         table = {"identifier": {"database": "bench", "object": "t"}, "schema": schema_json(NO_COMPACTION)}
         client.post(TABLES, json=table).raise_for_status()
         _warm_up(client)
+        before = spark_and_others(server)
         for number in range(WARM_UPS + 1, WARM_UPS + MERGES + 1):
             parts = dict(zip(STEPS, _parts(client, Path(folder), number), strict=True))
             for step, seconds in parts.items():
                 timings[step].append(seconds)
+        for name, then, now in zip(("Spark", "the service"), before, spark_and_others(server), strict=True):
+            timings[f"CPU of {name}, mean"] = [(now - then) / MERGES]
     about = (
         f"{RECORDS} records of the wide table posted to a running `keyfold serve` with `Prefer: wait`, which asks for "
-        "the merge at once; without it `merge.max-staleness` (1 s by default) comes on top. The Spark job ends when "
+        "the merge at once; without it `merge.max-staleness` (1 s by default) comes on top. The fold ends when "
         "the run's folder has its last change. Compaction is off. Times in the API are whole milliseconds."
     )
     return Figure("Smallest merge", about, timings)
