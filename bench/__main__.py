@@ -18,6 +18,7 @@ from bench.machine import machine_facts
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
 from bench.over_http.measure import measure_http
+from bench.policies import measure_policies
 from bench.scans import measure_scans
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
@@ -63,6 +64,10 @@ def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
         yield list(charts(list(measure_amplification(site, sizes))))
 
 
+def _policies(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_policies(sizes)
+
+
 def _serve(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
     for name, measure in SERVING.items():
         if not only or name in only:
@@ -82,6 +87,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "startup": _startup,
     "merge": _merge,
     "amplification": _amplification,
+    "policies": _policies,
     "serve": _serve,
     "ingest": _ingest,
     "endurance": _endurance,
