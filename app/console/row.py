@@ -21,9 +21,11 @@ from app.core.table.records import RowKind
 from app.http.kinds import status_of
 from app.services.explain import Question
 from app.services.explained import ExplainedRow, ExplainedStep
+from app.services.json_bodies import json_text, parse_json
 from app.services.row_views import RowView, typed, view_row
 
 STEPS: Final = 30
+MOST_TRIED: Final = 50  # records: the page has for each an address with all others
 _FIRST: Final = "start"
 _VALUE, _NULL = "value.", "null."  # of the fields of the form, before the name of the column
 
@@ -77,9 +79,10 @@ def show_row(visit: Visit) -> Response:
 def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
     path = f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}/row"
-    return _Asked(
-        path, query.getlist("key"), query.getlist("try"), query.get("asOf"), query.get("step"), query.get("before")
-    )
+    tried = query.getlist("try")
+    if len(tried) + ("add" in query) > MOST_TRIED:
+        raise Invalid(f"at most {MOST_TRIED} records are tried at once: open the row with fewer of try=")
+    return _Asked(path, query.getlist("key"), tried, query.get("asOf"), query.get("step"), query.get("before"))
 
 
 def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError | None) -> Response:
@@ -106,14 +109,14 @@ def _written(visit: Visit, table: Table) -> str:
             record[column.name] = None
         elif text:
             record[column.name] = typed(column, text)
-    return json.dumps(record, ensure_ascii=False)
+    return json_text(record, indent=0)
 
 
 def _record(text: str) -> dict[str, Any]:
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"try={text[:100]!r} is no JSON: {error}") from error
+        record = parse_json(text.encode())
+    except Invalid as error:
+        raise Invalid(f"try={text[:100]!r} is no JSON: {error.message}") from error
     if not isinstance(record, dict):
         raise Invalid(f"try={text[:100]!r} is no record: send a JSON object of columns")
     return record
@@ -143,7 +146,9 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "kinds": [kind.text for kind in RowKind],
         "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
         "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
-        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records}) if trial else None,
+        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records})
+        if trial and not trial.error
+        else None,
     }
 
 

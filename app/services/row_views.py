@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,8 +17,9 @@ from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
 from app.services.explain import Question, explain_row
 from app.services.explained import ExplainedRow
+from app.services.json_bodies import parse_json
 from app.services.lookups import view_at
-from app.services.simulations import SimulatedStep, simulate_rows
+from app.services.simulations import SimulatedStep, simulate_on_rows
 from app.storage.images import Images
 
 
@@ -76,7 +76,7 @@ def try_records(
         return None
     records = [{**key, **one, **key} for one in tried]
     try:
-        (row,) = simulate_rows(repository, images, table, json.dumps({"records": records}).encode())
+        (row,) = simulate_on_rows(repository, images, table, records)
     except KeyfoldError as error:
         return Trial(records, error=error)
     return Trial(records, row.steps, row.after)
@@ -89,6 +89,6 @@ def typed(column: Column, text: str) -> Any:
     try:
         if column.type.family is Family.INTEGER:
             return int(text)
-        return json.loads(text) if column.type.nested else column.type.entry.from_text(text)
+        return parse_json(text.encode()) if column.type.nested else column.type.entry.from_text(text)
     except (ValueError, ValueFault, Invalid):
         return text
