@@ -32,6 +32,7 @@ from app.http.kinds import status_of
 from app.http.uploads import ROW_FORM_PATHS, stage
 from app.services.formats import JSON
 from app.services.ingest import Upload
+from app.services.json_bodies import json_text
 from app.services.row_changes import RowChange, RowMethod
 from app.services.row_edits import folds_in, ordering_now, record_of, row_now
 from app.services.row_views import Trial, try_records, typed
@@ -176,7 +177,7 @@ def send(visit: Visit) -> Response:
         with visit.parts.database.reading() as repository:
             trial = try_records(repository, visit.parts.images, form.table, form.key, [record])
         return _page(visit, form, trial=trial, error=trial.error if trial else None)
-    body = json.dumps({"records": [record]}).encode()
+    body = json_text({"records": [record]}).encode()
     upload = Upload(body, JSON, visit.once(xxh3_64_hexdigest(body)), sender=visit.grant.name)
     try:
         batch = stage(visit.parts, name, upload).batch
@@ -260,8 +261,8 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         row_url=_row_url(visit, form.texts) if form.texts else None,
         trial=trial,
         told=_told(form, trial),
-        record=json.dumps(record, ensure_ascii=False),
-        sent_by=visit.curl("POST", f"{api}/batches", body) if len(json.dumps(body)) < LONGEST_COMMAND else None,
+        record=json_text(record, indent=0),
+        sent_by=visit.curl("POST", f"{api}/batches", body) if len(json_text(body)) < LONGEST_COMMAND else None,
         deleted_by=visit.curl(
             "DELETE",
             f"{api}/rows?{urlencode({'key': form.texts}, doseq=True)}",

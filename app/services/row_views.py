@@ -19,8 +19,9 @@ from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
 from app.services.explain import Question, explain_row
 from app.services.explained import ExplainedRow
+from app.services.json_bodies import parse_json
 from app.services.lookups import get_row, view_at
-from app.services.simulations import SimulatedStep, simulate_rows
+from app.services.simulations import SimulatedStep, simulate_on_rows
 from app.storage.images import Images
 
 
@@ -108,7 +109,7 @@ def try_records(
         return None
     records = [{**key, **one, **key} for one in tried]
     try:
-        (row,) = simulate_rows(repository, images, table, json.dumps({"records": records}).encode())
+        (row,) = simulate_on_rows(repository, images, table, records)
     except KeyfoldError as error:
         return Trial(records, error=error)
     return Trial(records, row.steps, row.after)
@@ -120,7 +121,9 @@ def typed(column: Column, text: str) -> Any:
     """
     try:
         value = _read(column, text)
-        json.dumps(value, allow_nan=False)  # a number that JSON lacks would make the whole record unreadable
+        json.dumps(
+            value, allow_nan=False, default=str
+        )  # a number that JSON lacks would make the whole record unreadable
     except (ValueError, RecursionError, ValueFault, Invalid):
         return text
     return value
@@ -129,4 +132,4 @@ def typed(column: Column, text: str) -> Any:
 def _read(column: Column, text: str) -> Any:
     if column.type.family is Family.INTEGER:
         return int(text)
-    return json.loads(text) if column.type.nested else column.type.entry.from_text(text)
+    return parse_json(text.encode()) if column.type.nested else column.type.entry.from_text(text)

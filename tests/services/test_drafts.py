@@ -7,10 +7,11 @@ import tracemalloc
 
 import pytest
 
-from app.core.errors import Invalid
-from app.services.drafts import Draft, DraftKind, Verdict, judged
+from app.core.errors import About, FaultCode, Invalid, Violation
+from app.services.drafts import MOST_MENDED, MOST_READ_AGAIN, Draft, DraftKind, Verdict, judged
 from app.services.guesses import guessed
 from app.services.json_places import places_in
+from app.services.repairs import MOST_WORDS, repairs_of
 
 WHOLE = """CREATE TABLE t (
   id BIGINT,
@@ -53,6 +54,31 @@ def test_a_word_that_is_misspelt_is_told_at_its_line_and_put_right(right: str, w
     assert "^" not in fault.said
     assert fault.repair is not None
     assert fault.repair.text == WHOLE
+
+
+def test_of_a_long_text_few_repairs_are_tried() -> None:
+    def repaired(columns: int) -> tuple[int, int]:
+        wrong = ", ".join(f"c{n} STRNG" for n in range(columns))
+        text = f"CREATE TABLE t (id BIGINT, {wrong}, PRIMARY KEY (id) NOT ENFORCED)"
+        faults = of_sql(text).faults
+        assert len(faults) == columns
+        return sum(one.repair is not None for one in faults), MOST_READ_AGAIN // len(text)
+
+    assert repaired(30)[0] == MOST_MENDED
+    few, room = repaired(500)
+    assert few == room == 6
+
+
+def test_the_word_of_a_type_is_put_right_and_no_column_beside_it() -> None:
+    columns = ", ".join(f"c{n} XQZ{n}" for n in range(40))
+    faults = of_sql(f"CREATE TABLE t ({columns}, total ITN, PRIMARY KEY (c0) NOT ENFORCED)").faults
+    assert {one.repair.label for one in faults[:MOST_MENDED] if one.repair} == set()
+    assert next(repairs_of("x ITN, y INT", _unknown_type(2))).text == "x INT, y INT"
+    assert [*repairs_of("ZZZ, " * MOST_WORDS + "ITN", _unknown_type(0))] == []
+
+
+def _unknown_type(offset: int) -> Violation:
+    return Violation("/type", FaultCode.UNKNOWN_TYPE, "unknown type", about=About(offset=offset))
 
 
 def test_an_option_that_mends_nothing_else_is_removed() -> None:
@@ -170,3 +196,33 @@ def test_hostile_names_are_quoted() -> None:
 def test_what_is_no_sample_is_refused(sample: str) -> None:
     with pytest.raises(Invalid):
         guessed("t", sample)
+
+
+@pytest.mark.parametrize("rows", [[{f"k{n}": 1 for n in range(1001)}], [{f"k{n}": 1} for n in range(1001)]])
+def test_no_more_columns_are_guessed_than_a_guess_has_however_they_are_nested(rows: list[dict[str, int]]) -> None:
+    for records in (rows, [{"id": 1, "a": rows}]):
+        with pytest.raises(Invalid, match="more than 1000 columns"):
+            guessed("t", json.dumps(records))
+
+
+def test_a_table_that_is_broader_than_any_is_refused_before_it_is_written() -> None:
+    broad = {f"c{n}": {f"k{m}": 1 for m in range(40)} for n in range(900)}
+    with pytest.raises(Invalid, match="at most 2000 columns and fields"):
+        guessed("t", json.dumps([{"id": 1} | broad]))
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"b":', "}"), ('[{"b":', "}]")])
+def test_values_that_are_deeper_than_any_type_are_refused(opens: str, closes: str) -> None:
+    with pytest.raises(Invalid, match="more than 50 levels deep; flatten"):
+        guessed("t", '[{"id": 1, "a": ' + opens * 400 + "1" + closes * 400 + "}]")
+    assert guessed("t", '[{"id": 1, "a": ' + opens * 24 + "1" + closes * 24 + "}]").key == "id"
+
+
+def test_lines_of_a_sample_end_where_json_ends_them() -> None:
+    lines = '{"id": 1, "v": "a\u2028b\x85c"}\n{"id": 2, "v": "x"}'
+    assert (guessed("t", lines).records, guessed("t", lines).columns[1].example) == (2, '"a\u2028b\x85c"')
+
+
+def test_an_example_is_the_value_as_it_was_sent() -> None:
+    sample = '[{"id": 1, "v": 1.500, "w": {"a": [1e999]}, "s": "\\ud800"}]'
+    assert [one.example for one in guessed("t", sample).columns] == ["1", "1.500", '{"a":[1E+999]}', '"\\ud800"']
