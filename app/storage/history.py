@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,23 @@ from pyarrow import fs
 
 from app.core.table.damage import NamedFile
 from app.core.table.history import Batch, HistoryFile
-from app.core.table.keys import Key, same_key, token_of
+from app.core.table.keys import Key, token_of
 from app.core.table.named_columns import named_words
-from app.core.table.records import TOKEN_COLUMN, Record
+from app.core.table.records import TOKEN_COLUMN, Record, batch_number
 from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.checksums import BLOCK_BYTES, Checksums, SummedSink
 from app.storage.folders import at_once
 from app.storage.layout import Warehouse, history_file, sync_folder
 from app.storage.named_files import check_file, file_of_batch, file_of_history, opened_parquet
-from app.storage.staging import read_batch, staged_record
+from app.storage.staging import key_rows, read_batch, rows_of_key, staged_record
 from app.storage.tokens import tokens_of
 
 BATCH_COLUMN = "_kf_batch"  # the number of the batch
 BATCHES_AT_ONCE = 64
+ROWS_AT_ONCE = 256
+Wanted = Callable[[Collection[int]], Collection[int]]
+"""Of numbers of batches those whose records are wanted."""
 
 
 @dataclass(frozen=True)
@@ -93,33 +96,101 @@ def all_there(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile])
     return all(at_once(warehouse, look, files))
 
 
-def key_records(
-    warehouse: Warehouse, table_id: str, files: Sequence[tuple[HistoryFile, TableSchema]], key: Key
-) -> list[list[Record]]:
-    """The records of ``key`` in each of ``files``, which were written under the schemas beside them. Raises
-    ``DamagedFile``.
+@dataclass(frozen=True)
+class Room:
+    """How much of one key is read: so many records, and so many bytes of them in memory, or one more."""
+
+    records: int
+    size_bytes: int
+
+    def holds(self, found: NewestRecords) -> bool:
+        """Whether there was room for these."""
+        return len(found.records) <= self.records and self.size_bytes >= 0
+
+    def less(self, found: NewestRecords) -> Room:
+        """What is left when these are there."""
+        return Room(self.records - len(found.records), self.size_bytes - found.size_bytes)
+
+
+@dataclass(frozen=True)
+class NewestRecords:
+    """Records of a key, newest first, and what they take. ``cut`` is the number of the batch that has the newest of
+    those for which there was no room; None where these are all.
     """
 
-    def look(of: tuple[HistoryFile, TableSchema]) -> list[Record]:
+    records: Sequence[Record]
+    size_bytes: int = 0
+    cut: int | None = None
+
+
+def key_records(
+    warehouse: Warehouse,
+    table_id: str,
+    files: Sequence[tuple[HistoryFile, TableSchema]],
+    key: Key,
+    wanted: Wanted,
+    room: Room,
+) -> list[NewestRecords]:
+    """The records of ``key`` in each of ``files``, which were written under the schemas beside them: of the ``wanted``
+    ones as many as there is room for. Raises ``DamagedFile``.
+    """
+
+    def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:
         file, schema = of
-        return list(_found(warehouse, file_of_history(table_id, file), schema, key))
+        return _newest(_found(warehouse, file_of_history(table_id, file), schema, key, wanted), room)
 
     return list(at_once(warehouse, look, files))
 
 
-def _found(warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key) -> Iterator[Record]:
+def staged_key_records(warehouse: Warehouse, batch: Batch, schema: TableSchema, key: Key, room: Room) -> NewestRecords:
+    """The same of a staging file."""
+    found = (
+        (staged_record(schema, batch.number, row), size)
+        for rows in key_rows(warehouse, batch, schema, key, newest_first=True)
+        for row, size in _backwards(rows)
+    )
+    return _newest(found, room)
+
+
+def _newest(found: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
+    records: list[Record] = []
+    taken = 0
+    for record, size in found:
+        if len(records) >= room.records or taken >= room.size_bytes:
+            return NewestRecords(records, taken, batch_number(record.arrival))
+        records.append(record)
+        taken += size
+    return NewestRecords(records, taken)
+
+
+def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
+    """The rows from the last one on, each with what it takes; few are objects of Python at a time."""
+    for end in range(rows.num_rows, 0, -ROWS_AT_ONCE):
+        start = max(0, end - ROWS_AT_ONCE)
+        piece = rows.slice(start, end - start)
+        size = piece.nbytes // piece.num_rows
+        for row in reversed(piece.to_pylist()):
+            yield row, size
+
+
+def _found(
+    warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key, wanted: Wanted
+) -> Iterator[tuple[Record, int]]:
+    """The key's records from the newest on, each with what it takes."""
     token = token_of(schema, key)
     with opened_parquet(warehouse, file) as parquet:
-        for group in _groups(parquet, token):
+        for group in reversed(list(_groups(parquet, token))):
             # To hand so little to other threads takes longer than to decode it.
             tokens = parquet.read_row_group(group, [TOKEN_COLUMN], use_threads=False).column(0).to_numpy()
             first, last = (int(np.searchsorted(tokens, token, side)) for side in ("left", "right"))
             if first == last:
                 continue
-            rows = parquet.read_row_group(group, use_threads=False).slice(first, last - first)
-            for row in rows.cast(_schema(schema)).to_pylist():
-                if same_key(tuple(row[name] for name in schema.primary_key), key):
-                    yield staged_record(schema, row[BATCH_COLUMN], row)
+            rows = parquet.read_row_group(group, use_threads=False).slice(first, last - first).cast(_schema(schema))
+            rows = rows.filter(rows_of_key(rows, schema, key))
+            numbers = rows.column(BATCH_COLUMN).to_numpy()
+            rows = rows.filter(pa.array(np.isin(numbers, list(wanted(np.unique(numbers).tolist())))))
+            for row, size in _backwards(rows):
+                yield staged_record(schema, row[BATCH_COLUMN], row), size
 
 
 def _groups(parquet: pq.ParquetFile, token: int) -> Iterator[int]:
