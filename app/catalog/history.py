@@ -97,7 +97,9 @@ class History:
     def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:
         """The table's history files, oldest first, those that have records of later snapshots than ``after``."""
         query = sa.select(*_FILE).where(history_files.c.table_id == table_id, history_files.c.last_snapshot > after)
-        ordered = query.order_by(history_files.c.last_snapshot, history_files.c.schema_id, history_files.c.name)
+        # Where a merge was cut into several files, the one that begins with it comes before those that have it alone.
+        age = (history_files.c.last_snapshot, history_files.c.first_snapshot)
+        ordered = query.order_by(*age, history_files.c.schema_id, history_files.c.name)
         return [HistoryFile(*row) for row in self.transaction.execute(ordered)]
 
     def bases(self, table_id: str) -> list[Base]:

@@ -19,15 +19,21 @@ Read = TypeVar("Read")
 _TRIES = 3
 
 
+class Moved(Unavailable):
+    """What was read of the catalog is not so any more, and what was read later does not go with it."""
+
+
 def read_again(read: Callable[[], Read]) -> Read:
     """What ``read`` finds in the catalog and then in files.
 
     A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
-    says so by now. Raises ``DamagedFile`` when it does not.
+    says so by now. Raises ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
     """
     for _ in range(_TRIES - 1):
         try:
             return read()
+        except Moved:
+            continue
         except DamagedFile as error:
             if not error.missing:
                 raise

@@ -20,7 +20,8 @@ from app.core.table.keys import key_from_text
 from app.core.table.option_entries import Integers
 from app.services.damage import read_again
 from app.services.explained import ExplainedColumn, ExplainedRow, RecordPlace, Start
-from app.services.kept_history import KeptHistory, Taken
+from app.services.history import KEY_ROOM
+from app.services.kept_history import KeptHistory, Known, Taken, known_history
 from app.services.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
 from app.services.told_history import Play, Told
 from app.services.views import View, view_of
@@ -28,7 +29,6 @@ from app.storage.images import Images
 
 DEFAULT_STEPS = 50
 MOST_STEPS = 200
-MOST_FOLDED = 10_000  # records of one key
 MOST_SOURCES = 100  # records of one accumulated value
 NOT_SUM = (
     "the records that are kept do not come to what a lookup answers: a compaction forgot something older, or sums of"
@@ -59,17 +59,22 @@ def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str]
 
     def explained() -> ExplainedRow:
         with database.reading() as repository:
-            return _explained(repository, images, repository.tables.get(*name), question)
+            table = repository.tables.get(*name)
+            view, version = _view(repository, table, question.as_of)
+            known = known_history(repository, table, view.snapshot_id or 0)
+        return _explained(database, images, view, version, known, question)
 
     return read_again(explained)  # a sweep moves what is kept to other files
 
 
-def _explained(repository: Repository, images: Images, table: Table, question: Question) -> ExplainedRow:
-    view, version = _view(repository, table, question.as_of)
+def _explained(
+    database: CatalogDatabase, images: Images, view: View, version: str | None, known: Known, question: Question
+) -> ExplainedRow:
+    """The files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")
     found = find(view, images, key, view.columns)
-    history = KeptHistory(repository, images, view, key)
+    history = KeptHistory(database, images, view, key, known)
     if history.nothing and not found.written:
         there(found, version)
     shown = Shown(view.table.schema, integers_of(view.table.schema, question.integers), frozenset(names))
@@ -169,7 +174,7 @@ class _Explanation:
         Where something older was forgotten that the records alone do not tell, it is a later one: once the state of a
         snapshot comes to the row, so does that of every snapshot after it.
         """
-        numbers = self.history.bases(MOST_FOLDED)
+        numbers = self.history.bases
         first = numbers[0]
         words = self._older(first)
         if self._exact(first):
@@ -189,8 +194,11 @@ class _Explanation:
     def _older(self, number: int) -> str:
         if number == 0:
             return "nothing before the first batch"
-        if self.history.since < number and any((one.snapshot or 0) <= number for one in self.history.merged):
-            return f"records merged up to snapshot {number} are one state: an explanation folds {MOST_FOLDED} at most"
+        if self.history.read_after > self.history.since:
+            return (
+                f"records merged up to snapshot {number} are one state: an explanation reads the newest"
+                f" {KEY_ROOM.records} of a key, and {KEY_ROOM.size_bytes // 2**20} MiB of them, at most"
+            )
         return f"records merged up to snapshot {number} are one state: older ones are not kept"
 
     def _page(self, records: Sequence[Taken]) -> Told:

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
+from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, NotFound, Unavailable
+from app.core.errors import NotFound, Unavailable
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Base, Batch, HistoryFile, SnapshotKind, Table
 from app.core.table.kept_history import Kept, Retention, joined, kept_next
@@ -20,12 +22,26 @@ from app.core.table.keys import Key
 from app.core.table.records import Record, batch_number
 from app.core.table.schema import TableSchema
 from app.services.damage import noted
-from app.storage.history import CUT, Cut, all_there, join_history, key_records, write_history
+from app.storage.folders import REQUESTS_AT_ONCE
+from app.storage.history import (
+    CUT,
+    Cut,
+    NewestRecords,
+    Room,
+    all_there,
+    join_history,
+    key_records,
+    staged_key_records,
+    unpacked_bytes,
+    write_history,
+)
 from app.storage.layout import Warehouse
-from app.storage.staging import read_key_records
 
 logger = logging.getLogger(__name__)
 ROUND_BYTES = 2**28  # of staging files that are filed in one transaction
+KEY_ROOM: Final = Room(records=10_000, size_bytes=2**24)  # of one key that is explained
+BatchesOf = Callable[[Collection[int]], Mapping[int, Batch]]
+"""Of numbers of a table's batches those that are known, by number."""
 
 
 @dataclass(frozen=True)
@@ -46,45 +62,118 @@ def kept_since(repository: Repository, table: Table) -> int:
     return repository.history.of(table.id).since
 
 
-def kept_records(
-    repository: Repository, warehouse: Warehouse, table: Table, key: Key, after_snapshot: int | None = None
-) -> list[KeptRecord]:
-    """The records of ``key`` that merges brought into snapshots after ``after_snapshot``, as far as they are kept, in
-    merge order: by snapshot, batch number, position.
-
-    Raises ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since the transaction
-    began: to be read again (``app.services.damage.read_again``) in a new one.
+@dataclass(frozen=True)
+class KeptFiles:
+    """Where the records are that merges brought into the snapshots after number ``after`` up to ``until``: history
+    files, oldest first, and batches in merge order, each with the schema that it was written under.
     """
-    after = max(kept_since(repository, table), after_snapshot or 0)
-    filed = list(_filed_records(repository, warehouse, table, key, after))
-    filed.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
-    return [*filed, *_staged_records(repository, warehouse, table, key, after)]
+
+    table_id: str
+    after: int
+    until: int
+    files: Sequence[tuple[HistoryFile, TableSchema]]
+    unfiled: Sequence[tuple[Batch, TableSchema]]
 
 
-def _filed_records(
-    repository: Repository, warehouse: Warehouse, table: Table, key: Key, after: int
-) -> Iterator[KeptRecord]:
-    files = [
-        (file, repository.tables.schema_at(table.id, file.schema_id))
-        for file in repository.history.files(table.id, after)
-    ]
-    found = list(zip(files, key_records(warehouse, table.id, files, key), strict=True))
-    numbers = {batch_number(record.arrival) for _, records in found for record in records}
-    batches = repository.history.batches(table.id, numbers)
-    for (_, schema), records in found:
-        for record in records:
-            batch = batches.get(batch_number(record.arrival))  # what history does not have any more is forgotten
-            if batch is not None and (batch.snapshot_id or 0) > after:
-                yield KeptRecord(batch, schema, record)
+@dataclass(frozen=True)
+class KeptRecords:
+    """Records of a key in merge order (by snapshot, batch number, position): all that are kept of snapshots after
+    number ``after``.
+    """
+
+    after: int
+    records: Sequence[KeptRecord]
 
 
-def _staged_records(
-    repository: Repository, warehouse: Warehouse, table: Table, key: Key, after: int
-) -> Iterator[KeptRecord]:
-    for batch in repository.history.unfiled(table.id, after):
-        schema = repository.tables.schema_at(table.id, batch.schema_id)
-        for record in read_key_records(warehouse, batch, schema, key):
-            yield KeptRecord(batch, schema, record)
+def kept_files(repository: Repository, table: Table, after: int, until: int) -> KeptFiles:
+    """What is kept of the snapshots after number ``after``, which is not before ``kept_since``, up to ``until``."""
+    files = [one for one in repository.history.files(table.id, after) if one.first_snapshot <= until]
+    unfiled = [one for one in repository.history.unfiled(table.id, after) if (one.snapshot_id or 0) <= until]
+    numbers = {file.schema_id for file in files} | {batch.schema_id for batch in unfiled}
+    schemas = {number: repository.tables.schema_at(table.id, number) for number in numbers}
+    return KeptFiles(
+        table.id,
+        after,
+        until,
+        [(one, schemas[one.schema_id]) for one in files],
+        [(one, schemas[one.schema_id]) for one in unfiled],
+    )
+
+
+def kept_records(
+    warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
+) -> KeptRecords:
+    """The newest records of ``key``, all or those for which there is ``room``; ``batches_of`` asks the catalog, while
+    no file is read in the same transaction.
+
+    Raises ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since ``kept`` was read:
+    to be read again (``app.services.damage.read_again``).
+    """
+    return _KeyRecords(warehouse, kept, key, batches_of, room).read()
+
+
+class _KeyRecords:
+    """The records of one key, read from the newest on."""
+
+    def __init__(self, warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room) -> None:
+        self._warehouse, self._kept, self._key, self._batches_of, self._room = warehouse, kept, key, batches_of, room
+        self._batches: dict[int, Batch | None] = {}
+        self._found: list[KeptRecord] = []
+        self._after = kept.after
+
+    def read(self) -> KeptRecords:
+        """Those for which there is room."""
+        if self._read_staged():
+            self._read_filed()
+        complete = [one for one in self._found if (one.batch.snapshot_id or 0) > self._after]
+        complete.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
+        return KeptRecords(self._after, complete)
+
+    def _read_staged(self) -> bool:
+        """Read what is in no history file, which is the newest; whether there was room for all of it."""
+        for batch, schema in reversed(self._kept.unfiled):
+            self._batches[batch.number] = batch
+            if not self._take(schema, staged_key_records(self._warehouse, batch, schema, self._key, self._room)):
+                return False
+        return True
+
+    def _read_filed(self) -> None:
+        rest = list(self._kept.files)
+        at_once = REQUESTS_AT_ONCE if self._warehouse.is_store else 1
+        while rest:
+            some = rest[-at_once:]
+            found = key_records(self._warehouse, self._kept.table_id, some, self._key, self._wanted, self._room)
+            for newest in reversed(found):
+                # Those that were read at once had each the room for itself.
+                if not (self._room.holds(newest) and self._take(rest.pop()[1], newest)):
+                    self._after = max([self._after, *(file.last_snapshot for file, _ in rest)])
+                    return
+
+    def _wanted(self, numbers: Collection[int]) -> Collection[int]:
+        new = set(numbers) - self._batches.keys()
+        if new:
+            known = self._batches_of(new)
+            self._batches.update((number, known.get(number)) for number in new)
+        return [number for number in numbers if self._kept.after < self._snapshot(number) <= self._kept.until]
+
+    def _snapshot(self, number: int) -> int:
+        """The snapshot of a batch; 0 of one that history does not have any more."""
+        batch = self._batches[number]
+        return (batch.snapshot_id or 0) if batch else 0
+
+    def _take(self, schema: TableSchema, newest: NewestRecords) -> bool:
+        """Whether these are all that there are: else what is known of the key begins after the snapshot of the first
+        that is not among them.
+        """
+        for record in newest.records:
+            batch = self._batches[batch_number(record.arrival)]
+            if batch is not None:
+                self._found.append(KeptRecord(batch, schema, record))
+        self._room = self._room.less(newest)
+        if newest.cut is None:
+            return True
+        self._after = max(self._after, self._snapshot(newest.cut))
+        return False
 
 
 def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut = CUT) -> None:
@@ -99,7 +188,7 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
     try:
         while _file_some(database, warehouse, table, cut):
             continue
-        _join_some(database, warehouse, table)
+        _join_some(database, warehouse, table, cut)
     except NotFound:
         return  # dropped meanwhile
     except DamagedFile as error:
@@ -115,7 +204,7 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
     for table in filter(None, found):
         try:
             file_history(database, warehouse, table)
-        except (OSError, KeyfoldError):
+        except Exception:  # whatever is wrong with one table keeps no other from being filed or swept
             logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
@@ -153,13 +242,14 @@ def _next(waiting: Sequence[Batch], bases: Sequence[int]) -> Sequence[Batch]:
     return waiting
 
 
-def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> None:
+def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> None:
     with database.reading() as repository:
         files = repository.history.files(table.id)
         bases = [base.snapshot_id for base in repository.history.bases(table.id)]
         schemas = {file.schema_id: repository.tables.schema_at(table.id, file.schema_id) for file in files}
-    for parts in joined(files, bases):
-        whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id])
+    unpacked = cache(lambda file: unpacked_bytes(warehouse, table.id, file))
+    for parts in joined(files, bases, unpacked, cut.most_bytes):
+        whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id], cut)
         with database.transaction(wakes=False) as repository:
             repository.history.join(table.id, parts, whole)
             _check_there(warehouse, table, [whole])

@@ -4,20 +4,24 @@ which snapshots on they can be folded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from app.catalog.commits import Commit
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.core.errors import NotFound
 from app.core.plan.evolution import renamed_record
 from app.core.rules.rule import State
-from app.core.table.history import Batch, Rewrite, SnapshotKind
+from app.core.table.history import Batch, Rewrite, SnapshotKind, Table
 from app.core.table.keys import Key, partition_of
 from app.core.table.lineage import Lineage, lineage, undone_by
 from app.core.table.records import POSITION_BITS, Record
 from app.core.table.schema import TableSchema
-from app.services.history import KeptRecord, kept_records, kept_since
+from app.services.damage import Moved
+from app.services.history import KeptFiles, KeptRecord, kept_files, kept_records, kept_since
 from app.services.lookups import stored_state, view_at
 from app.services.views import View
 from app.storage.images import Images
@@ -74,19 +78,63 @@ class Base:
         return self.commit.snapshot_id if self.commit else 0
 
 
-class KeptHistory:
-    """What the transaction of ``repository`` knows of ``key`` in the table that ``view`` sees."""
+@dataclass(frozen=True)
+class Known:
+    """What the catalog knows of a table's history up to a snapshot (0: before the first), all of one moment: what was
+    merged after snapshot ``since`` is kept, in ``files``.
+    """
 
-    def __init__(self, repository: Repository, images: Images, view: View, key: Key) -> None:
-        self.repository, self.images, self.view, self.key = repository, images, view, key
-        table = view.table
+    rewrites: Sequence[Rewrite]
+    commits: Sequence[Commit]
+    since: int
+    files: KeptFiles
+
+
+def known_history(repository: Repository, table: Table, until: int) -> Known:
+    """What the transaction sees of ``table``, which was read in it."""
+    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= until]
+    since = kept_since(repository, table)
+    return Known(repository.rewrites.after(table.id), commits, since, kept_files(repository, table, since, until))
+
+
+class KeptHistory:
+    """What is known of ``key`` in the table that ``view`` sees. Files are read and records folded while no transaction
+    is open: what else the catalog is asked, it is asked shortly.
+
+    Raises ``Moved`` where it has forgotten meanwhile what it knew.
+    """
+
+    def __init__(self, database: CatalogDatabase, images: Images, view: View, key: Key, known: Known) -> None:
+        self.database, self.images, self.view, self.key = database, images, view, key
         self.until = view.snapshot_id or 0
-        self._rewrites = repository.rewrites.after(table.id)
-        self.commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= self.until]
+        self._rewrites, self.commits, self.since = known.rewrites, known.commits, known.since
         self.lineage: Lineage = lineage(self._rewrites, self.until)
-        self.since = kept_since(repository, table)
-        self._kept = kept_records(repository, images.warehouse, table, key, self.since)
+        self._read = kept_records(images.warehouse, known.files, key, self._batches)
+        self._kept = self._read.records
         self._bases: dict[int, Base] = {}
+
+    @contextmanager
+    def _asking(self) -> Iterator[Repository]:
+        table = self.view.table
+        moved = f"the history of table {table.full_name} was moved while it was read; ask again"
+        try:
+            with self.database.reading() as repository:
+                yield repository
+                if repository.history.of(table.id).since > self.since:
+                    raise Moved(moved)
+        except NotFound as error:
+            raise Moved(moved) from error
+
+    def _batches(self, numbers: Collection[int]) -> Mapping[int, Batch]:
+        with self._asking() as repository:
+            return repository.history.batches(self.view.table.id, numbers)
+
+    @property
+    def read_after(self) -> int:
+        """All kept records of later snapshots were read; of this one and those before it there were too many, unless it
+        is ``since``.
+        """
+        return self._read.after
 
     @cached_property
     def merged(self) -> Sequence[Taken]:
@@ -135,13 +183,14 @@ class KeptHistory:
         """
         table = self.view.table
         numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
-        known = self.repository.snapshots.written_under(table.id, numbers)
         accepted = {one.batch.snapshot_id or 0: one.batch.schema_id for one in kept}
         found: dict[int, TableSchema] = {}
         last = 0
-        for number in numbers:
-            last = known.get(number, max(last, accepted[number]))
-            found[number] = self.repository.tables.schema_at(table.id, last)
+        with self._asking() as repository:
+            known = repository.snapshots.written_under(table.id, numbers)
+            for number in numbers:
+                last = known.get(number, max(last, accepted[number]))
+                found[number] = repository.tables.schema_at(table.id, last)
         return found
 
     @property
@@ -149,30 +198,30 @@ class KeptHistory:
         """Whether no record of the key is known."""
         return not (self._kept or self.staged)
 
-    def bases(self, most: int) -> list[int]:
+    @cached_property
+    def bases(self) -> Sequence[int]:
         """The numbers of the snapshots upon which the records that are in effect can be folded, oldest first, 0 for
-        nothing; at most ``most`` records are folded upon each but the last.
+        nothing.
         """
-        first = max(self.since, self.lineage.first)
-        numbers = [0] if self.since == 0 and self.lineage.complete else []
+        first = max(self.since, self.read_after, self.lineage.first)
+        numbers = [0] if self.since == self.read_after == 0 and self.lineage.complete else []
         kept = [one.snapshot_id for one in self.commits]
         numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
-        numbers = numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
-        few = [number for number in numbers if sum((one.snapshot or 0) > number for one in self.merged) <= most]
-        return few or numbers[-1:]
+        return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
 
     def base(self, number: int) -> Base:
         """The key's state in a snapshot that has not expired; 0: before the first."""
         known = self._bases.get(number)
         if known is None:
-            known = self._bases[number] = self._read(number)
+            known = self._bases[number] = self._state_in(number)
         return known
 
-    def _read(self, number: int) -> Base:
+    def _state_in(self, number: int) -> Base:
         if number == 0:
             return Base()
         commit = next(one for one in self.commits if one.snapshot_id == number)
-        view = view_at(self.repository, self.view.table, str(number))
+        with self._asking() as repository:
+            view = view_at(repository, self.view.table, str(number))
         found = stored_state(view, self.images, self.key)
         if found is None:
             return Base(commit)

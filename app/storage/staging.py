@@ -220,19 +220,27 @@ def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Ta
 def read_key_records(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...]
 ) -> Iterator[Record]:
-    """The records of one key in a batch, in the order they were posted: of the others only the keys are decoded, and
-    none becomes an object of Python. Raises ``DamagedFile``.
+    """The records of one key in a batch, in the order they were posted. Raises ``DamagedFile``."""
+    for rows in key_rows(warehouse, batch, schema, key):
+        for values in rows.to_pylist():
+            yield staged_record(schema, batch.number, values)
+
+
+def key_rows(
+    warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...], *, newest_first: bool = False
+) -> Iterator[pa.Table]:
+    """The rows of one key in a batch, a row group at a time: of the others only the keys are decoded, and none becomes
+    an object of Python. Raises ``DamagedFile``.
     """
     file = file_of_batch(batch)
     content = read_whole(warehouse, file)
     with decoding(warehouse, file):
         parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        for group in range(parquet.num_row_groups):
+        groups = range(parquet.num_row_groups)
+        for group in reversed(groups) if newest_first else groups:
             found = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
             if found.true_count:
-                rows = parquet.read_row_group(group, use_threads=False).filter(found)
-                for values in rows.cast(staging_schema(schema)).to_pylist():
-                    yield staged_record(schema, batch.number, values)
+                yield parquet.read_row_group(group, use_threads=False).filter(found).cast(staging_schema(schema))
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from app.core.table.history import Table
 from app.services.backups import Backup, back_up, restore
 from app.services.delta import keep_log
 from app.services.executor import MergeSite
-from app.services.history import KeptRecord, file_history, kept_records
+from app.services.history import KeptRecord, file_history
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import sweep
@@ -25,6 +25,7 @@ from app.storage.layout import Warehouse
 from tests.delta_readers import READERS
 from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
 from tests.services.delta_logs import PUBLISHED, log_of, publish, read
+from tests.services.kept import kept_of
 from tests.services.test_sweeps import NO_GRACE, age
 
 Told = Callable[[str], None]
@@ -64,9 +65,8 @@ def put_back(source: BackupFolder, empty: tuple[CatalogDatabase, Warehouse], nam
     assert restore(source, name, *empty, lambda _: None).version == "1.2.3"
 
 
-def history(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> list[KeptRecord]:
-    with database.reading() as repository:
-        return kept_records(repository, warehouse, table, (2,))
+def history(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> Sequence[KeptRecord]:
+    return kept_of(database, warehouse, table, 2).records
 
 
 def files_in(warehouse: Warehouse) -> dict[str, bytes]:

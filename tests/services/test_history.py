@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from app.core.table.history import Table
 from app.services.batches import withdraw_batch
 from app.services.drops import drop_table
 from app.services.executor import MergeSite
-from app.services.history import KeptRecord, kept_records, kept_since
+from app.services.history import KeptRecord, kept_since
 from app.services.merges import request_merge, run_next_merge
 from app.services.snapshots import roll_back
 from app.services.sweeps import sweep
 from app.services.tables import alter_table
 from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post
 from tests.services.clocks import SetClock, clock, database
+from tests.services.kept import kept_of
 
 __all__ = ["clock", "database"]
 
@@ -47,13 +48,11 @@ def merged(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
     assert run_next_merge(site, "worker")
 
 
-def kept(site: MergeSite, table: Table, key: int, after: int | None = None) -> list[KeptRecord]:
-    with site.database.reading() as repository:
-        now = repository.tables.find(table.id) or table
-        return kept_records(repository, site.warehouse, now, (key,), after)
+def kept(site: MergeSite, table: Table, key: int, after: int = 0) -> Sequence[KeptRecord]:
+    return kept_of(site.database, site.warehouse, table, key, after).records
 
 
-def told(site: MergeSite, table: Table, key: int, after: int | None = None) -> list[tuple[int, int | None, Any]]:
+def told(site: MergeSite, table: Table, key: int, after: int = 0) -> list[tuple[int, int | None, Any]]:
     """The batch's number, its snapshot and the value ``n`` of each record that is kept."""
     found = kept(site, table, key, after)
     return [(one.batch.number, one.batch.snapshot_id, one.record.values["n"]) for one in found]

@@ -21,7 +21,7 @@ from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import HistoryFile, Table
 from app.services.damage import named_files
 from app.services.executor import MergeSite
-from app.services.history import file_history, kept_records
+from app.services.history import file_history
 from app.services.scrubs import verify
 from app.services.sweeps import sweep
 from app.services.tables import alter_table
@@ -29,6 +29,7 @@ from app.storage.history import Cut
 from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, create_table, merge_staged, post
 from tests.services.damaged import damage_of, files_in, flip, flipped
+from tests.services.kept import kept_of
 from tests.services.test_history import CALM, age, begins, merged, swept, told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,9 +100,7 @@ def test_records_of_several_schemas_have_a_file_each_and_come_in_merge_order(sit
     post(site.database, site.warehouse, {"id": 1, "n": 3, "more": "text"})
     merge_staged(site.database, site.warehouse, table.id)
     assert len(file(site, table)) == 2
-    with site.database.reading() as repository:
-        now = repository.tables.get("shop", "wide")
-        found = kept_records(repository, site.warehouse, now, (1,))
+    found = kept_of(site.database, site.warehouse, table, 1).records
     assert [(one.batch.number, one.record.values) for one in found] == [
         (1, {"id": 1, "n": 1}),
         (2, {"id": 1, "n": 2}),
@@ -116,8 +115,7 @@ def test_words_that_tell_which_columns_a_record_names_are_kept(site: MergeSite) 
     merged(site, table, {"id": 1})
     merged(site, table, {"id": 1, "n": None})
     for _ in range(2):
-        with site.database.reading() as repository:
-            found = kept_records(repository, site.warehouse, table, (1,))
+        found = kept_of(site.database, site.warehouse, table, 1).records
         assert [one.record.names("n") for one in found] == [False, True]
         file(site, table)
 
