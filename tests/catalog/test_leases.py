@@ -318,3 +318,20 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
         assert repository.tables.written(table.id) == Written(merged=2000, compacted=2000)
     with pytest.raises(Conflict, match="another commit came first"):
         commit(database, merging, [run("r1"), run("r2")])
+
+
+def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be_forgotten(
+    database: CatalogDatabase,
+) -> None:
+    table = create_table(database)
+    post(database, table)
+    with database.transaction() as repository:
+        repository.tasks.request(table.id, TaskTrigger.REQUEST)
+        first = repository.leases.claim("dies", 0.0)
+        repository.forgettings.add(table.id, "5a17", [], "", None)
+    post(database, table)
+    with database.transaction() as repository:
+        again = repository.leases.claim("goes on", 60)
+    assert first is not None
+    assert again is not None
+    assert (again.task.id, [batch.number for batch in again.batches]) == (first.task.id, [1])
