@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, NotFound, Unavailable
+from app.core.errors import NotFound, Unavailable
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Base, Batch, HistoryFile, SnapshotKind, Table
 from app.core.table.kept_history import Kept, Retention, joined, kept_next
@@ -31,6 +32,7 @@ from app.storage.history import (
     join_history,
     key_records,
     staged_key_records,
+    unpacked_bytes,
     write_history,
 )
 from app.storage.layout import Warehouse
@@ -186,7 +188,7 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
     try:
         while _file_some(database, warehouse, table, cut):
             continue
-        _join_some(database, warehouse, table)
+        _join_some(database, warehouse, table, cut)
     except NotFound:
         return  # dropped meanwhile
     except DamagedFile as error:
@@ -202,7 +204,7 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
     for table in filter(None, found):
         try:
             file_history(database, warehouse, table)
-        except (OSError, KeyfoldError):
+        except Exception:  # whatever is wrong with one table keeps no other from being filed or swept
             logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
@@ -240,13 +242,14 @@ def _next(waiting: Sequence[Batch], bases: Sequence[int]) -> Sequence[Batch]:
     return waiting
 
 
-def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table) -> None:
+def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> None:
     with database.reading() as repository:
         files = repository.history.files(table.id)
         bases = [base.snapshot_id for base in repository.history.bases(table.id)]
         schemas = {file.schema_id: repository.tables.schema_at(table.id, file.schema_id) for file in files}
-    for parts in joined(files, bases):
-        whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id])
+    unpacked = cache(lambda file: unpacked_bytes(warehouse, table.id, file))
+    for parts in joined(files, bases, unpacked, cut.most_bytes):
+        whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id], cut)
         with database.transaction(wakes=False) as repository:
             repository.history.join(table.id, parts, whole)
             _check_there(warehouse, table, [whole])

@@ -26,8 +26,15 @@ from app.storage.arrow import staging_schema
 from app.storage.checksums import BLOCK_BYTES, Checksums, SummedSink
 from app.storage.folders import at_once
 from app.storage.layout import Warehouse, history_file, sync_folder
-from app.storage.named_files import check_file, file_of_batch, file_of_history, opened_parquet
-from app.storage.staging import key_rows, read_batch, rows_of_key, staged_record
+from app.storage.named_files import (
+    check_file,
+    decoding,
+    file_of_batch,
+    file_of_history,
+    opened_parquet,
+    read_whole,
+)
+from app.storage.staging import key_rows, rows_of_key, staged_record
 from app.storage.tokens import tokens_of
 
 BATCH_COLUMN = "_kf_batch"  # the number of the batch
@@ -40,11 +47,13 @@ Wanted = Callable[[Collection[int]], Collection[int]]
 @dataclass(frozen=True)
 class Cut:
     """How records are cut into files: ``most_bytes`` of them in memory become one, with row groups of
-    ``group_records``, one of which is decoded to find a key; a staging file of ``whole_bytes`` is read as a whole.
+    ``group_records`` that take ``group_bytes`` at most, one of which is decoded to find a key; a staging file of
+    ``whole_bytes``, as it is packed, is read as a whole and decoded a row group at a time.
     """
 
     most_bytes: int = 2**26
     group_records: int = 4096
+    group_bytes: int = 2**22
     whole_bytes: int = 2**24
 
 
@@ -79,11 +88,23 @@ def write_history(
     return written
 
 
-def join_history(warehouse: Warehouse, table_id: str, parts: Sequence[HistoryFile], schema: TableSchema) -> HistoryFile:
+def join_history(
+    warehouse: Warehouse, table_id: str, parts: Sequence[HistoryFile], schema: TableSchema, cut: Cut = CUT
+) -> HistoryFile:
     """The records of ``parts``, which follow each other, in one file. Raises ``DamagedFile`` and ``OSError``."""
     rows = pa.concat_tables([_all(warehouse, file_of_history(table_id, part), schema) for part in parts])
     snapshots = [number for part in parts for number in (part.first_snapshot, part.last_snapshot)]
-    return _write(warehouse, table_id, schema, rows, parts[0].schema_id, snapshots, CUT)
+    return _write(warehouse, table_id, schema, rows, parts[0].schema_id, snapshots, cut)
+
+
+def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> int:
+    """About what the records of a file take in memory: what they take in it before they are packed, and eight bytes for
+    each value, for nulls take none there. Raises ``DamagedFile``.
+    """
+    with opened_parquet(warehouse, file_of_history(table_id, file)) as parquet:
+        footer = parquet.metadata
+        groups = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+        return int(groups + 8 * footer.num_rows * footer.num_columns)
 
 
 def all_there(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
@@ -218,21 +239,34 @@ def _records_of(
     for start in range(0, len(batches), BATCHES_AT_ONCE):
         some = batches[start : start + BATCHES_AT_ONCE]
         small = [batch for batch in some if batch.size_bytes <= whole_bytes // BATCHES_AT_ONCE]
-        read = dict(zip(small, at_once(warehouse, lambda one: read_batch(warehouse, one, schema), small), strict=True))
+        contents = at_once(warehouse, lambda one: read_whole(warehouse, file_of_batch(one)), small)
+        read = dict(zip((batch.number for batch in small), contents, strict=True))
         for batch in some:
-            for table in [read.pop(batch)] if batch in read else _pieces(warehouse, batch, schema, whole_bytes):
+            for table in _pieces(warehouse, batch, schema, whole_bytes, read.pop(batch.number, None)):
                 yield batch, table
 
 
-def _pieces(warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int) -> Iterator[pa.Table]:
-    if batch.size_bytes <= whole_bytes:
-        yield read_batch(warehouse, batch, schema)
-        return
+def _pieces(
+    warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int, content: pa.Buffer | None
+) -> Iterator[pa.Table]:
+    """The records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if that was
+    read.
+    """
     file = file_of_batch(batch)
+    if content is None and batch.size_bytes <= whole_bytes:
+        content = read_whole(warehouse, file)
+    if content is not None:
+        with decoding(warehouse, file):
+            yield from _row_groups(pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True), schema)
+        return
     check_file(warehouse, file)
     with opened_parquet(warehouse, file) as parquet:
-        for group in range(parquet.num_row_groups):
-            yield parquet.read_row_group(group).cast(staging_schema(schema))
+        yield from _row_groups(parquet, schema)
+
+
+def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[pa.Table]:
+    for group in range(parquet.num_row_groups):
+        yield parquet.read_row_group(group, use_threads=False).cast(staging_schema(schema))
 
 
 def _placed(schema: TableSchema, found: Sequence[tuple[Batch, pa.Table]]) -> pa.Table:
@@ -289,14 +323,24 @@ def _stored(warehouse: Warehouse, path: str, schema: TableSchema, rows: pa.Table
 def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
     summed = SummedSink(file)
     with io.BufferedWriter(summed, BLOCK_BYTES) as sink:
-        pq.write_table(
-            rows,
-            sink,
-            row_group_size=cut.group_records,
-            compression="zstd",
+        how = {
+            "compression": "zstd",
             # Tokens are looked for; of all else statistics would be read as often, for nothing.
-            write_statistics=[TOKEN_COLUMN],
-            use_dictionary=list(named_words(schema)) or False,
-            write_page_checksum=True,
-        )
+            "write_statistics": [TOKEN_COLUMN],
+            "use_dictionary": list(named_words(schema)) or False,
+        }
+        with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **how) as writer:
+            for start in range(0, rows.num_rows, cut.group_records):
+                for group in _halved(rows.slice(start, cut.group_records), cut.group_bytes):
+                    writer.write_table(group, row_group_size=group.num_rows)
     return summed.sums.checksums
+
+
+def _halved(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces that take ``most_bytes`` at most, or are one row."""
+    if rows.nbytes <= most_bytes or rows.num_rows == 1:
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from _halved(rows.slice(0, half), most_bytes)
+    yield from _halved(rows.slice(half), most_bytes)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from app.core.table.history import Base, HistoryFile
 
 MOST_BASES = 3
-JOINED_BYTES = 2**24  # of a file that may still become part of a larger one, which is made in memory
+JOINED_BYTES = 2**24  # of a file, as it is packed, that may still become part of a larger one
 JOINED_RECORDS = 500_000
 
 
@@ -79,25 +79,33 @@ def _few(bases: Sequence[Base]) -> tuple[Base, ...]:
     return tuple(bases) if len(bases) <= MOST_BASES else (bases[0], *bases[1 - MOST_BASES :])
 
 
-def joined(files: Sequence[HistoryFile], bases: Sequence[int]) -> Iterator[Sequence[HistoryFile]]:
+def joined(
+    files: Sequence[HistoryFile], bases: Sequence[int], unpacked: Callable[[HistoryFile], int], most_bytes: int
+) -> Iterator[Sequence[HistoryFile]]:
     """Which of ``files`` (oldest first) become one: neighbours of one schema, none of which came before a base that
-    another came after.
+    another came after, and that take ``most_bytes`` at most as they are ``unpacked`` in memory.
 
     A file is joined with the one before it once it has half as many records, so that each record is written again a few
     times only, and there are few files.
     """
+
+    def fits(parts: Sequence[HistoryFile]) -> bool:
+        return _is_small(parts) and sum(map(unpacked, parts)) <= most_bytes
+
     alike: dict[tuple[int, int], list[HistoryFile]] = defaultdict(list)
     for file in files:
         alike[file.schema_id, bisect_left(bases, file.last_snapshot)].append(file)
     for same in alike.values():
-        yield from _joined(same)
+        yield from _joined(same, fits)
 
 
-def _joined(files: Sequence[HistoryFile]) -> Iterator[Sequence[HistoryFile]]:
+def _joined(
+    files: Sequence[HistoryFile], fits: Callable[[Sequence[HistoryFile]], bool]
+) -> Iterator[Sequence[HistoryFile]]:
     found: list[list[HistoryFile]] = []
     for file in files:
         found.append([file])
-        while len(found) > 1 and _records(found[-2]) <= 2 * _records(found[-1]) and _is_small(found[-2] + found[-1]):
+        while len(found) > 1 and _records(found[-2]) <= 2 * _records(found[-1]) and fits(found[-2] + found[-1]):
             later = found.pop()
             found[-1] += later
     yield from (parts for parts in found if len(parts) > 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 import pytest
 
-from app.core.table.history import Base
-from app.core.table.kept_history import MOST_BASES, Kept, Retention, kept_next
+from app.core.table.history import Base, HistoryFile
+from app.core.table.kept_history import MOST_BASES, Kept, Retention, joined, kept_next
 
 BEGUN = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -121,3 +122,22 @@ def test_what_is_kept_never_grows_backward(steps: Mapping[int, int]) -> None:
     history = History()
     begins = [history.merge(hour * 10, size).since for hour, size in steps.items()]
     assert begins == list(accumulate(begins, max))
+
+
+def test_files_are_joined_while_they_are_small_in_memory_too() -> None:
+    files = [HistoryFile(str(number), 0, number, number, 10, 100) for number in range(1, 7)]
+    asked: list[str] = []
+
+    def unpacked(file: HistoryFile) -> int:
+        asked.append(file.name)
+        return 1000
+
+    def names(most_bytes: int) -> list[list[str]]:
+        return [[file.name for file in parts] for parts in joined(files, [3], unpacked, most_bytes)]
+
+    assert names(10_000) == [["1", "2", "3"], ["4", "5", "6"]]
+    assert names(2_999) == [["1", "2"], ["4", "5"]]
+    assert names(1_999) == []
+    asked.clear()
+    assert list(joined([replace(file, size_bytes=2**24) for file in files], [], unpacked, 10_000)) == []
+    assert asked == []  # no footer is read of what is too large as it is packed
