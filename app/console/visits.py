@@ -120,7 +120,7 @@ class Visit:
 
     def digest(self, template: str, **values: Any) -> str:
         """What a fragment with these values is told apart by, for the page that has it from the first."""
-        return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}).encode())
+        return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}))
 
     def go(self, path: str) -> Response:
         """To another page, once a form has done what it should."""
@@ -139,8 +139,9 @@ class Visit:
         once = self.form.get("once", "")
         return f"console-{once}-{digest}" if re.fullmatch(r"[\w-]{1,40}", once, re.ASCII) else None
 
-    def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        return _templates.get_template(template).render(visit=self, **values)
+    def _rendered(self, template: str, values: Mapping[str, Any]) -> bytes:
+        """In UTF-8; half a surrogate pair, which JSON may bring and UTF-8 cannot carry, as JSON escapes it."""
+        return _templates.get_template(template).render(visit=self, **values).encode("utf-8", "backslashreplace")
 
 
 def new_once() -> str:

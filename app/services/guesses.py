@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +12,17 @@ from typing import Any, Final
 
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
+from app.core.plan.record_decoder import KIND_MEMBER
 from app.core.table.schema import TableSchema
+from app.core.table.schema_bounds import DEFAULT_BOUNDS
 from app.core.types.dialects import Dialect
 from app.core.types.kinds import Kind
 from app.core.types.nested import quote
-from app.services.json_bodies import parse_json
+from app.services.json_bodies import json_text, parse_json
+from app.services.tables import DEEPEST_TYPE
 
 MOST_RECORDS: Final = 10_000
-MOST_COLUMNS: Final = 1_000
+MOST_COLUMNS: Final = 1_000  # of the records, and of the objects in a column
 _OF_KEYS: Final = re.compile(r"(?:.*_)?(?:id|key|code|sku|uuid)", re.IGNORECASE)
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:?\d\d)?")
 _NUMBER: Final = re.compile(r"-?\d{1,18}\.(\d{1,10})")
@@ -49,20 +51,24 @@ class Guess:
 def guessed(name: str, sample: str) -> Guess:
     """The table whose records ``sample`` shows: a list in JSON, ``{"records": […]}``, or one record a line.
 
-    Raises ``Invalid`` for what is no sample.
+    Raises ``Invalid`` for what is no sample, or one of a table that there cannot be.
     """
     records = _records(sample)
-    names = list(dict.fromkeys(column for record in records for column in record if column != "_kind"))
-    if not names or len(names) > MOST_COLUMNS:
-        raise Invalid(f"the records have {len(names)} columns; send some with 1 to {MOST_COLUMNS}")
-    columns = [_column(name, records) for name in names]
+    _check_depth(records)
+    told = _members(records)
+    told.pop(KIND_MEMBER, None)
+    if not told:
+        raise Invalid("the records have no columns; paste some that have")
+    columns = [_column(name, values, len(records)) for name, values in told.items()]
     key = _key(columns, records)
     fields = [
         {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.name == key else one.type}
         for place, one in enumerate(columns)
     ]
     options = _options(records, key)
-    schema = TableSchema.from_json({"fields": fields, "primaryKeys": [key], "options": options})
+    body = {"fields": fields, "primaryKeys": [key], "options": options}
+    DEFAULT_BOUNDS.table.check_declared(body)
+    schema = TableSchema.from_json(body)
     return Guess(table_ddl(name, schema, Dialect.FLINK), columns, key, len(records))
 
 
@@ -78,10 +84,10 @@ def _records(sample: str) -> list[Mapping[str, Any]]:
 
 
 def _parsed(sample: str) -> object:
-    lines = [line for line in sample.splitlines() if line.strip()]
     try:
         return parse_json(sample.encode("utf-8", "surrogatepass"))
     except Invalid:
+        lines = [line for line in sample.split("\n") if line.strip()]  # texts in JSON may hold all other ends of lines
         if len(lines) < 2 or not lines[0].lstrip().startswith("{") or not lines[0].rstrip().endswith("}"):
             raise
     return [_line(number, line) for number, line in enumerate(lines, 1)]
@@ -94,10 +100,37 @@ def _line(number: int, line: str) -> object:
         raise Invalid(f"line {number} of the sample: {invalid.message}") from invalid
 
 
-def _column(name: str, records: Sequence[Mapping[str, Any]]) -> GuessedColumn:
-    values = [record[name] for record in records if record.get(name) is not None]
-    example = json.dumps(values[0], default=str, ensure_ascii=False) if values else ""
-    return GuessedColumn(name, _type(values), example, len(records) - len(values))
+def _check_depth(records: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ``Invalid`` for values that are nested deeper than any type."""
+    level: Sequence[Any] = records
+    for _ in range(DEEPEST_TYPE + 1):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return
+    raise Invalid(f"a value of the sample is nested more than {DEEPEST_TYPE} levels deep; flatten the records")
+
+
+def _inside(value: object) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each member that are not null. Raises ``Invalid`` for more members than a guess has."""
+    found: dict[str, list[Any]] = {}
+    for one in objects:
+        for name, value in one.items():
+            values = found.setdefault(name, [])
+            if value is not None:
+                values.append(value)
+        if len(found) > MOST_COLUMNS:
+            raise Invalid(
+                f"the records, or objects in them, have more than {MOST_COLUMNS} columns; paste narrower ones"
+            )
+    return found
+
+
+def _column(name: str, values: Sequence[Any], records: int) -> GuessedColumn:
+    return GuessedColumn(name, _type(values), json_text(values[0]) if values else "", records - len(values))
 
 
 def _type(values: Sequence[Any]) -> str:
@@ -160,9 +193,7 @@ def _object(values: Sequence[Any]) -> str | None:
     """A ROW of the members of all of them."""
     if not all(isinstance(one, dict) and one for one in values):
         return None
-    names = dict.fromkeys(name for one in values for name in one)
-    members = {name: [one[name] for one in values if one.get(name) is not None] for name in names}
-    return f"ROW<{', '.join(f'{quote(name)} {_type(inner)}' for name, inner in members.items())}>"
+    return f"ROW<{', '.join(f'{quote(name)} {_type(inner)}' for name, inner in _members(values).items())}>"
 
 
 _GUESSES: Final[tuple[Callable[[Sequence[Any]], str | None], ...]] = (

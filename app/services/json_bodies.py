@@ -27,6 +27,19 @@ def parse_json(body: bytes) -> object:
         raise _unreadable("", error) from error
 
 
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def json_text(value: object) -> str:
+    """What ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, in ASCII, and numbers
+    with a fraction as text.
+    """
+    try:
+        return _encoder.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, default=str)
+
+
 class _Records(msgspec.Struct, forbid_unknown_fields=True):
     records: list[msgspec.Raw]
 

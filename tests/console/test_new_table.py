@@ -83,6 +83,12 @@ def test_the_command_of_a_schema_has_no_more_than_was_understood(browser: Browse
     assert ('"x"' in unescape(command), "primaryKeys" in command) == (False, True)
 
 
+@pytest.mark.parametrize(("sample", "told"), [('[{"id": "\\ud800"}]', r"id STRING"), ('[{"i\\ud800": 1}]', r"i\ud800")])
+def test_half_a_surrogate_pair_is_shown_as_json_escapes_it(browser: Browser, sample: str, told: str) -> None:
+    page = sent(browser, "guess", "sample", sample)
+    assert (told in words(page), r"\ud800" in page) == (True, True)
+
+
 def test_lines_of_a_form_are_those_of_the_text(browser: Browser) -> None:
     page = sent(browser, "check", text=SQL.replace("STRING", "STRNG").replace("\n", "\r\n"))
     assert '<span class="no">3</span>' in page

@@ -170,3 +170,33 @@ def test_hostile_names_are_quoted() -> None:
 def test_what_is_no_sample_is_refused(sample: str) -> None:
     with pytest.raises(Invalid):
         guessed("t", sample)
+
+
+@pytest.mark.parametrize("rows", [[{f"k{n}": 1 for n in range(1001)}], [{f"k{n}": 1} for n in range(1001)]])
+def test_no_more_columns_are_guessed_than_a_guess_has_however_they_are_nested(rows: list[dict[str, int]]) -> None:
+    for records in (rows, [{"id": 1, "a": rows}]):
+        with pytest.raises(Invalid, match="more than 1000 columns"):
+            guessed("t", json.dumps(records))
+
+
+def test_a_table_that_is_broader_than_any_is_refused_before_it_is_written() -> None:
+    broad = {f"c{n}": {f"k{m}": 1 for m in range(40)} for n in range(900)}
+    with pytest.raises(Invalid, match="at most 2000 columns and fields"):
+        guessed("t", json.dumps([{"id": 1} | broad]))
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"b":', "}"), ('[{"b":', "}]")])
+def test_values_that_are_deeper_than_any_type_are_refused(opens: str, closes: str) -> None:
+    with pytest.raises(Invalid, match="more than 50 levels deep; flatten"):
+        guessed("t", '[{"id": 1, "a": ' + opens * 400 + "1" + closes * 400 + "}]")
+    assert guessed("t", '[{"id": 1, "a": ' + opens * 24 + "1" + closes * 24 + "}]").key == "id"
+
+
+def test_lines_of_a_sample_end_where_json_ends_them() -> None:
+    lines = '{"id": 1, "v": "a\u2028b\x85c"}\n{"id": 2, "v": "x"}'
+    assert (guessed("t", lines).records, guessed("t", lines).columns[1].example) == (2, '"a\u2028b\x85c"')
+
+
+def test_an_example_is_the_value_as_it_was_sent() -> None:
+    sample = '[{"id": 1, "v": 1.500, "w": {"a": [1e999]}, "s": "\\ud800"}]'
+    assert [one.example for one in guessed("t", sample).columns] == ["1", "1.500", '{"a":[1E+999]}', '"\\ud800"']
