@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
+
+from app.services.json_bodies import json_text
 
 # Never the token itself: pages are shown to others.
 _AUTHORIZED: Final = '-H "Authorization: Bearer $KEYFOLD_TOKEN"'
@@ -33,6 +34,6 @@ def curl_of(request: Request, method: str, path: str, body: object, media_type: 
         words.append(_AUTHORIZED)
     if body is None:
         return " ".join(words)
-    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
+    text = body if isinstance(body, str) else json_text(body, indent=1)
     words += [f"-H {shlex.quote(f'Content-Type: {media_type}')}", f"--data-binary {shlex.quote(text)}"]
     return " \\\n  ".join([" ".join(words[:2]), *words[2:]])

@@ -12,6 +12,7 @@ from app.console.visits import Page, Visit
 from app.core.errors import KeyfoldError
 from app.http.kinds import status_of
 from app.services.examples import EXAMPLES
+from app.services.json_bodies import json_text
 from app.services.playground import Played, play
 
 PLAYGROUND_PATH: Final = "/console/playground"
@@ -53,7 +54,9 @@ def _told(visit: Visit, played: Played) -> dict[str, Any]:
         for number, line in enumerate(lines)
         for step in [by_record[number][1]]
     ]
-    body = {"schema": played.schema.to_json(), "records": [json.loads(line) for line in lines]}
+    # The records as they were written: numbers stay exact, and what is deep is not made longer.
+    records = ",\n  ".join(lines)
+    body = f'{{"schema": {json_text(played.schema.to_json(), indent=1)},\n "records": [\n  {records}\n]}}'
     return {"played": played, "steps": steps, "command": visit.curl("POST", "/v1/catalog/merges:simulate", body)}
 
 

@@ -24,9 +24,11 @@ from app.core.table.records import RowKind
 from app.http.kinds import status_of
 from app.services.explain import Question
 from app.services.explained import ExplainedRow, ExplainedStep
+from app.services.json_bodies import json_text, parse_json
 from app.services.row_views import RowView, Trial, typed, view_no_row, view_row
 
 STEPS: Final = 30
+MOST_TRIED: Final = 50  # records: the page has for each an address with all others
 _SENT: Final = "row_sent.html"
 _FIRST: Final = "start"
 _VALUE, _NULL = "value.", "null."  # of the fields of the form, before the name of the column
@@ -89,10 +91,13 @@ def show_row(visit: Visit) -> Response:
 def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
     path = address_of_table(visit, "/row")
+    tried = query.getlist("try")
+    if len(tried) + ("add" in query) > MOST_TRIED:
+        raise Invalid(f"at most {MOST_TRIED} records are tried at once: open the row with fewer of try=")
     return _Asked(
         path,
         query.getlist("key"),
-        query.getlist("try"),
+        tried,
         query.get("asOf"),
         query.get("step"),
         query.get("before"),
@@ -111,13 +116,16 @@ def _what_if(
     visit: Visit, table: Table, asked: _Asked, trial: Trial | None, lanes: Sequence[StoryLane]
 ) -> dict[str, Any]:
     """What the form that tries records shows."""
-    path = table_path(table.database, table.name)
+    tried_by = None
+    if trial and not trial.error:  # what was refused may be of any shape
+        path = table_path(table.database, table.name, "/rows:simulate")
+        tried_by = visit.curl("POST", path, {"records": trial.records})
     return {
         "trial": trial,
         "lanes": lanes,
         "tries": _tries(asked, trial, lanes) if trial else [],
         "kinds": [kind.text for kind in RowKind],
-        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records}) if trial else None,
+        "tried_by": tried_by,
         "may_change": visit.may(Role.WRITE, table.database, table.name),
     }
 
@@ -149,14 +157,14 @@ def _written(visit: Visit, table: Table) -> str:
             record[column.name] = None
         elif text:
             record[column.name] = typed(column, text)
-    return json.dumps(record, ensure_ascii=False)
+    return json_text(record, indent=0)
 
 
 def _record(text: str) -> dict[str, Any]:
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"try={text[:100]!r} is no JSON: {error}") from error
+        record = parse_json(text.encode())
+    except Invalid as error:
+        raise Invalid(f"try={text[:100]!r} is no JSON: {error.message}") from error
     if not isinstance(record, dict):
         raise Invalid(f"try={text[:100]!r} is no record: send a JSON object of columns")
     return record

@@ -30,14 +30,15 @@ def parse_json(body: bytes) -> object:
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def json_text(value: object) -> str:
+def json_text(value: object, indent: int = -1) -> str:
     """What ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, in ASCII, and numbers
-    with a fraction as text.
+    with a fraction as text. ``indent`` as of ``msgspec.json.format``: 0 is one line with spaces.
     """
     try:
-        return _encoder.encode(value).decode()
+        text = _encoder.encode(value).decode()
     except UnicodeEncodeError:
-        return json.dumps(value, default=str)
+        text = json.dumps(value, default=str)
+    return msgspec.json.format(text, indent=indent)
 
 
 class _Records(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
-from app.core.errors import FaultCode, Invalid, Violation
+from app.core.errors import FaultCode, Invalid, TooLarge, Violation
 from app.core.plan.explanations import column_words, depends_on_arrival
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.story_lanes import StoryLane, story_lanes
@@ -15,10 +16,11 @@ from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
 from app.services.ddl import declared_tables
 from app.services.json_bodies import parse_json
-from app.services.simulations import SimulatedRow, merged_in_batches, simulate_merge
+from app.services.simulations import SimulatedRow, merged_in_batches, simulate_on_nothing
 from app.services.tables import validate_table
 
-MOST_LINES = 200
+MOST_LINES: Final = 200
+MOST_VALUES: Final = 20_000  # records times columns: each is folded three times, and shown with its reason
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,13 @@ def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DE
     batches, first = _batches(records), _batches(posted)
     lines = [line for batch in batches for line in batch]
     others = [line for batch in first for line in batch]
-    rows = _rows(schema, lines, bounds)
-    merged = merged_in_batches(plan, [[_record(line) for line in batch] for batch in batches])
+    _check_values(len(lines), len(schema.columns))
+    parsed = _records(lines)
+    rows, rest = simulate_on_nothing(plan, parsed), iter(parsed)
+    merged = merged_in_batches(plan, [[*islice(rest, len(batch))] for batch in batches])
     # Other records are not the posted ones in another order: nothing can be said of an order then.
     moved = batches != first and sorted(lines) == sorted(others)
-    differences = _differences(plan, _rows(schema, others, bounds), rows) if moved else []
+    differences = _differences(plan, simulate_on_nothing(plan, _records(others)), rows) if moved else []
     same = [row.after for row in rows] == merged
     return Played(schema, story_lanes(plan), rows, batches, same, moved, differences)
 
@@ -79,7 +83,7 @@ def _schema(text: str, bounds: CatalogBounds) -> TableSchema:
 
 def _batches(text: str) -> list[list[str]]:
     batches: list[list[str]] = [[]]
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, text.split("\n")):  # texts in JSON may hold all other ends of lines
         if line:
             batches[-1].append(line)
         elif batches[-1]:
@@ -91,20 +95,25 @@ def _batches(text: str) -> list[list[str]]:
     return found
 
 
-def _record(line: str) -> Any:
-    return parse_json(line.encode())
+def _check_values(records: int, columns: int) -> None:
+    """Raises ``TooLarge`` for more than a page can tell."""
+    most = MOST_VALUES // columns
+    if records > most:
+        fix = "play fewer of them, or leave out columns"
+        message = f"of a table of {columns} columns the playground folds at most {most} records, these are {records}"
+        raise TooLarge(f"{message}; {fix}", violations=[Violation("/records", FaultCode.TOO_LARGE, message, fix)])
 
 
-def _rows(schema: TableSchema, lines: Sequence[str], bounds: CatalogBounds) -> list[SimulatedRow]:
+def _records(lines: Sequence[str]) -> list[Any]:
     records = []
     for number, line in enumerate(lines):
         try:
-            records.append(_record(line))
+            records.append(parse_json(line.encode()))
         except Invalid as error:
             message = f"record {number + 1} is no JSON: {error.message}"
             fault = Violation(f"/records/{number}", FaultCode.NOT_AN_OBJECT, message, 'write {"column": value, …}')
             raise Invalid(message, violations=[fault]) from error
-    return simulate_merge(json.dumps({"schema": schema.to_json(), "records": records}).encode(), bounds.table)
+    return records
 
 
 def _differences(plan: MergePlan, posted: Sequence[SimulatedRow], moved: Sequence[SimulatedRow]) -> list[Difference]:

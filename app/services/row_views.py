@@ -20,7 +20,7 @@ from app.core.types.values import ValueFault
 from app.services.explain import Question, explain_row
 from app.services.explained import ExplainedRow
 from app.services.lookups import get_row, view_at
-from app.services.simulations import SimulatedStep, simulate_rows
+from app.services.simulations import SimulatedStep, simulate_on_rows
 from app.storage.images import Images
 
 
@@ -108,7 +108,7 @@ def try_records(
         return None
     records = [{**key, **one, **key} for one in tried]
     try:
-        (row,) = simulate_rows(repository, images, table, json.dumps({"records": records}).encode())
+        (row,) = simulate_on_rows(repository, images, table, records)
     except KeyfoldError as error:
         return Trial(records, error=error)
     return Trial(records, row.steps, row.after)

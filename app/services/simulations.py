@@ -72,9 +72,18 @@ def simulate_rows(
 
     Raises ``Invalid`` for records that a batch could not hold either.
     """
-    records = _records(_parsed(body))
-    view = latest_state(repository, images, table)
-    return _simulate(compile_plan(table.schema), records, view, integers)
+    return simulate_on_rows(repository, images, table, _records(_parsed(body)), integers)
+
+
+def simulate_on_rows(
+    repository: Repository, images: Images, table: Table, records: Sequence[Any], integers: Integers | None = None
+) -> list[SimulatedRow]:
+    """``records``, as ``parse_json`` gives them, folded on the live rows of ``table``, staged batches included.
+
+    Raises ``Invalid`` for records that a batch could not hold either, ``TooLarge``.
+    """
+    _check_count(records)
+    return _simulate(compile_plan(table.schema), records, latest_state(repository, images, table), integers)
 
 
 def simulate_merge(
@@ -91,7 +100,18 @@ def simulate_merge(
         )
         raise Invalid("the body is not a simulation", violations=[fault])
     schema = validate_table("simulated", parsed["schema"], bounds)
-    return _simulate(compile_plan(schema), _records(parsed), lambda _: None, integers)
+    return simulate_on_nothing(compile_plan(schema), _records(parsed), integers)
+
+
+def simulate_on_nothing(
+    plan: MergePlan, records: Sequence[Any], integers: Integers | None = None
+) -> list[SimulatedRow]:
+    """``records``, as ``parse_json`` gives them, folded under ``plan``.
+
+    Raises ``Invalid`` for records that a batch could not hold, ``TooLarge``.
+    """
+    _check_count(records)
+    return _simulate(plan, records, lambda _: None, integers)
 
 
 def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list[dict[str, Any] | None]:
@@ -132,9 +152,12 @@ def _records(parsed: object) -> list[Any]:
             "/records", FaultCode.MISSING, "the body has no list of records", 'send {"records": [{…}, …]}'
         )
         raise Invalid("the body is not a simulation", violations=[fault])
+    return records
+
+
+def _check_count(records: Sequence[Any]) -> None:
     if len(records) > MAX_RECORDS:
         raise _too_large(f"a simulation takes at most {MAX_RECORDS} records, this one has {len(records)}")
-    return records
 
 
 def _too_large(message: str) -> TooLarge:

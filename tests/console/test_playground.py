@@ -87,12 +87,37 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
         (GROUPS, "", "1 to 200 records"),
         (GROUPS, '{"id": 1}\n' * 201, "1 to 200 records"),
         (GROUPS, '{"nosuch": 1}', "nosuch"),
+        (GROUPS, '{"id": 1, "n": 1.5}', "1.5"),
+        (GROUPS, '{"id": 1, "\\ud800": 1}', "column"),
         (GROUPS, "[]", "object"),
         (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
     ],
 )
 def test_what_cannot_be_folded_is_told(browser: Browser, schema: str, records: str, told: str) -> None:
     assert told in played(browser, records, schema=schema, status=400)
+
+
+def test_numbers_are_folded_and_sent_as_they_were_written(browser: Browser) -> None:
+    schema = "CREATE TABLE t (id INT, d DOUBLE, n DECIMAL(38, 20), PRIMARY KEY (id) NOT ENFORCED)"
+    numbers = ['{"id":1,"d":-0.0}', '{"id":1,"d":1.5}', '{"id":1,"n":1.10000000000000000001}']
+    shown = played(browser, "\n".join(numbers), schema=schema)
+    assert "d null → -0.0" in shown
+    assert "n null → 1.10000000000000000001" in shown
+    assert '"records": [ {"id":1,"d":-0.0}, {"id":1,"d":1.5}, {"id":1,"n":1.10000000000000000001} ]}' in shown
+    played(browser, '{"id":1,"d":1e999}', schema=schema, status=400)
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_an_end_of_a_line_that_is_none_of_json_may_be_in_a_text(browser: Browser, end: str) -> None:
+    assert "1. id 1" in played(browser, f'{{"id": 1, "note": "a{end}b"}}')
+
+
+def test_more_values_than_a_page_can_tell_are_refused(browser: Browser) -> None:
+    columns = ", ".join(f"c{number} INT" for number in range(199))
+    schema = f"CREATE TABLE t (id INT, {columns}, PRIMARY KEY (id) NOT ENFORCED)"
+    told = played(browser, '{"id": 1}\n' * 101, schema=schema, status=413)
+    assert "of a table of 200 columns the playground folds at most 100 records, these are 101" in told
+    assert "play fewer" in told
 
 
 def test_hostile_values_are_text_and_nothing_is_stored(browser: Browser) -> None:

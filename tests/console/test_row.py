@@ -167,6 +167,31 @@ def test_a_record_that_no_batch_could_hold_is_told_with_its_fix(browser: Browser
 
 
 @pytest.mark.usefixtures("story")
+@pytest.mark.parametrize(
+    "tried", ['{"note": "\\ud800"}', '{"\\ud800": 1}', '{"note": 1e999}', f'{{"note": {"[" * 800}{"]" * 800}}}']
+)
+def test_a_hostile_record_is_refused_without_a_command_that_has_it(browser: Browser, tried: str) -> None:
+    answer = browser.get(f"{PAGE}?key=1&try={quote(tried)}")
+    assert (answer.status_code, "not tried" in answer.text, "rows:simulate" in answer.text) == (200, True, False)
+
+
+@pytest.mark.usefixtures("story")
+def test_a_number_is_tried_as_it_was_written(browser: Browser) -> None:
+    record = '{"booked": 9, "fees": 0.10, "scanned": 11}'
+    tried = browser.text(f"{PAGE}?key=1&try={quote(record)}")
+    assert "fees 6.00 → 6.10" in tried
+    assert '"fees": 0.10, "scanned": 11 } ] }' in tried
+
+
+@pytest.mark.usefixtures("story")
+@pytest.mark.parametrize("asked", ["&try=%7B%7D" * 51, "&try=%7B%7D" * 50 + "&add=1"])
+def test_no_more_records_are_tried_than_have_room_in_each_address(browser: Browser, asked: str) -> None:
+    refused = browser.get(f"{PAGE}?key=1{asked}")
+    assert (refused.status_code, "at most 50 records are tried" in refused.text) == (400, True)
+    assert browser.text(f"{PAGE}?key=1{'&try=%7B%7D' * 50}").count("leave out") == 50
+
+
+@pytest.mark.usefixtures("story")
 def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Browser) -> None:
     missing = browser.get(f"{PAGE}?key={quote(HOSTILE)}")
     assert missing.status_code == 404
