@@ -183,7 +183,7 @@ def drop_example(catalog: CatalogDatabase, warehouse: Warehouse, example: Exampl
 
 def _made_of(example: Example) -> Check:
     def check(table: Table) -> None:
-        if table.schema.columns != example.schema.columns:
+        if table.schema != example.schema:
             message = f"the table {table.full_name} is not the example: somebody made it, or changed it"
             raise Conflict(f"{message}; drop it as any other table")
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
+from app.services.examples import EXAMPLES
 from tests.api.conftest import TABLES, new_table
 from tests.console.conftest import Browser
 
@@ -110,13 +112,15 @@ def test_an_example_is_loaded_played_once_a_record_and_dropped(browser: Browser)
     assert browser.client.get("/v1/catalog/databases").json()["databases"] == []
 
 
-def test_a_table_that_somebody_made_is_no_example(create: Callable[..., object], browser: Browser) -> None:
+@pytest.mark.parametrize("other", [new_table("parcels")["schema"], {"options": {}}, {"comment": "mine"}])
+def test_a_table_that_somebody_made_is_no_example(browser: Browser, other: dict[str, object]) -> None:
     browser.client.post("/v1/catalog/databases", json={"name": "examples"})
-    made = new_table("parcels")
-    browser.client.post(
-        "/v1/catalog/databases/examples/tables",
-        json=made | {"identifier": {"database": "examples", "object": "parcels"}},
-    )
+    body = {
+        "identifier": {"database": "examples", "object": "parcels"},
+        "schema": EXAMPLES["parcels"].schema.to_json() | other,
+    }
+    made = browser.client.post("/v1/catalog/databases/examples/tables", json=body)
+    assert made.status_code == 200, made.text
     browser.get("/console/examples/parcels")
     refused = browser.send("/console/examples/parcels/drop")
     assert (refused.status_code, "is not the example" in refused.text) == (409, True)
