@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from playwright.sync_api import Browser as Chromium
@@ -158,6 +158,16 @@ def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(
         second.open(address)
         second.page.get_by_text("Batch 2", exact=True).wait_for()
         second.page.get_by_text("The answer stays:").wait_for()
+
+
+@needs_chromium
+def test_an_address_is_opened_where_the_page_is_open_already(chrome: Chromium, service: Client) -> None:
+    state = {"schema": GROUPS, "records": '{"id": 77}', "posted": '{"id": 77}'}
+    with person(chrome, str(service.base_url)) as opened:
+        opened.open(PAGE)
+        opened.open(f"{PAGE}#{quote(json.dumps(state))}")
+        opened.page.get_by_text("1. id 77").wait_for()
+        opened.page.get_by_role("button", name="Move record 1 up").wait_for()
 
 
 @needs_chromium

@@ -90,9 +90,15 @@
     copy.hidden = false;
     copy.onclick = async () => { await navigator.clipboard.writeText(location.href); copy.textContent = "Copied"; };
   }
-  try {
-    const state = JSON.parse(decodeURIComponent(location.hash.slice(1)));
-    schema.value = String(state.schema); records.value = String(state.records); posted.value = String(state.posted);
+  // Whether the address has a state of ours; folds it then.
+  const open = () => {
+    try {
+      const state = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+      schema.value = String(state.schema); records.value = String(state.records); posted.value = String(state.posted);
+    } catch { return false; }
     fold();
-  } catch { prepare(); } // no state in the address, or none of ours
+    return true;
+  };
+  window.addEventListener("hashchange", open); // another address is opened where the page is open already
+  if (!open()) prepare();
 })();
