@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
@@ -18,7 +19,7 @@ from app.services.repairs import Repair, repairs_of
 from app.services.rules import TableRules, table_rules
 from app.services.tables import validate_table
 
-LONGEST_MENDED = 20_000  # characters of a text for which repairs are tried
+MOST_READ_AGAIN = 40_000  # characters, of all texts that are tried as repairs of one
 MOST_MENDED = 10  # faults of one
 
 
@@ -122,11 +123,18 @@ def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
 
 
 def _mended(draft: Draft, faults: Sequence[Violation], bounds: CatalogBounds) -> Iterator[Repair | None]:
-    """Of each of the first faults the first text, of those that may mend it, that has fewer faults."""
-    if len(draft.text) > LONGEST_MENDED:
-        return
+    """Of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long text
+    few are tried.
+    """
+    tries = MOST_READ_AGAIN // max(1, len(draft.text))
     for fault in faults[:MOST_MENDED]:
-        yield next((one for one in repairs_of(draft.text, fault) if _count(draft, one, bounds) < len(faults)), None)
+        mends = None
+        for repair in islice(repairs_of(draft.text, fault), tries):
+            tries -= 1
+            if _count(draft, repair, bounds) < len(faults):
+                mends = repair
+                break
+        yield mends
 
 
 def _count(draft: Draft, repair: Repair, bounds: CatalogBounds) -> int:

@@ -31,14 +31,14 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def json_text(value: object, indent: int = -1) -> str:
-    """What ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, in ASCII, and numbers
-    with a fraction as text. ``indent`` as of ``msgspec.json.format``: 0 is one line with spaces.
+    """What ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, on one line of
+    ASCII, with numbers that have a fraction as text. ``indent`` is that of ``msgspec.json.format``: 0 is one line with
+    spaces.
     """
     try:
-        text = _encoder.encode(value).decode()
+        return msgspec.json.format(_encoder.encode(value), indent=indent).decode()
     except UnicodeEncodeError:
-        text = json.dumps(value, default=str)
-    return msgspec.json.format(text, indent=indent)
+        return json.dumps(value, default=str)
 
 
 class _Records(msgspec.Struct, forbid_unknown_fields=True):

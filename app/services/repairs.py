@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from app.core.errors import FaultCode, Violation
@@ -37,6 +38,7 @@ _ENUMS: Final[tuple[type[StrEnum], ...]] = (
     Integers,
 )
 _VALUES: Final = (*FUNCTIONS, *ALIASES, *(member.value for enum in _ENUMS for member in enum), "true", "false")
+MOST_WORDS: Final = 20  # at the place of a fault that are looked at
 _WORD: Final = re.compile(r"[\w.-]+")
 _FIELDS: Final = re.compile(r"fields\.(.+)\.([\w-]+)")
 _FIRST_COLUMN: Final = re.compile(r"CREATE\s+TABLE\b[^(]*\(\s*(`(?:[^`]|``)+`|\w+)", re.IGNORECASE)
@@ -78,8 +80,9 @@ def _respelt_value(text: str, fault: Violation) -> Iterator[Repair]:
     pair = _pair(text, fault.about.option) if fault.about.option else None
     if pair is None:
         return
-    for word in _WORD.finditer(text, pair.start("value"), pair.end("value")):
-        near = nearest(word[0], (*_VALUES, *_columns(text)))
+    known = (*_VALUES, *_columns(text))
+    for word in islice(_WORD.finditer(text, pair.start("value"), pair.end("value")), MOST_WORDS):
+        near = nearest(word[0], known)
         if near is not None and near != word[0]:
             yield _replaced(text, word.start(), word.end(), near)
 
@@ -89,10 +92,12 @@ def _respelt_word(text: str, fault: Violation) -> Iterator[Repair]:
     if fault.about.offset is None or fault.about.option:
         return
     line = text[fault.about.offset :].partition("\n")[0]
-    for word in _WORD.finditer(line):
-        near = nearest(word[0].upper(), [kind.value for kind in Kind]) if fault.code is FaultCode.UNKNOWN_TYPE else None
-        near = near or nearest(word[0], [name for name in _columns(text) if name != word[0]])
-        if near is not None and near != word[0]:
+    of_type = fault.code is FaultCode.UNKNOWN_TYPE
+    known = [kind.value for kind in Kind] if of_type else _columns(text)
+    for word in islice(_WORD.finditer(line), MOST_WORDS):
+        asked = word[0].upper() if of_type else word[0]
+        near = nearest(asked, [name for name in known if name != word[0]])
+        if near is not None:
             yield _replaced(text, fault.about.offset + word.start(), fault.about.offset + word.end(), near)
             return
 

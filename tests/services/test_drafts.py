@@ -7,10 +7,11 @@ import tracemalloc
 
 import pytest
 
-from app.core.errors import Invalid
-from app.services.drafts import Draft, DraftKind, Verdict, judged
+from app.core.errors import About, FaultCode, Invalid, Violation
+from app.services.drafts import MOST_MENDED, MOST_READ_AGAIN, Draft, DraftKind, Verdict, judged
 from app.services.guesses import guessed
 from app.services.json_places import places_in
+from app.services.repairs import MOST_WORDS, repairs_of
 
 WHOLE = """CREATE TABLE t (
   id BIGINT,
@@ -53,6 +54,31 @@ def test_a_word_that_is_misspelt_is_told_at_its_line_and_put_right(right: str, w
     assert "^" not in fault.said
     assert fault.repair is not None
     assert fault.repair.text == WHOLE
+
+
+def test_of_a_long_text_few_repairs_are_tried() -> None:
+    def repaired(columns: int) -> tuple[int, int]:
+        wrong = ", ".join(f"c{n} STRNG" for n in range(columns))
+        text = f"CREATE TABLE t (id BIGINT, {wrong}, PRIMARY KEY (id) NOT ENFORCED)"
+        faults = of_sql(text).faults
+        assert len(faults) == columns
+        return sum(one.repair is not None for one in faults), MOST_READ_AGAIN // len(text)
+
+    assert repaired(30)[0] == MOST_MENDED
+    few, room = repaired(500)
+    assert few == room == 6
+
+
+def test_the_word_of_a_type_is_put_right_and_no_column_beside_it() -> None:
+    columns = ", ".join(f"c{n} XQZ{n}" for n in range(40))
+    faults = of_sql(f"CREATE TABLE t ({columns}, total ITN, PRIMARY KEY (c0) NOT ENFORCED)").faults
+    assert {one.repair.label for one in faults[:MOST_MENDED] if one.repair} == set()
+    assert next(repairs_of("x ITN, y INT", _unknown_type(2))).text == "x INT, y INT"
+    assert [*repairs_of("ZZZ, " * MOST_WORDS + "ITN", _unknown_type(0))] == []
+
+
+def _unknown_type(offset: int) -> Violation:
+    return Violation("/type", FaultCode.UNKNOWN_TYPE, "unknown type", about=About(offset=offset))
 
 
 def test_an_option_that_mends_nothing_else_is_removed() -> None:
