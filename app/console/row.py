@@ -90,10 +90,10 @@ def show_row(visit: Visit) -> Response:
 
 def _asked(visit: Visit) -> _Asked:
     query = visit.request.query_params
+    path = address_of_table(visit, "/row")
     tried = query.getlist("try")
     if len(tried) + ("add" in query) > MOST_TRIED:
         raise Invalid(f"at most {MOST_TRIED} records are tried at once: open the row with fewer of try=")
-    path = address_of_table(visit, "/row")
     return _Asked(
         path,
         query.getlist("key"),
@@ -116,15 +116,16 @@ def _what_if(
     visit: Visit, table: Table, asked: _Asked, trial: Trial | None, lanes: Sequence[StoryLane]
 ) -> dict[str, Any]:
     """What the form that tries records shows."""
-    path = table_path(table.database, table.name)
+    tried_by = None
+    if trial and not trial.error:  # what was refused may be of any shape
+        path = table_path(table.database, table.name, "/rows:simulate")
+        tried_by = visit.curl("POST", path, {"records": trial.records})
     return {
         "trial": trial,
         "lanes": lanes,
         "tries": _tries(asked, trial, lanes) if trial else [],
         "kinds": [kind.text for kind in RowKind],
-        "tried_by": visit.curl("POST", f"{path}/rows:simulate", {"records": trial.records})
-        if trial and not trial.error
-        else None,
+        "tried_by": tried_by,
         "may_change": visit.may(Role.WRITE, table.database, table.name),
     }
 
