@@ -25,11 +25,14 @@ README = (ROOT / "README.md").read_text()
 # Read after each other, in this order: each page goes on where the one before it ended.
 STORY = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("merges", "snapshots", "files", "changelogs", "delta", "late-records", "tokens")),
+    *(
+        f"docs/{name}.md"
+        for name in ("merges", "snapshots", "files", "changelogs", "delta", "late-records", "forget", "tokens")
+    ),
 ]
 ALONE = [
     f"docs/{name}.md"
-    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "forget", "explanation/folds")
+    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "explanation/folds")
 ]
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()

@@ -43,6 +43,7 @@ TAGS: Final[Mapping[str, str]] = {
     "changelog": "What changed, in pages or live",
     "rules": "What the table does with records, in words",
     "explanations": "Why a row shows what it shows: its records, step by step",
+    "forgettings": "Keys taken out of all that a table keeps, for good",
     "simulations": "What records would do; nothing is stored",
     "tokens": "Who may do what",
 }
