@@ -341,3 +341,20 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
     assert len(looks) == 2
     steps = [step.detail for plan in plans for step in plan]
     assert not [step for step in steps if step.startswith("SCAN") and "USING INDEX uq_merges" not in step], steps
+
+
+def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be_forgotten(
+    database: CatalogDatabase,
+) -> None:
+    table = create_table(database)
+    post(database, table)
+    with database.transaction() as repository:
+        repository.tasks.request(table.id, TaskTrigger.REQUEST)
+        first = repository.leases.claim("dies", 0.0)
+        repository.forgettings.add(table.id, "5a17", [], "", None)
+    post(database, table)
+    with database.transaction() as repository:
+        again = repository.leases.claim("goes on", 60)
+    assert first is not None
+    assert again is not None
+    assert (again.task.id, [batch.number for batch in again.batches]) == (first.task.id, [1])

@@ -1,0 +1,82 @@
+"""Forgetting in a bucket of a real S3 server over HTTP."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.table.forgetting import ForgettingState
+from app.core.table.history import Table
+from app.services.executor import MergeSite
+from app.services.gone_keys import end_forgettings
+from app.services.history import file_history
+from app.services.lookups import Images
+from app.services.readiness import take_warehouse
+from app.services.sweeps import sweep
+from app.storage.layout import Warehouse
+from tests.object_store import FaultyLine, new_bucket, objects_in, uri_of
+from tests.services.forgetting import (
+    ADA,
+    BOB,
+    ENGINES,
+    STREET,
+    forgotten,
+    known,
+    merged,
+    people,
+    person,
+    posted,
+    row,
+)
+from tests.services.store_executor import StoreExecutor
+
+pytestmark = pytest.mark.slow(reason="starts an object store")
+NO_GRACE = timedelta(seconds=-10)
+
+
+@pytest.fixture
+def catalog_kind() -> str:
+    """One is enough: what asks the store knows of no catalog."""
+    return "sqlite"
+
+
+@pytest.fixture
+def warehouse(line: FaultyLine, store: str) -> Warehouse:
+    return Warehouse(uri_of(new_bucket(store), line.endpoint))
+
+
+@pytest.fixture
+def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
+    return StoreExecutor(warehouse, tmp_path / "spark")
+
+
+def holding(warehouse: Warehouse, table: Table) -> list[str]:
+    """The objects of the table that hold what is Ada's."""
+    found = []
+    for name in objects_in(warehouse):
+        if name.startswith(table.id) and name.endswith(".parquet"):
+            with warehouse.filesystem.open_input_file(warehouse.path(name)) as source:
+                if STREET in repr(pq.ParquetFile(source).read().to_pylist()):
+                    found.append(name)
+    return found
+
+
+def test_objects_are_written_anew_copied_and_removed(site: MergeSite, images: Images) -> None:
+    take_warehouse(site.database, site.warehouse)
+    table = people(site, {**ENGINES["deduplicate"], "changelog-producer": "lookup"})
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    file_history(site.database, site.warehouse, table)
+    merged(site, table, person(ADA, 2, STREET), person(BOB, 2))
+    posted(site, person(ADA, 3, STREET), person(BOB, 3))
+    assert len(holding(site.warehouse, table)) >= 6
+    one = forgotten(site, table)
+    assert (row(site, images, table, ADA), row(site, images, table, BOB)) == (None, person(BOB, 3))
+    for _ in range(2):
+        sweep(site.database, site.warehouse, NO_GRACE)
+    assert holding(site.warehouse, table) == []
+    end_forgettings(site.database, site.warehouse, NO_GRACE)
+    assert known(site, one).state is ForgettingState.GONE
+    assert row(site, images, table, BOB, latest=False) == person(BOB, 2)
