@@ -95,7 +95,6 @@ class _Named:
 
     table: Table
     pending: Sequence[Forgetting]
-    running: Sequence[str]
     runs: Sequence[Run]
     batches: Sequence[Batch]
     history: Sequence[HistoryFile]
@@ -122,7 +121,6 @@ def _named(repository: Repository, table_id: str) -> _Named:
     return _Named(
         table,
         repository.forgettings.pending(table_id),
-        repository.tasks.running(table_id),
         runs,
         batches,
         history,
@@ -165,12 +163,12 @@ class _Pass:
         """Whether the keys are forgotten. Raises ``DamagedFile`` and ``NotFound``."""
         while True:
             with self.database.reading() as repository:
-                named = _named(repository, self.table_id)
-            if not named.pending:
+                running = repository.tasks.running(self.table_id)
+                named = None if running else _named(repository, self.table_id)
+            if named is None:
+                _tell(self.database, self.table_id, Remnant(RemnantKind.TASK, len(running), running[0]))
                 return False
-            if named.running:
-                running = Remnant(RemnantKind.TASK, len(named.running), named.running[0])
-                _tell(self.database, self.table_id, running)
+            if not named.pending:
                 return False
             asked = tuple(one.id for one in named.pending)
             if asked != self.asked:
@@ -208,7 +206,7 @@ class _Pass:
         """Whether all that the catalog names was looked into; then what was found takes its place."""
         repository.tables.lock(self.table_id)
         named, found = _named(repository, self.table_id), self.found
-        if tuple(one.id for one in named.pending) != self.asked or named.running:
+        if tuple(one.id for one in named.pending) != self.asked or repository.tasks.running(self.table_id):
             return False
         places = {number: _place_of(number, files) for number, files in named.changelogs.items()}
         known = all(run.id in found.runs for run in named.runs)

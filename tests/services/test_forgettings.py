@@ -8,10 +8,12 @@ import pytest
 
 from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.history import SnapshotKind
+from app.services.damage import named_files
 from app.services.executor import MergeSite
 from app.services.history import file_history
 from app.services.lookups import Images
 from app.services.snapshots import roll_back
+from app.storage.named_files import damaged_files
 from tests.services.builders import compact, snapshot_of
 from tests.services.forgetting import (
     ADA,
@@ -56,6 +58,8 @@ def test_a_key_is_in_no_answer_and_then_in_no_file_and_all_others_stay(
     assert [row(site, images, table, ADA, latest=latest) for latest in (False, True)] == [None, None]
     after = [row(site, images, table, mail, latest=latest) for mail in (BOB, CYD) for latest in (False, True)]
     assert after == before
+    with site.database.reading() as repository:
+        assert damaged_files(site.warehouse, named_files(repository, table.id)) == []  # all have new digests
     assert traces(tmp_path / "warehouse", ADA, STREET) != []
     one = gone(site, one)
     assert (one.state, one.prints, one.salt, one.remnants) == (ForgettingState.GONE, [], "", [])
