@@ -25,7 +25,7 @@ from app.core.table.history import Batch, ChangelogFile, DataFile, HistoryFile, 
 from app.core.table.named_columns import named_words
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
-from app.storage.arrow import arrow_field
+from app.storage.arrow import arrow_field, field_id
 from app.storage.checksums import BLOCK_BYTES, Checksums, SummedSink
 from app.storage.folders import at_once
 from app.storage.layout import (
@@ -184,7 +184,7 @@ def _holds(warehouse: Warehouse, file: NamedFile, schema: TableSchema, sought: S
 
 def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sought) -> Mask:
     """Which rows of a row group are of the keys."""
-    names = list(schema.primary_key)
+    names = _key_names(parquet, schema)
     rows = parquet.metadata.row_group(group).num_rows
     wanted = np.array(sorted(sought.tokens), np.int64)
     if TOKEN_COLUMN in parquet.schema_arrow.names:
@@ -197,13 +197,20 @@ def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sou
     else:
         keys = parquet.read_row_group(group, names)
         tokens = None
-    keys = keys.select(names).cast(pa.schema([arrow_field(column) for column in schema.key_columns]))
+    keys = keys.select(names).rename_columns(list(schema.primary_key))
+    keys = keys.cast(pa.schema([arrow_field(column) for column in schema.key_columns]))
     tokens = tokens_of(schema, keys) if tokens is None else tokens
     found: Mask = np.isin(tokens, wanted)
     for place in np.flatnonzero(found):
         row = keys.slice(int(place), 1).to_pylist()[0]
-        found[place] = sought.has(schema, tuple(row[name] for name in names))
+        found[place] = sought.has(schema, tuple(row[name] for name in schema.primary_key))
     return found
+
+
+def _key_names(parquet: pq.ParquetFile, schema: TableSchema) -> list[str]:
+    """What the key columns are called in the file: a job that began before an ALTER wrote them as they were then."""
+    by_id = {field_id(field): field.name for field in parquet.schema_arrow}
+    return [by_id.get(column.id, column.name) for column in schema.key_columns]
 
 
 def _near(parquet: pq.ParquetFile, group: int, tokens: npt.NDArray[np.int64]) -> bool:

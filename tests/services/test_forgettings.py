@@ -10,9 +10,11 @@ from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.history import SnapshotKind
 from app.services.damage import named_files
 from app.services.executor import MergeSite
+from app.services.forgettings import ask_to_forget
 from app.services.history import file_history
 from app.services.lookups import Images
 from app.services.snapshots import roll_back
+from app.services.tables import alter_table
 from app.storage.named_files import damaged_files
 from tests.services.builders import compact, snapshot_of
 from tests.services.forgetting import (
@@ -127,3 +129,17 @@ def test_nothing_is_forgotten_while_a_merge_runs_and_no_merge_begins_before(site
     with site.database.transaction() as repository:
         assert ADA not in str(repository.tasks.get(table.id, claimed.task.id).error)
         assert repository.leases.claim("another", 600) is not None
+
+
+def test_a_key_column_may_have_been_renamed(site: MergeSite, images: Images, tmp_path: Path) -> None:
+    table = people(site, {**ENGINES["deduplicate"], "changelog-producer": "lookup"})
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    renamed = [{"action": "renameColumn", "fieldNames": ["mail"], "newName": "address"}]
+    alter_table(site.database, ("shop", "people"), renamed)
+    keys = [{"address": ADA}]
+    with site.database.transaction() as repository:
+        one = ask_to_forget(repository, repository.tables.existing(table.id), keys, "")
+    assert forget(site) == 1
+    assert (row(site, images, table, ADA), (row(site, images, table, BOB) or {})["address"]) == (None, BOB)
+    assert gone(site, one).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
