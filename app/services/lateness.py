@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from app.catalog.database import CatalogDatabase
@@ -72,17 +73,17 @@ def _found(repository: Repository, table: Table, merge_id: str) -> Merged | None
         compared = of_merge(repository, table, merge_id)
     except (NotFound, Conflict):
         return None
-    batches = _some(repository.batches.of_merge(merge_id))
+    batches = first_batches(repository.batches.of_merge(merge_id))
     return _merged(repository, compared, batches)
 
 
-def _some(batches: Sequence[Batch]) -> Sequence[Batch]:
-    """The first batches, as many as have no more records than are counted."""
-    found: list[Batch] = []
-    for batch in batches:
-        if batch.records and sum(one.records for one in found) + batch.records <= MOST_RECORDS:
-            found.append(batch)
-    return found
+def first_batches(batches: Sequence[Batch], most: int = MOST_RECORDS) -> Sequence[Batch]:
+    """The first batches that have records, as many as have ``most`` of them together: what came after one that is left
+    out would be compared with less than was there before it.
+    """
+    sums = accumulate(batch.records for batch in batches)
+    some = takewhile(lambda one: one[1] <= most, zip(batches, sums, strict=True))
+    return [batch for batch, _ in some if batch.records]
 
 
 def _merged(repository: Repository, compared: Compared, batches: Sequence[Batch]) -> Merged:
