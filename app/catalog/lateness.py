@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from app.catalog.models import late_merges, merges
 from app.catalog.transaction import Transaction
 from app.core.table.history import TaskKind, TaskState
+
+_AT_ONCE = 100  # merges that are read of a cursor
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class LateMerges:
         if known.first() is None and there.first() is not None:
             self.transaction.execute(late_merges.insert().values(merge_id=merge_id, counted=dict(lateness)))
 
-    def since(self, table_id: str, since: datetime | None, most: int) -> list[CountedMerge]:
+    def since(self, table_id: str, since: datetime | None, most: int) -> Iterator[CountedMerge]:
         """The newest merges of the table that folded records, ``most`` of them, of those that ended ``since``; newest
-        first.
+        first. They are read while they are taken: few are in memory at a time.
         """
         both = merges.join(late_merges, late_merges.c.merge_id == merges.c.id, isouter=True)
         query = sa.select(merges.c.finished_at, merges.c.records, late_merges.c.counted).select_from(both)
@@ -51,4 +53,5 @@ class LateMerges:
         if since is not None:
             query = query.where(merges.c.finished_at >= since)
         newest = query.order_by(merges.c.finished_at.desc(), merges.c.id).limit(most)
-        return [CountedMerge(*row) for row in self.transaction.execute(newest)]
+        for row in self.transaction.execute(newest.execution_options(yield_per=_AT_ONCE)):
+            yield CountedMerge(*row)

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 MOST_RECORDS: Final = 2_000_000  # of a merge: the batches beyond are left out
 MOST_OLDER_ROWS: Final = 2_000_000  # beyond, a share of the keys is compared with older runs
 MOST_MERGES: Final = 5_000  # of a report
+MOST_SENDERS: Final = 20  # of a merge
+OTHERS: Final = "(others)"  # what no token can be called
 
 
 def count_late_records(
@@ -53,13 +55,22 @@ def count_late_records(
         logger.info("late records of merge %s are not counted: %s", merge_id, error)
         return False
     told = [
-        {"sequence": _ids(found, lane), "senders": {name: one.to_json() for name, one in of_lane.items()}}
+        {"sequence": _ids(found, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
         for lane, of_lane in zip(lanes, counted.counts, strict=True)
     ]
     records = sum(batch.records for batch in found.batches)
     with database.transaction(wakes=False) as repository:
         repository.late_merges.note(merge_id, {"share": counted.share, "records": records, "lanes": told})
     return True
+
+
+def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
+    """Those that sent the most, and the rest together: each merge keeps what it takes to tell of all of them."""
+    if len(senders) <= MOST_SENDERS:
+        return senders
+    ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
+    rest = [counts for _, counts in ordered[MOST_SENDERS - 1 :]]
+    return {**dict(ordered[: MOST_SENDERS - 1]), OTHERS: sum(rest[1:], rest[0])}
 
 
 def _ids(found: Merged, lane: Lane) -> list[int]:
@@ -131,26 +142,26 @@ class LateReport:
 
 def late_report(repository: Repository, table: Table, since: datetime | None) -> LateReport:
     """What came late in the table. Lanes that it has no more are left out."""
-    merges = repository.late_merges.since(table.id, since, MOST_MERGES)
-    counted = [merge.lateness for merge in merges if merge.lateness is not None]
     totals: dict[tuple[int, ...], dict[str, LateRecords]] = {}
-    for body in reversed(counted):
-        for lane in body["lanes"]:
-            _add(totals.setdefault(tuple(lane["sequence"]), {}), lane["senders"])
-    return LateReport(
-        since=min((merge.finished_at for merge in merges), default=None),
-        merges=len(merges),
-        counted=len(counted),
-        records=sum(body["records"] for body in counted),
-        exact=all(body["share"] == 1 for body in counted),
-        lanes=[_told(table, lane, totals) for lane in lanes_of(compile_plan(table.schema))],
-    )
+    merges = counted = records = 0
+    begun: datetime | None = None
+    exact = True
+    for merge in repository.late_merges.since(table.id, since, MOST_MERGES):
+        merges, begun = merges + 1, merge.finished_at
+        if merge.lateness is not None:
+            counted, records = counted + 1, records + merge.lateness["records"]
+            exact = exact and merge.lateness["share"] == 1
+            for lane in merge.lateness["lanes"]:
+                _add(totals.setdefault(tuple(lane["sequence"]), {}), lane["senders"])
+    lanes = [_told(table, lane, totals) for lane in lanes_of(compile_plan(table.schema))]
+    return LateReport(begun, merges, counted, records, exact, lanes)
 
 
 def _add(totals: dict[str, LateRecords], senders: Mapping[str, Any]) -> None:
+    """Add what an older merge has to what later ones have."""
     for name, body in senders.items():
         counts = LateRecords.from_json(body)
-        totals[name] = totals[name] + counts if name in totals else counts
+        totals[name] = counts + totals[name] if name in totals else counts
 
 
 def _told(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mapping[str, LateRecords]]) -> LateLane:

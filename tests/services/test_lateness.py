@@ -7,7 +7,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ from app.services.executor import MergeSite
 from app.services.formats import JSON
 from app.services.history import move_history
 from app.services.ingest import Upload, accept_batch
-from app.services.lateness import LateReport, count_late_records, first_batches, late_report, parsed_since
+from app.services.lateness import LateReport, count_late_records, late_report, parsed_since
 from app.services.tables import alter_table
 from app.storage.layout import staging_file
 from tests.services.builders import QUIET, compact, merge_staged, schema, snapshot_of
@@ -258,37 +258,6 @@ def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(
     [lane] = report(database, table).lanes
     assert (lane.sequence, lane.measure) == (("z",), "number")
     assert [(one.counts.records, one.counts.against_older, one.counts.largest) for one in lane.senders] == [(3, 1, 1.0)]
-
-
-class Summed(int):
-    """A number of records that counts how often one is added to a sum."""
-
-    sums = 0
-
-    def __add__(self, other: int) -> Summed:
-        Summed.sums += 1
-        return Summed(int(self) + int(other))
-
-    __radd__ = __add__
-
-
-def test_the_first_batches_are_counted_and_none_behind_one_that_is_left_out(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
-    table = create(database, {"sequence.field": "s"})
-    send(database, site, "", {"id": 1, "s": 1})
-    merge = merge_staged(database, site.warehouse, table.id)
-    with database.reading() as repository:
-        [batch] = repository.batches.of_merge(merge.id)
-    records = [3, 0, 4, 9, 1, 1]
-    batches = [replace(batch, number=number, records=Summed(one)) for number, one in enumerate(records)]
-    assert [one.number for one in first_batches(batches, 15)] == [0, 2]
-    assert [one.number for one in first_batches(batches, 16)] == [0, 2, 3]
-    assert [one.number for one in first_batches(batches, 99)] == [0, 2, 3, 4, 5]
-    assert first_batches(batches, 2) == []
-    Summed.sums = 0
-    first_batches([replace(batch, records=Summed(1))] * 500, 499)
-    assert Summed.sums <= 500
 
 
 def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
