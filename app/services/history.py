@@ -212,11 +212,14 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
     """File the next batches, all of some snapshots; whether there may be more."""
     with database.reading() as repository:
         before = repository.history.of(table.id)
+        current = repository.commits.heads([table.id]).get(table.id, 0)
         waiting = repository.history.unfiled(table.id)
         bases = [base.snapshot_id for base in repository.history.bases(table.id)]
         some = _next(waiting, bases)
         schemas = {batch.schema_id: repository.tables.schema_at(table.id, batch.schema_id) for batch in some}
-    if not some:
+    # All that waits: then the snapshots without batches are behind it, too, and the table is not looked at again.
+    filed = current if len(some) == len(waiting) else some[-1].snapshot_id or 0
+    if filed <= before.filed:
         return False
     files = [
         file
@@ -224,7 +227,7 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
         for file in write_history(warehouse, table.id, [one for one in some if one.schema_id == schema_id], schema, cut)
     ]
     with database.transaction(wakes=False) as repository:
-        named = repository.history.file(table.id, before, some[-1].snapshot_id or 0, files, some)
+        named = repository.history.file(table.id, before, filed, files, some)
         _check_there(warehouse, table, files)
     return named and len(some) < len(waiting)
 

@@ -14,10 +14,11 @@ from app.core.table.history import HistoryFile, Table
 from app.core.table.schema import TableSchema
 from app.services.executor import MergeSite
 from app.services.history import file_histories, file_history
+from app.services.snapshots import roll_back
 from app.storage.history import Cut, write_history
 from app.storage.layout import Warehouse, history_file
 from app.storage.staging import write_pieces
-from tests.services.builders import QUIET, merge_staged, post, schema
+from tests.services.builders import QUIET, compact, merge_staged, post, schema
 from tests.storage.staged import batch_in
 
 NOTES = (("id", "BIGINT"), ("note", "STRING"))
@@ -110,3 +111,27 @@ def test_a_table_whose_history_cannot_be_filed_keeps_no_other_from_it(
     file_histories(site.database, PartlyBroken(site.warehouse.root, broken=broken.id))
     assert "is filed later" in caplog.text
     assert [len(files(site, table)) for table in (broken, other)] == [0, 1]
+
+
+def test_a_table_without_records_to_be_filed_is_not_looked_at_again(site: MergeSite) -> None:
+    table = create(site)
+
+    def behind() -> list[str]:
+        file_histories(site.database, site.warehouse)
+        with site.database.reading() as repository:
+            return repository.history.behind()
+
+    for number in range(2):
+        post(site.database, site.warehouse, {"id": number})
+        merge_staged(site.database, site.warehouse, table.id)
+        assert behind() == []
+    compact(site, table)
+    assert behind() == []
+    with site.database.transaction() as repository:
+        roll_back(repository, table, number=1)
+    assert behind() == []
+    post(site.database, site.warehouse, {"id": 3})
+    merge_staged(site.database, site.warehouse, table.id)
+    compact(site, table)
+    assert behind() == []
+    assert sum(file.records for file in files(site, table)) == 3
