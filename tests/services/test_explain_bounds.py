@@ -6,26 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, NotFound
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import RecordDecoder
 from app.services.executor import MergeSite
-from app.services.history import KEY_ROOM, file_history
+from app.services.history import KEY_ROOM, KeptFiles, file_history, kept_records
 from app.services.lookups import Images
 from app.services.sweeps import expire_snapshots
-from app.storage.history import Cut, Room
+from app.storage.history import Cut, Room, write_history
 from app.storage.layout import Warehouse
-from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post
+from app.storage.staging import write_batch
+from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post, schema
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
 from tests.services.kept import kept_of
 from tests.services.test_explain import back_to, explain, merge
+from tests.storage.staged import batch_in
 
 __all__ = ["clock", "database"]
 
@@ -95,6 +102,16 @@ class WatchedWarehouse(Warehouse):
         return len(found)
 
 
+class LikeAStore(Warehouse):
+    """A folder of which several files are asked for at a time."""
+
+    is_store = True
+
+    @cached_property
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        return fs.LocalFileSystem(), self.root
+
+
 class WatchedDatabase(CatalogDatabase):
     """Counts the readers that are in a transaction; ``then`` is done once, after the next of them."""
 
@@ -135,13 +152,28 @@ def test_the_newest_records_of_a_key_are_read_as_many_as_there_is_room_for(site:
         everything += [(number, 10 * number + n) for n in range(3)]
         if number in (4, 6):
             file_history(site.database, site.warehouse, table, Cut(group_records=4))
-    for room in range(1, 26):
-        for until in (8, 5):
-            found = kept_of(site.database, site.warehouse, table, 1, 0, Room(room, 2**20), until)
-            told = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
-            assert told == [(number, n) for number, n in everything if found.after < number <= until]
-            assert found.after == max(0, until - room // 3)
+    for room, until, warehouse in product(range(1, 26), (8, 5), (site.warehouse, LikeAStore(site.warehouse.root))):
+        found = kept_of(site.database, warehouse, table, 1, 0, Room(room, 2**20), until)
+        told = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
+        assert told == [(number, n) for number, n in everything if found.after < number <= until]
+        assert found.after == max(0, until - room // 3)
     assert kept_of(site.database, site.warehouse, table, 1, 0, Room(99, 1)).records == []
+
+
+def test_of_a_snapshot_whose_records_are_in_a_file_that_is_not_read_nothing_is_known(warehouse: Warehouse) -> None:
+    of = schema()
+    files, batches = [], {}
+    for numbers in ((1, 2), (3, 4)):  # each pair is of the snapshots 1 and 2
+        some = []
+        for number in numbers:
+            records = RecordDecoder(compile_plan(of)).decode([{"id": 1, "n": number}])
+            name, _ = write_batch(warehouse, "t1", f"b{number}", of, records)
+            some.append(replace(batch_in(warehouse, name, number), snapshot_id=2 - number % 2))
+        files += [(file, of) for file in write_history(warehouse, "t1", some, of)]
+        batches |= {batch.number: batch for batch in some}
+    for room, after, told in ((1, 2, []), (3, 1, [2, 4]), (4, 0, [1, 3, 2, 4])):
+        found = kept_records(warehouse, KeptFiles("t1", 0, 2, files, []), (1,), lambda _: batches, Room(room, 2**20))
+        assert (found.after, [one.record.values["n"] for one in found.records]) == (after, told)
 
 
 def test_what_there_is_no_room_for_is_not_read(
