@@ -42,7 +42,10 @@ def fold_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str
 
 
 def _is_small(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool:
-    """Records of an older schema are read by Spark, as are those that are kept as the table's changelog."""
+    """Records of an older schema are read by Spark, as are those that are kept as the table's changelog; and the logs
+    of replayed rows are Spark's, for theirs were not found to be the same here, entry by entry.
+    """
     few = job.sizes.rows <= lease.site.small_merge_records and job.sizes.size_bytes <= MOST_BYTES
     schema_id = lease.claimed.table.schema_id
-    return few and job.input_changelog is None and all(batch.schema_id == schema_id for batch in batches)
+    plain = job.input_changelog is None and job.plan.replay is None
+    return few and plain and all(batch.schema_id == schema_id for batch in batches)

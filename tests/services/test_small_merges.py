@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, Task, TaskState
 from app.core.table.keys import token_of
 from app.services.executor import MergeSite
@@ -108,6 +109,20 @@ def test_records_of_an_older_schema_and_a_changelog_of_the_input_are_left_to_the
     assert merge(small, told).state is TaskState.SUCCEEDED
     assert executor.merges == 2
     assert totals(small.database, images, told, [1]) == [1]
+
+
+def test_rows_that_are_replayed_from_their_logs_are_left_to_the_executor(
+    small: MergeSite, executor: PythonExecutor
+) -> None:
+    columns = (("id", "BIGINT"), ("at", "BIGINT"), ("n", "BIGINT"))
+    options = SUM | {"sequence.field": "at", "aggregation.remove-record-on-delete": "true"}
+    with small.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", schema(*columns, options=options))
+    assert compile_plan(table.schema).replay is not None
+    post(small.database, small.warehouse, {"id": 1, "at": 1, "n": 1})
+    assert merge(small, table).state is TaskState.SUCCEEDED
+    assert executor.merges == 1
 
 
 def test_keys_that_share_a_token_are_left_to_the_executor(
