@@ -1,7 +1,7 @@
 """The compaction job: neighbouring runs combined row by row into one (design §5).
 
 Runs are sorted by token, and the token ranges of their files are known, so nothing is shuffled: each task reads one
-range of all runs, joins them and writes one file.
+range of all runs, combines them and writes one file.
 """
 
 from __future__ import annotations

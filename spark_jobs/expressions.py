@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import zip_longest
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +18,14 @@ from app.core.rules.replay import LOG, Replay
 from app.core.rules.spark_sql import quote, ref
 from app.core.rules.widening import widened_sql
 from app.core.table.named_columns import named_words, naming_sql
-from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
+from app.core.table.records import (
+    ARRIVAL_COLUMN,
+    KIND_COLUMN,
+    POSITION_BITS,
+    POSITION_COLUMN,
+    RUN_COLUMN,
+    TOKEN_COLUMN,
+)
 from app.core.table.schema import Column as TableColumn
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
@@ -190,6 +198,32 @@ def combined(
     if not settled:
         return merged.select(F.col(TOKEN_COLUMN), *_typed_columns(plan, outputs))
     return _state_rows(plan, merged, outputs, oldest=oldest)
+
+
+def combines_at_once(plan: MergePlan) -> bool:
+    """Whether ``combined_at_once`` can say what state rows of the plan come to."""
+    return None not in _combine_all_sql(plan)
+
+
+def combined_at_once(plan: MergePlan, runs: Sequence[DataFrame], *, oldest: bool = False) -> DataFrame:
+    """One state row per key of ``runs``, oldest first, by one aggregation; ``oldest`` as in ``combined``.
+
+    Each row is sorted and folded once, however many runs there are (docs/decisions/0038).
+    """
+    aged = [rows.withColumn(RUN_COLUMN, F.lit(age)) for age, rows in enumerate(runs)]
+    grouped = reduce(DataFrame.unionAll, aged).coalesce(1).alias("r").groupBy(*map(quote, key_names(plan)))
+    aggregates: dict[str, str] = {}
+    outputs = {name: quote(name) for name in plan.schema.primary_key}
+    for one in filter(None, _combine_all_sql(plan)):
+        aggregates |= one[0]
+        outputs |= one[1]
+    # As in ``folded``, of a table that has key columns only.
+    columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
+    return _state_rows(plan, grouped.agg(*columns), outputs, oldest=oldest)
+
+
+def _combine_all_sql(plan: MergePlan) -> list[tuple[dict[str, str], dict[str, str]] | None]:
+    return [*(rule.combine_all_sql() for rule in plan.rules), plan.row.combine_all_sql()]
 
 
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:

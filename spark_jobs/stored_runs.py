@@ -11,7 +11,7 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.plan import evolution
 from app.core.plan.jobs import StoredRun
 from app.core.plan.merge_plan import MergePlan
-from spark_jobs.expressions import carried_over, combined, converted, state_schema
+from spark_jobs.expressions import carried_over, combined, combined_at_once, combines_at_once, converted, state_schema
 
 Arranged = Callable[[DataFrame], DataFrame]
 
@@ -59,6 +59,8 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
         return converted(written, plan, self.arranged(read_run(self.spark, written, run)))
 
     def combined(self, plan: MergePlan, rows: Sequence[DataFrame]) -> DataFrame:
+        if self.in_one_task and len(rows) > 1 and combines_at_once(plan):
+            return combined_at_once(plan, rows, oldest=self.oldest)
         return _chained(plan, rows, oldest=self.oldest, in_one_task=self.in_one_task)
 
     def carried_over(self, old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:

@@ -10,6 +10,8 @@ import pytest
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.records import RowKind
 from spark_jobs.session import SparkConnection
+from spark_jobs.stored_runs import combined_runs
+from spark_jobs.token_ranges import TokenRange
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Site
@@ -35,6 +37,20 @@ def test_a_compaction_of_several_runs_writes_one_file_for_one_range(site: Site) 
     site.compact(0, RUNS)
     assert [len(run.files) for run in site.runs] == [1]
     assert len(site.rows()) == KEYS + 10 * (RUNS - 1)
+
+
+def test_no_number_of_runs_makes_a_compaction_shuffle(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a chain of joins Spark multiplies the sizes, so that from some number of runs on it expects too much for one
+    task.
+    """
+    for number in range(RUNS, 3 * RUNS):
+        site.merge([[Change("+I", {"k": key, "v": number}) for key in range(KEYS)]])
+    with site.spark.job("explained") as spark:
+        every = TokenRange.all_of(1)[0]
+        combined_runs(spark, site.plan, site.stored(site.runs), every.of, oldest=True, in_one_task=True).explain()
+    plan = capsys.readouterr().out
+    assert "Aggregate" in plan
+    assert "Exchange" not in plan
 
 
 def test_the_changes_of_several_runs_are_one_file_for_one_range(site: Site) -> None:

@@ -162,6 +162,10 @@ class Sum(Rule):
         a, b = self.total_sql(older), self.total_sql(newer)
         return self.of_total_sql(f"coalesce({a} + {b}, {a}, {b})")
 
+    def combine_all_sql(self) -> tuple[Sql, Sql]:
+        total = f"_kf_total_{self.column.id}"
+        return {total: f"sum({self.total_sql('r')})"}, self.of_total_sql(total)
+
 
 @dataclass(frozen=True)
 class Union(Rule):
@@ -218,7 +222,13 @@ class Union(Rule):
         return {self.column.name: reduce(self.join, found) if found else None}
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        condition = self.part.sql(also)
+        return self._joined_sql(self.part.sql(also))
+
+    def combine_all_sql(self) -> tuple[Sql, Sql]:
+        return self._joined_sql(f"{ref('r', self.column.name)} IS NOT NULL")
+
+    def _joined_sql(self, condition: str) -> tuple[Sql, Sql]:
+        """What the values of the rows ``r`` with the ``condition`` come to: a state is a value as a record has."""
         joined = f"_kf_joined_{self.column.id}"
         aggregate = f"{self.fold.format(v=ref('r', self.column.name))} FILTER (WHERE {condition})"
         return {joined: aggregate}, {self.column.name: self.folded.format(vs=joined)}

@@ -14,7 +14,7 @@ from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
-from app.core.table.records import Record
+from app.core.table.records import RUN_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
@@ -197,12 +197,18 @@ class Register(Rule):
         return outputs
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        outputs = self._outputs_sql()
+        return self._kept_sql(self._outputs_sql(), self.order.record_sql("r"), self.part.sql(also))
+
+    def combine_all_sql(self) -> tuple[Sql, Sql]:
+        states = {name: ref("r", name) for name in self.names}
+        return self._kept_sql(states, [*self._rank_sql("r"), f"r.{RUN_COLUMN}"], self._seen_sql("r"))
+
+    def _kept_sql(self, outputs: Sql, keys: list[str], condition: str) -> tuple[Sql, Sql]:
+        """``outputs`` of that of the rows ``r`` with the ``condition`` which ``keys`` pick."""
         if not outputs:
             return {}, {}
         function = "max_by" if self.pick is Pick.LATEST else "min_by"
-        key = struct_sql(self.order.record_sql("r"))
-        condition = self.part.sql(also)
+        key = struct_sql(keys)
         kept = f"_kf_kept_{self._id}"
         if len(outputs) == 1:
             value = next(iter(outputs.values()))
