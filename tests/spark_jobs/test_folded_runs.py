@@ -65,7 +65,7 @@ def test_a_merge_that_is_folded_here_writes_what_spark_writes(
     table, retracts = random_table(random, engine)
     note(str(table))
     plan = compile_plan(schema_of(table))
-    assume(plan.replay is None)  # left to Spark
+    assume(plan.replay is None and not plan.unions)  # left to Spark
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), plan)
     history = random_history(random, table, retracts, 60)
     for piece in cut(random, len(history), 2):
