@@ -43,9 +43,9 @@ def fold_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str
 
 def _is_small(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool:
     """Records of an older schema are read by Spark, as are those that are kept as the table's changelog; and the logs
-    of replayed rows are Spark's, for theirs were not found to be the same here, entry by entry.
+    of replayed rows and unions of sketches are Spark's, for what is stored of them here has other bytes.
     """
     few = job.sizes.rows <= lease.site.small_merge_records and job.sizes.size_bytes <= MOST_BYTES
     schema_id = lease.claimed.table.schema_id
-    plain = job.input_changelog is None and job.plan.replay is None
+    plain = job.input_changelog is None and job.plan.replay is None and not job.plan.unions
     return few and plain and all(batch.schema_id == schema_id for batch in batches)

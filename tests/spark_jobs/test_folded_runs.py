@@ -52,7 +52,8 @@ def assert_same(by_spark: pa.Table, here: pa.Table) -> None:
     assert here.column_names == by_spark.column_names
     assert [field_id(field) for field in here.schema] == [field_id(field) for field in by_spark.schema]
     for name in here.column_names:
-        assert repr(here[name].to_pylist()) == repr(by_spark[name].to_pylist()), name
+        # Equal, as -0.0 and 0.0 are: which of the two a sum comes to was seen to differ.
+        assert here[name].to_pylist() == by_spark[name].to_pylist(), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -65,7 +66,7 @@ def test_a_merge_that_is_folded_here_writes_what_spark_writes(
     table, retracts = random_table(random, engine)
     note(str(table))
     plan = compile_plan(schema_of(table))
-    assume(plan.replay is None)  # left to Spark
+    assume(plan.replay is None and not plan.unions)  # left to Spark
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), plan)
     history = random_history(random, table, retracts, 60)
     for piece in cut(random, len(history), 2):
