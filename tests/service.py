@@ -34,8 +34,15 @@ class Service:
             stderr=subprocess.STDOUT,
             text=True,
             # One, which tests can freeze, kill and measure; test_processes has several.
-            # Spark is a real one here: who tests its trial asks for it.
-            env={**os.environ, "KEYFOLD_PROCESSES": "1", "KEYFOLD_SPARK_TRIAL": "false", **environment},
+            # Spark is a real one here: who tests its trial asks for it. It has the small merges, too, which a worker
+            # would fold as lookups fold what is staged: so every case is folded both ways.
+            env={
+                **os.environ,
+                "KEYFOLD_PROCESSES": "1",
+                "KEYFOLD_SPARK_TRIAL": "false",
+                "KEYFOLD_SMALL_MERGE_RECORDS": "0",
+                **environment,
+            },
             start_new_session=True,
             umask=umask,
         )

@@ -148,7 +148,8 @@ def _merge_once(client: Client) -> None:
 def shell(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, str]]:
     """A shell in the folder of a real service, and the service's address."""
     folder = tmp_path_factory.mktemp("readme")
-    with serving(folder / "keyfold-data", spark_remote=spark_remote) as (service, client):
+    settings = {"spark_remote": spark_remote, "small_merge_records": "1000"}  # the default, as whoever reads on has it
+    with serving(folder / "keyfold-data", **settings) as (service, client):
         _merge_once(client)
         opened = Shell(folder)
         yield opened, service.url.removeprefix("http://")

@@ -17,7 +17,11 @@ pytestmark = [
 
 
 def test_a_merge_is_seen_without_reloading(tmp_path: Path) -> None:
-    with serving(tmp_path) as (_, client), chromium() as browser, person(browser, str(client.base_url)) as window:
+    with (
+        serving(tmp_path, small_merge_records="1000") as (_, client),
+        chromium() as browser,
+        person(browser, str(client.base_url)) as window,
+    ):
         window.open("/")
         assert "ready" in window.page.get_by_label("State of the service").inner_text()
         window.page.get_by_role("button", name="Load Partial update").click()

@@ -276,7 +276,9 @@ class System:
             self.kept[f"api-{number}"] = Kept(f"api-{number}", command, self.folder, environment)
         _wait_for(self.urls)  # the embedded catalog is migrated by the service
         for number in (1, 2):
-            environment = {**shared, "KEYFOLD_DATA": str(self.data.path)}
+            # One folds small merges itself, the other one gives all to Spark.
+            small = {"KEYFOLD_SMALL_MERGE_RECORDS": "1000" if number == 1 else "0"}
+            environment = {**shared, **small, "KEYFOLD_DATA": str(self.data.path)}
             self.kept[f"worker-{number}"] = Kept(f"worker-{number}", merging, self.folder, environment)
 
 
