@@ -25,6 +25,16 @@ _PAGE: Final = f"{TABLE_PAGE}/changelog"
 _FRAGMENT: Final = "changelog_live.html"
 
 
+NO_CHANGE: Final[Mapping[SnapshotKind, str]] = {
+    SnapshotKind.MERGE: "No row changed.",
+    SnapshotKind.COMPACTION: "No row changed.",
+    SnapshotKind.ROLLBACK: "A changelog does not tell what a rollback changed: follow the link above.",
+    SnapshotKind.PARTITION_DROP: "A changelog does not tell which rows a dropped partition had: follow the link above.",
+    SnapshotKind.FORGETTING: "Keys were forgotten: nothing tells which, and no older change has them any more.",
+}
+"""Why a snapshot shows no change."""
+
+
 @dataclass(frozen=True)
 class ChangeShown:
     """One change. An update that tells what was before is one of them: then ``before`` has its columns as they were.
@@ -51,7 +61,7 @@ class ChangeShown:
 
 @dataclass(frozen=True)
 class SnapshotShown:
-    """The changes of one snapshot; ``more``: it has others, too."""
+    """The changes of one snapshot; ``more``: it has others, too. ``words`` say why there are none."""
 
     number: int
     kind: SnapshotKind
@@ -59,6 +69,7 @@ class SnapshotShown:
     keys: Sequence[str]
     changes: Sequence[ChangeShown]
     more: bool
+    words: str
 
 
 def show_changelog(visit: Visit) -> Response:
@@ -127,9 +138,11 @@ def _shown(changes: Changes) -> SnapshotShown:
     columns = [*keys, *(name for name in names if name not in keys)]
     encoders = {column.name: encoder_of(column.type, Integers.NUMBER) for column in schema.columns}
     rows = [(kind, {name: encoders[name](value) for name, value in row.items()}) for kind, row in changes.rows]
-    return SnapshotShown(
-        changes.start.snapshot, changes.kind, columns, keys, [*_paired(rows, keys)], more=not changes.last
-    )
+    paired = [*_paired(rows, keys)]
+    words = NO_CHANGE[changes.kind]
+    if changes.kind is SnapshotKind.MERGE and schema.parsed["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
+        words = "The next full compaction tells what changed."
+    return SnapshotShown(changes.start.snapshot, changes.kind, columns, keys, paired, not changes.last, words)
 
 
 def _paired(rows: Sequence[tuple[RowKind, dict[str, Any]]], keys: Sequence[str]) -> Iterator[ChangeShown]:

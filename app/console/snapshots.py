@@ -17,6 +17,7 @@ from app.console.timeline import Timeline, timeline_of
 from app.console.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import AlreadyExists, Conflict, FaultCode, Invalid, KeyfoldError, NotFound, Violation
+from app.core.table.history import SnapshotKind
 from app.http.kinds import status_of
 from app.services.comparisons import Bounds, Comparison, RowChange, compare_named, of_snapshots
 from app.services.pages import PageRequest
@@ -71,6 +72,7 @@ def _list(visit: Visit, asked: Mapping[str, str], error: KeyfoldError | None) ->
         line=line,
         tags=tags,
         current=table.snapshot_id,
+        kinds=[*SnapshotKind],
         asked=asked,
         error=error,
         retained_by_default=table.schema.parsed["tag.default-time-retained"],

@@ -8,8 +8,13 @@ from html import unescape
 
 import pytest
 
+from app.console.changelog import NO_CHANGE
+from app.core.table.history import SnapshotKind
+from app.services.executor import MergeSite
 from tests.console.conftest import Browser, words
 from tests.console.merged import EVENTS, HOSTILE, MergedTable
+from tests.services.executor import PythonExecutor
+from tests.services.forgetting import forget
 
 PAGE = "/console/tables/shop/wide/changelog"
 LOOKUP = {"changelog-producer": "lookup"}
@@ -111,3 +116,12 @@ def test_a_table_that_was_never_merged_waits(merged: Callable[..., MergedTable],
     merged(**LOOKUP)
     assert "Nothing was merged yet" in browser.text(PAGE)
     assert browser.get(live_address(browser.shown)).status_code == 204
+
+
+def test_why_a_snapshot_has_no_change_is_told_of_every_kind(table: MergedTable, browser: Browser) -> None:
+    assert set(NO_CHANGE) == set(SnapshotKind)
+    answer = table.client.post(f"{table.path}/rows:forget", json={"keys": [{"id": 1}]})
+    assert answer.status_code == 202, answer.text
+    assert forget(MergeSite(table.database, table.warehouse, PythonExecutor(), 600)) == 1
+    assert NO_CHANGE[SnapshotKind.FORGETTING] in browser.text(PAGE)
+    assert "forgetting" in browser.text("/console/tables/shop/wide/snapshots")
