@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run
+from app.core.table.named_columns import NAMED_COLUMN
 from app.core.types.kinds import Kind
 from app.storage.arrow import field_id
 from app.storage.layout import data_file
@@ -53,7 +54,15 @@ def assert_same(by_spark: pa.Table, here: pa.Table) -> None:
     assert [field_id(field) for field in here.schema] == [field_id(field) for field in by_spark.schema]
     for name in here.column_names:
         # Equal, as -0.0 and 0.0 are: which of the two a sum comes to was seen to differ.
-        assert here[name].to_pylist() == by_spark[name].to_pylist(), name
+        assert values(here, name) == values(by_spark, name), name
+
+
+def values(rows: pa.Table, name: str) -> list[Any]:
+    """A column. Whoever reads a word takes null for 0: of records that only retract Spark says the one, Python the
+    other.
+    """
+    found: list[Any] = rows[name].to_pylist()
+    return [word or 0 for word in found] if name.startswith(NAMED_COLUMN) else found
 
 
 @pytest.mark.parametrize("engine", ENGINES)
