@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,7 +18,7 @@ from app.console.cookies import new_visitor, sent_cookie, session_of
 from app.console.failures import failure_page
 from app.console.visits import Page, Visit, check_names
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
-from app.core.errors import Forbidden, KeyfoldError, NotFound, TooLarge, Unauthorized
+from app.core.errors import Forbidden, Invalid, KeyfoldError, NotFound, TooLarge, Unauthorized
 from app.http.browsers import Place, check_host, check_page
 from app.http.callers import address_of, count_failure, count_request, granted
 from app.http.parts import GRANT, Parts
@@ -125,7 +125,11 @@ class ConsoleGate:
 def _elsewhere(request: Request) -> Response | None:
     """The answer to what is no request for a page; None for one that is."""
     if request.method not in _METHODS:
-        return PlainTextResponse("pages are asked for with GET or POST\n", 405, {"Allow": ", ".join(_METHODS)})
+        error = Invalid("pages are asked for with GET or POST; a program calls the API")
+        visit = Visit(request, NOBODY, new_visitor())
+        response = visit.page("failure.html", 405, title="Not this way", error=error)
+        response.headers["Allow"] = ", ".join(_METHODS)
+        return response
     if request.scope["path"].rstrip("/") == _OLD_HOME and request.method != "POST":
         return RedirectResponse("/", 308)
     return None
