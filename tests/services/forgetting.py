@@ -95,8 +95,14 @@ def known(site: MergeSite, one: Forgetting) -> Forgetting:
         return repository.forgettings.get(one.table_id, one.id)
 
 
-def gone(site: MergeSite, one: Forgetting) -> Forgetting:
-    """After sweeps that find everything old enough."""
+def gone(site: MergeSite, one: Forgetting, images: Images | None = None) -> Forgetting:
+    """After sweeps that find everything old enough. Lookups asked for ``images``, which may still be made, of files
+    that are gone by now; a service removes them with the next sweep.
+    """
+    if images is not None:
+        images.close()
+        with site.database.reading() as repository:
+            images.keep_only(repository.snapshots.live_run_ids())
     for _ in range(2):  # what the first has joined is garbage for the second
         for path in Path(site.warehouse.path()).rglob("*"):
             os.utime(path, (time.time() - 7200,) * 2)

@@ -63,14 +63,14 @@ def test_a_key_is_in_no_answer_and_then_in_no_file_and_all_others_stay(
     with site.database.reading() as repository:
         assert damaged_files(site.warehouse, named_files(repository, table.id)) == []  # all have new digests
     assert traces(tmp_path / "warehouse", ADA, STREET) != []
-    one = gone(site, one)
+    one = gone(site, one, images)
     assert (one.state, one.prints, one.salt, one.remnants) == (ForgettingState.GONE, [], "", [])
     assert traces(tmp_path, ADA, STREET) == []
     assert traces(tmp_path, BOB) != []
     merged(site, table, person(BOB, 5), person(CYD, 5))  # what is left is merged and compacted as ever
     compact(site, table)
     assert row(site, images, table, ADA) is None
-    again = gone(site, forgotten(site, table))
+    again = gone(site, forgotten(site, table), images)
     assert (again.state, again.rows, again.snapshot_id) == (ForgettingState.GONE, 0, None)
 
 
@@ -91,7 +91,7 @@ def test_older_snapshots_and_tags_stay_without_the_key(site: MergeSite, images: 
     with site.database.transaction() as repository:
         roll_back(repository, repository.tables.existing(table.id), number=1)
     assert (row(site, images, table, ADA), row(site, images, table, BOB)) == (None, person(BOB, 1))
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []
 
 
@@ -141,5 +141,5 @@ def test_a_key_column_may_have_been_renamed(site: MergeSite, images: Images, tmp
         one = ask_to_forget(repository, repository.tables.existing(table.id), keys, "")
     assert forget(site) == 1
     assert (row(site, images, table, ADA), (row(site, images, table, BOB) or {})["address"]) == (None, BOB)
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []

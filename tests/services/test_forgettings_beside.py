@@ -101,13 +101,13 @@ def test_a_delta_log_lets_go_after_its_time_and_the_snapshot_it_kept_loses_the_k
     assert one.held == [1]
     with site.database.transaction() as repository, pytest.raises(Conflict, match="Delta log"):
         roll_back(repository, repository.tables.existing(table.id), number=1)
-    waiting = gone(site, one)
+    waiting = gone(site, one, images)
     [remnant] = waiting.remnants
     assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, RemnantKind.DELTA_VERSION, 1)
     assert remnant.until is not None
     keep_log(site.database, site.warehouse, table.id, remnant.until + timedelta(seconds=1))
-    assert gone(site, one).held == []
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).held == []
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert row_at(site, images, table, ADA, "first") is None
     assert row_at(site, images, table, BOB, "first") == person(BOB, 1)
     assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
@@ -154,7 +154,7 @@ def test_images_go_with_the_runs_that_they_are_of(site: MergeSite, images: Image
     one = forgotten(site, table)
     with site.database.reading() as repository:
         images.keep_only(repository.snapshots.live_run_ids())
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []
 
 
@@ -192,7 +192,7 @@ def test_partitions_and_keys_of_several_columns(site: MergeSite, images: Images,
     assert current.rows == 3
     assert drop_partitions(site.database, ("shop", "parted"), [{"shop": "b"}]) == ['{"shop":"b"}']
     compact(site, table)
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, f"{STREET} a 1", f"{STREET} c 1") == []
     assert traces(tmp_path, f"{STREET} a 2") != []
 
@@ -275,6 +275,6 @@ def test_a_worker_that_is_killed_midway_leaves_all_as_it_was_and_another_goes_on
         assert known(site, one).state is ForgettingState.PENDING
         assert row(site, images, table, ADA) == person(ADA, 2, STREET)
     assert forget(site) == 1
-    assert gone(site, one).state is ForgettingState.GONE
+    assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []
     assert row(site, images, table, BOB) == person(BOB, 1)
