@@ -289,7 +289,7 @@ class Worker:
         return self._publisher.publish() > 0
 
     def _forget(self) -> None:
-        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False)
+        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS)
 
     def _claim(self, kind: TaskKind) -> Lease | None:
         """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
