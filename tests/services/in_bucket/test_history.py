@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,30 +11,12 @@ from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.readiness import take_warehouse
 from app.services.sweeps import sweep
-from app.storage.layout import Warehouse
-from tests.object_store import FaultyLine, flip, new_bucket, objects_in, uri_of
+from tests.object_store import flip, objects_in
 from tests.services.builders import create_table
-from tests.services.store_executor import StoreExecutor
 from tests.services.test_history import CALM, merged, told
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 NO_GRACE = timedelta(seconds=-10)
-
-
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what asks the store knows of no catalog."""
-    return "sqlite"
-
-
-@pytest.fixture
-def warehouse(line: FaultyLine, store: str) -> Warehouse:
-    return Warehouse(uri_of(new_bucket(store), line.endpoint))
-
-
-@pytest.fixture
-def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
-    return StoreExecutor(warehouse, tmp_path / "spark")
 
 
 def test_records_are_filed_found_joined_and_removed_with_their_table(site: MergeSite) -> None:

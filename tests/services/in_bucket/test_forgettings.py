@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +16,7 @@ from app.services.lookups import Images
 from app.services.readiness import take_warehouse
 from app.services.sweeps import sweep
 from app.storage.layout import Warehouse
-from tests.object_store import FaultyLine, new_bucket, objects_in, uri_of
+from tests.object_store import objects_in
 from tests.services.forgetting import (
     ADA,
     BOB,
@@ -31,26 +30,9 @@ from tests.services.forgetting import (
     posted,
     row,
 )
-from tests.services.store_executor import StoreExecutor
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 NO_GRACE = timedelta(seconds=-10)
-
-
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what asks the store knows of no catalog."""
-    return "sqlite"
-
-
-@pytest.fixture
-def warehouse(line: FaultyLine, store: str) -> Warehouse:
-    return Warehouse(uri_of(new_bucket(store), line.endpoint))
-
-
-@pytest.fixture
-def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
-    return StoreExecutor(warehouse, tmp_path / "spark")
 
 
 def holding(warehouse: Warehouse, table: Table) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -17,28 +16,11 @@ from app.services.readiness import take_warehouse
 from app.services.sweeps import sweep
 from app.storage.layout import Warehouse, table_folder
 from tests.delta_readers import plain
-from tests.object_store import FaultyLine, new_bucket, objects_in, uri_of
+from tests.object_store import objects_in
 from tests.services.builders import compact, create_table
 from tests.services.delta_logs import PUBLISHED, merge, publish, versions
-from tests.services.store_executor import StoreExecutor
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
-
-
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what asks the store knows of no catalog."""
-    return "sqlite"
-
-
-@pytest.fixture
-def warehouse(line: FaultyLine, store: str) -> Warehouse:
-    return Warehouse(uri_of(new_bucket(store), line.endpoint))
-
-
-@pytest.fixture
-def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
-    return StoreExecutor(warehouse, tmp_path / "spark")
 
 
 def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:

@@ -45,22 +45,6 @@ LARGE = 1_600_000
 
 
 @pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what asks the store knows of no catalog."""
-    return "sqlite"
-
-
-@pytest.fixture
-def warehouse(line: FaultyLine, store: str) -> Warehouse:
-    return Warehouse(uri_of(new_bucket(store), line.endpoint))
-
-
-@pytest.fixture
-def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
-    return StoreExecutor(warehouse, tmp_path / "spark")
-
-
-@pytest.fixture
 def table(site: MergeSite) -> Table:
     take_warehouse(site.database, site.warehouse)
     return create_table(site.database, SUM | QUIET)
