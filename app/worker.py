@@ -46,6 +46,7 @@ HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
 SPARK = "spark"  # the embedded server among the processes of the metrics
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
+FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
 
 
@@ -289,7 +290,7 @@ class Worker:
         return self._publisher.publish() > 0
 
     def _forget(self) -> None:
-        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS)
+        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS, FORGET_SECONDS)
 
     def _claim(self, kind: TaskKind) -> Lease | None:
         """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
@@ -316,16 +317,22 @@ class Worker:
         if lease.claimed.task.kind is TaskKind.MERGE:
             self._late.note(lease.claimed.task)
 
-    def _repeat(self, work: Callable[[], bool], soon: Callable[[], bool], rest_seconds: float = 0.0) -> None:
+    def _repeat(
+        self,
+        work: Callable[[], bool],
+        soon: Callable[[], bool],
+        rest_seconds: float = 0.0,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
         """Do ``work`` again and again. When there was none, rest until a process of this machine commits
         something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
         """
         while not self._stopped.is_set():
-            seen, pause = self.site.database.commits, IDLE_SECONDS
+            seen, pause = self.site.database.commits, idle_seconds
             try:
                 if work():
                     continue
-                pause = self.poll_seconds if soon() else max(self.poll_seconds, IDLE_SECONDS)
+                pause = self.poll_seconds if soon() else max(self.poll_seconds, idle_seconds)
             except KeyfoldError as error:
                 logger.warning("the worker waits: %s", error)
             except Exception:
