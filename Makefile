@@ -32,9 +32,9 @@ IN_MEMORY := $(if $(MEMORY),TMPDIR=$(MEMORY))
 test: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# What needs neither Spark nor PostgreSQL and is not slow: see the marks in pyproject.toml.
+# What needs neither Spark nor PostgreSQL and is not slow, by the marks in pyproject.toml and what tests/slow.txt saw.
 quick: $(VENV)/.installed
-	$(IN_MEMORY) HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark_jobs --ignore tests/acceptance -m "not spark and not postgres and not slow"
+	$(IN_MEMORY) HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark_jobs --ignore tests/acceptance -m "not spark and not postgres and not slow" $(QUICK_OPTIONS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

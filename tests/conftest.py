@@ -17,6 +17,7 @@ from tests.compiled_sql import share_compiled_statements
 from tests.object_store import CREDENTIALS, FaultyLine, s3_server
 from tests.postgres import TEMPLATE, postgres_database, postgres_server
 from tests.sharing import run_folder, shared
+from tests.slow import MOST_SECONDS, slow_functions
 
 if TYPE_CHECKING:
     from spark_jobs.session import SparkConnection
@@ -46,9 +47,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.postgres)
         for slow in item.iter_markers("slow"):
             assert slow.kwargs.get("reason"), f"{item.nodeid}: say why it is slow"
+    marked_files = {item.path for item in items if item.get_closest_marker("slow")}
+    _mark_measured(items)
     if hasattr(config, "workerinput"):  # the longest first, so that no process of the run waits long for the other
-        slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: (item.get_closest_marker("spark") is None, item.path not in slow_files))
+        items.sort(key=lambda item: (item.get_closest_marker("spark") is None, item.path not in marked_files))
+
+
+def _mark_measured(items: list[pytest.Item]) -> None:
+    measured = slow_functions()
+    for item in items:
+        if item.nodeid.partition("[")[0] in measured:
+            item.add_marker(pytest.mark.slow(reason=f"took more than {MOST_SECONDS} s when it was measured"))
 
 
 @pytest.hookimpl(wrapper=True)

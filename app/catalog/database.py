@@ -24,6 +24,7 @@ from app.catalog.marks import Marks
 from app.catalog.notifications import Notifications, notify
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
+from app.catalog.sqlite import sqlite_engine
 from app.catalog.transaction import Touched, Transaction
 from app.catalog.writers import LOOK_SECONDS, Writers
 from app.core.errors import Invalid, Unavailable
@@ -62,7 +63,7 @@ class CatalogDatabase:
         self._clock = clock
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
-        self._engine = _sqlite_engine(self._url) if self._sqlite else _postgresql_engine(self._url)
+        self._engine = sqlite_engine(self._url, BUSY_SECONDS) if self._sqlite else _postgresql_engine(self._url)
         # Connections of their own: writers that wait for each other's locks must not keep readers out.
         self._writing_engine = self._engine if self._sqlite else _postgresql_engine(self._url)
         self.marks = Marks(_marks_file(self._url, folder))
@@ -245,29 +246,6 @@ def _marks_file(url: sa.URL, folder: Path | None) -> Path | None:
     if url.get_backend_name() == "sqlite":
         return Path(f"{url.database}-marks")
     return None if folder is None else folder / "catalog-marks"
-
-
-def _sqlite_engine(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": BUSY_SECONDS})
-
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver's own transactions begin too late; see begin() below
-        connection.execute("PRAGMA foreign_keys = ON")
-        # With WAL the default (NORMAL) loses the last commits on power loss; an accepted batch must survive it.
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves them in the disk's cache
-        connection.execute("PRAGMA case_sensitive_like = ON")  # as on PostgreSQL
-        connection.execute("PRAGMA journal_mode = WAL")
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        # A write transaction that began by reading could not wait for its turn: SQLite refuses the upgrade at once.
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 def _postgresql_engine(url: sa.URL) -> sa.Engine:

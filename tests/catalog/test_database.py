@@ -175,6 +175,27 @@ def test_sqlite_commits_are_on_disk_when_they_return(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_sqlite_file_that_is_gone_is_never_written_again_nor_made_anew(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "catalog.sqlite"
+    database = CatalogDatabase(f"sqlite:///{path}")
+    database.migrate()
+    with database.reading():  # one connection is open, and another would be
+        aside = path.rename(tmp_path / "aside")
+        if replaced:
+            CatalogDatabase(f"sqlite:///{path}").migrate()
+        for block in (database.transaction, database.reading):
+            with pytest.raises(Unavailable, match="removed or replaced"), block() as repository:
+                repository.databases.create("shop", {})
+    assert path.exists() == replaced
+    aside.rename(path)
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+    with database.reading() as repository:
+        assert repository.databases.get("shop").name == "shop"
+    database.close()
+
+
 def test_a_sqlite_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"this is not a database" * 100)
     with pytest.raises(Unavailable) as failed:

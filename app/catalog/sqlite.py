@@ -1,0 +1,81 @@
+"""Connections to a catalog on SQLite, all to one file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.core.errors import Unavailable
+
+
+class _OneFile:
+    """The file that an engine's first connection opened. Where its name is gone, or another file's, nothing is read or
+    written: SQLite would go on with a file that nobody finds any more, and make an empty one for the next connection.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: tuple[int, int] | None = None
+
+    def opened(self) -> None:
+        """Some connection has opened the file."""
+        if self._opened is None:
+            self._opened = self._named()
+
+    def closed(self) -> None:
+        """All connections are closed: the next one may open whatever is there then."""
+        self._opened = None
+
+    def check(self) -> None:
+        """Raises ``Unavailable`` unless the name is that of the file that was opened."""
+        if self._opened is not None and self._named() != self._opened:
+            raise Unavailable(
+                "the catalog's file was removed or replaced while the service ran; put it back, or restart the service"
+            )
+
+    def _named(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
+    """What connects to the file of ``url``, which the first connection makes if it is not there; a transaction waits
+    ``busy_seconds`` for another one's lock. It raises ``Unavailable`` once the file is not the same any more.
+    """
+    engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": busy_seconds})
+    file = _OneFile(Path(url.database or ""))
+
+    @sa.event.listens_for(engine, "do_connect")
+    def check(*_: object) -> None:
+        file.check()
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver's own transactions begin too late; see begin() below
+        connection.execute("PRAGMA foreign_keys = ON")
+        # With WAL the default (NORMAL) loses the last commits on power loss; an accepted batch must survive it.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves them in the disk's cache
+        connection.execute("PRAGMA case_sensitive_like = ON")  # as on PostgreSQL
+        connection.execute("PRAGMA journal_mode = WAL")  # makes a new file
+        file.opened()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        file.check()
+        # A write transaction that began by reading could not wait for its turn: SQLite refuses the upgrade at once.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    @sa.event.listens_for(engine, "engine_disposed")
+    def closed(_engine: object) -> None:
+        file.closed()
+
+    return engine
