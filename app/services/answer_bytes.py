@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from app.core.errors import FaultCode, TooLarge, Violation
 
 MOST_ANSWER_BYTES: Final = 64 * 2**20
-_CELL = 8  # of a number, a null, an element
 
 
 class AnswerBytes:
@@ -26,14 +24,3 @@ class AnswerBytes:
         if self._taken > self._most:
             message = f"the answer would have more than {self._most} bytes; {self._fix}"
             raise TooLarge(message, violations=[Violation("", FaultCode.TOO_LARGE, message, self._fix)])
-
-
-def weight(value: Any) -> int:
-    """About how many bytes a value of a row takes in an answer."""
-    if isinstance(value, (str, bytes)):
-        return len(value) + _CELL
-    if isinstance(value, (list, tuple)):
-        return _CELL + sum(map(weight, value))
-    if isinstance(value, Mapping):
-        return _CELL + sum(weight(key) + weight(inner) for key, inner in value.items())
-    return _CELL

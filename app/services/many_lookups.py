@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from app.core.plan.answers import joined_keys, key_texts, to_json
+from app.core.plan.answers import joined_keys, key_texts, to_json, weight
 from app.core.plan.fold import finish
 from app.core.plan.integers import as_text, body_as_text, integers_of
 from app.core.plan.merge_plan import MergePlan
@@ -17,7 +17,7 @@ from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
 from app.core.table.option_entries import Integers
 from app.core.types.datatype import DataType
-from app.services.answer_bytes import AnswerBytes, weight
+from app.services.answer_bytes import AnswerBytes
 from app.services.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.views import View
 from app.storage.arrow import rows_stream

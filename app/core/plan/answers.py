@@ -12,6 +12,7 @@ from app.core.table.keys import Key
 from app.core.table.schema import TableSchema
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_CELL = 8  # bytes of a number, a null, an element
 
 
 def to_json(value: Any) -> bytes:
@@ -21,7 +22,18 @@ def to_json(value: Any) -> bytes:
 
 def row_json(schema: TableSchema, row: Mapping[str, Any]) -> bytes:
     """A row, by column name, as a JSON object of all columns."""
-    return to_json({column.name: column.type.encoder(row[column.name]) for column in schema.columns})
+    return to_json({name: encode(row[name]) for name, encode in schema.encoders})
+
+
+def weight(value: Any) -> int:
+    """About how many bytes a value of a row, or a row, takes in an answer."""
+    if isinstance(value, (str, bytes)):
+        return len(value) + _CELL
+    if isinstance(value, (list, tuple)):
+        return _CELL + sum(map(weight, value))
+    if isinstance(value, dict):
+        return _CELL + sum(map(weight, value)) + sum(map(weight, value.values()))
+    return _CELL
 
 
 def tag_of(body: bytes) -> str:

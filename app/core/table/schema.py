@@ -88,6 +88,11 @@ class TableSchema:
         return tuple((column.type, column.type.entry, column.type.encoder) for column in self.key_columns)
 
     @cached_property
+    def encoders(self) -> tuple[tuple[str, Encode], ...]:
+        """The columns' names, in declared order, with what writes their values as JSON."""
+        return tuple((column.name, column.type.encoder) for column in self.columns)
+
+    @cached_property
     def value_columns(self) -> tuple[Column, ...]:
         """The columns that are not in the primary key, in declared order."""
         key = frozenset(self.primary_key)

@@ -12,7 +12,7 @@ class TooMuchAtOnce(Exception):
 
 
 class ReadBytes:
-    """Counts the bytes of rows before each is copied."""
+    """Counts the bytes of rows as each is read."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._left = most

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core.plan.answers import weight
 from app.core.table.damage import NamedFile
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.container import BLOCK_ROWS, Container
@@ -68,13 +69,14 @@ def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int])
 def _taken(
     rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]], read: ReadBytes | None
 ) -> Iterator[Candidate]:
-    """A few rows are read value by value: what ``to_pylist`` does before it reads one takes four times as long."""
-    places = [number for number, name in enumerate(rows.schema.names) if name != TOKEN_COLUMN]
-    names, columns = [rows.schema.names[one] for one in places], [rows.column(one) for one in places]
+    """A few rows are read one by one, each as one value: column by column takes twice as long."""
+    whole = rows.to_struct_array()
     for place, row in found:
+        state = whole[row].as_py()
+        del state[TOKEN_COLUMN]
         if read is not None:
-            read.add(rows.slice(row, 1).nbytes)
-        yield place, dict(zip(names, [column[row].as_py() for column in columns], strict=True))
+            read.add(weight(state))
+        yield place, state
 
 
 @lru_cache(maxsize=4096)
