@@ -73,6 +73,7 @@ class CatalogDatabase:
         self._loaded = SnapshotCache()
         self._commits = 0
         self._committed = threading.Condition()
+        self._somebody_looks = False
 
     def __repr__(self) -> str:
         shown = self._url.set(query={})  # libpq takes a password as query parameter, too
@@ -121,7 +122,22 @@ class CatalogDatabase:
         deadline = time.monotonic() + timeout_seconds
         with self._committed:
             while self.commits == seen and (left := deadline - time.monotonic()) > 0:
-                self._committed.wait(min(left, _LOOK_SECONDS))
+                if self._somebody_looks:
+                    self._committed.wait(left)
+                else:
+                    self._look(min(left, _LOOK_SECONDS))
+            if not self._somebody_looks:  # whoever waits on looks from now on
+                self._committed.notify()
+
+    def _look(self, seconds: float) -> None:
+        """Wait, and look for commits of other processes for all who wait: one look does for any number of them."""
+        before, self._somebody_looks = self.marks.last, True
+        try:
+            self._committed.wait(seconds)
+        finally:
+            self._somebody_looks = False
+        if self.marks.last != before:
+            self._committed.notify_all()
 
     @contextmanager
     def reading(self) -> Iterator[Repository]:

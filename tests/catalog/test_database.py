@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from datetime import UTC, datetime
@@ -293,5 +294,22 @@ def test_who_waits_for_commits_hears_of_those_of_other_processes(catalog_url: st
     mine.wait_for_commit(seen, 30)
     assert mine.commits != seen
     assert time.monotonic() - began < 20
+    for database in (mine, other):
+        database.close()
+
+
+def test_all_who_wait_for_commits_hear_of_them_also_when_one_of_them_goes(catalog_url: str, tmp_path: Path) -> None:
+    mine, other = (CatalogDatabase(catalog_url, folder=tmp_path) for _ in range(2))
+    seen = mine.commits
+    first = threading.Thread(target=mine.wait_for_commit, args=(seen, 0.2))
+    others = [threading.Thread(target=mine.wait_for_commit, args=(seen, 60)) for _ in range(3)]
+    for waiting in (first, *others):
+        waiting.start()
+    first.join(20)
+    with other.transaction() as repository:
+        repository.databases.create("heard", {})
+    for waiting in others:
+        waiting.join(20)
+    assert not any(waiting.is_alive() for waiting in (first, *others))
     for database in (mine, other):
         database.close()
