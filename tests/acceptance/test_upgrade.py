@@ -49,7 +49,9 @@ def check_lookups(table: TableClient, rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_a_data_folder_of_an_earlier_version_is_taken_over(name: str, tmp_path: Path, postgres: str) -> None:
+def test_a_data_folder_of_an_earlier_version_is_taken_over(
+    name: str, tmp_path: Path, postgres: str, spark_remote: str
+) -> None:
     told = json.loads((FOLDER / f"{name}.json").read_text())
     tables: dict[str, Any] = told["tables"]
     data, kept = tmp_path / "data", tmp_path / "backups"
@@ -57,7 +59,7 @@ def test_a_data_folder_of_an_earlier_version_is_taken_over(name: str, tmp_path: 
         archive.extractall(data, filter="data")
     assert f"at revision {NEWEST}" in keyfold(data, "migrate")
     assert re.search(r"^[1-9]\d* files of \d+ bytes read, 0 damaged", keyfold(data, "verify"))
-    with serving(data, idempotency_days="36500") as (_, client):
+    with serving(data, spark_remote=spark_remote, idempotency_days="36500") as (_, client):
         client.headers["Authorization"] = f"Bearer {told['token']}"
         assert read(client, tables) == tables
         orders = TableClient(client, "shop", "orders")

@@ -10,15 +10,14 @@ from tests.console.chromium import EXECUTABLE, MISSING, chromium, person
 from tests.service import TableClient, serving
 
 pytestmark = [
-    pytest.mark.spark,
     pytest.mark.slow(reason="starts a service with Spark, and a browser"),
     pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
 ]
 
 
-def test_a_merge_is_seen_without_reloading(tmp_path: Path) -> None:
+def test_a_merge_is_seen_without_reloading(tmp_path: Path, spark_remote: str) -> None:
     with (
-        serving(tmp_path, small_merge_records="1000") as (_, client),
+        serving(tmp_path, spark_remote=spark_remote, small_merge_records="1000") as (_, client),
         chromium() as browser,
         person(browser, str(client.base_url)) as window,
     ):
