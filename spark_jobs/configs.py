@@ -23,6 +23,9 @@ SESSION_CONFIGS: Mapping[str, str] = {
     # Rows of one range stay in one task, whatever size Spark expects of a join: it multiplies the sizes of both sides,
     # and from 128 MB on it would shuffle, so that a range would be several files that overlap.
     "spark.sql.maxSinglePartitionBytes": str(2**62),
+    # The branches of a union stay apart, a task for each. Since 4.1 Spark takes the only partitions of all branches
+    # together to one, so that a compaction of any size would be one task and one file (docs/decisions/0038).
+    "spark.sql.unionOutputPartitioning": "false",
     # Dates before 1582 mean what the ISO calendar says, as in every other reader and writer of the files.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

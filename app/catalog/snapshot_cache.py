@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 
-from app.core.table.history import Snapshot
+from app.core.table.history import DataFile, Snapshot
 
-MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB
+MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB if each were of one snapshot alone
 
 
 class SnapshotCache:
@@ -21,6 +22,7 @@ class SnapshotCache:
     def __init__(self, most_files: int = MOST_FILES) -> None:
         self.most_files = most_files
         self._kept: OrderedDict[tuple[str, int, int], Snapshot] = OrderedDict()
+        self._last: dict[str, tuple[str, int, int]] = {}  # what was kept last of each table
         self._files = 0
         self._lock = threading.Lock()
 
@@ -33,6 +35,16 @@ class SnapshotCache:
                 self._kept.move_to_end(key)
             return found
 
+    def files_of_runs(self, table_id: str) -> Mapping[str, tuple[DataFile, ...]]:
+        """The files of the runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
+        the one before it, and runs never change. Only of those whose files all have digests: others get them later.
+        """
+        with self._lock:
+            last = self._last.get(table_id)
+            snapshot = None if last is None else self._kept[last]
+        runs = () if snapshot is None else snapshot.runs
+        return {run.id: run.files for run in runs if all(file.block_digests for file in run.files)}
+
     def keep(self, snapshot: Snapshot, rewritten: int = 0) -> None:
         """Keep a committed snapshot; those used longest ago make room. One that alone is too large is not kept."""
         key = (snapshot.table_id, snapshot.id, rewritten)
@@ -40,9 +52,13 @@ class SnapshotCache:
             if key in self._kept or _weight(snapshot) > self.most_files:
                 return
             self._kept[key] = snapshot
+            self._last[snapshot.table_id] = key
             self._files += _weight(snapshot)
             while self._files > self.most_files:
-                self._files -= _weight(self._kept.popitem(last=False)[1])
+                leaving, left = self._kept.popitem(last=False)
+                self._files -= _weight(left)
+                if self._last.get(left.table_id) == leaving:
+                    del self._last[left.table_id]
 
 
 def _weight(snapshot: Snapshot) -> int:

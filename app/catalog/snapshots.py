@@ -28,6 +28,7 @@ from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 _DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
+_RUNS_BY_NAME = 500  # whose files are asked for by name
 _CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
 
 
@@ -210,7 +211,7 @@ class Snapshots:
 
     def every_run(self, table_id: str) -> list[Run]:
         """The runs that any snapshot of the table names, each once."""
-        of_run = self._files(table_id, snapshots.c.table_id == table_id)
+        of_run = self._files(table_id, _named_by(snapshots.c.table_id == table_id))
         query = sa.select(*_RUN_COLUMNS).where(runs.c.table_id == table_id).order_by(runs.c.id)
         return [_run(row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
 
@@ -331,7 +332,9 @@ class Snapshots:
         return found[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
-        """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are."""
+        """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are. The
+        files of runs that the process knows are not read again: a commit costs what it adds, not what there is.
+        """
         mine = (snapshots.c.table_id == table_id) & which
         rows = self.transaction.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
         if not rows:
@@ -344,27 +347,36 @@ class Snapshots:
             .where(mine)
             .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
         )
-        files = self._files(table_id, mine)
-        for row in self.transaction.execute(named):
-            of_snapshot[row.snapshot_id].append(_run(row, tuple(files[row.id])))
+        known = self.transaction.loaded.files_of_runs(table_id)
+        named_runs = self.transaction.execute(named).all()
+        new = {row.id for row in named_runs} - known.keys()
+        which = data_files.c.run_id.in_(new) if len(new) <= _RUNS_BY_NAME else _named_by(mine)
+        files = self._files(table_id, which) if new else {}
+        for row in named_runs:
+            of_run = known[row.id] if row.id in known else tuple(files[row.id])
+            of_snapshot[row.snapshot_id].append(_run(row, of_run))
         return [
             Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at, r.kind, r.schema_id)
             for r in rows
         ]
 
     def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
-        """The files, in token order, of every run that a snapshot of ``which`` names."""
-        same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
-        named = sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which)
+        """The files that ``which`` selects, in token order, by run."""
         query = (
             sa.select(data_files.c.run_id, *_DATA_FILE)
-            .where(data_files.c.table_id == table_id, data_files.c.run_id.in_(named))
+            .where(data_files.c.table_id == table_id, which)
             .order_by(data_files.c.run_id, data_files.c.position)
         )
         files: dict[str, list[DataFile]] = defaultdict(list)
         for run_id, *values in self.transaction.execute(query):
             files[run_id].append(DataFile(*values))
         return files
+
+
+def _named_by(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """The files of every run that a snapshot of ``which`` names."""
+    same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
+    return data_files.c.run_id.in_(sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which))
 
 
 def _since_full(snapshot: Snapshot) -> Any:

@@ -209,11 +209,8 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     if view.may_be_staged(token):
         return None
     text = key_json(schema, key)
-    partition = partition_of(schema, key)
     found = ABSENT
-    for run in view.deciding or view.runs:
-        if run.partition != partition:
-            continue
+    for run in view.by_partition.get(partition_of(schema, key), ()):
         written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
         if answer is None:

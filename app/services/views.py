@@ -81,6 +81,16 @@ class View:
         return self.runs[::-1] if whole.latest else self.runs
 
     @cached_property
+    def by_partition(self) -> Mapping[str | None, Sequence[Run]]:
+        """The runs of each partition in the order in which they are asked for a key: that of ``deciding``, or oldest
+        first.
+        """
+        found: dict[str | None, list[Run]] = defaultdict(list)
+        for run in self.runs if self.deciding is None else self.deciding:
+            found[run.partition].append(run)
+        return found
+
+    @cached_property
     def columns(self) -> Sequence[str]:
         """The columns that are answered where a request names none."""
         return tuple(self.table.schema.by_name)

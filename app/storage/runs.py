@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
+from threading import RLock
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from cachetools import LRUCache, cached
 from pyarrow import fs
 
 from app.core.plan.jobs import StoredFile
@@ -144,25 +146,26 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
     low = [Decimal(0)] * len(names)
     high = list(low)
     for run in runs:
-        ranges = [_value_ranges(warehouse, file, names) for file in files_of_run(table_id, run)]
-        if None in ranges:
+        of_run = _value_ranges(warehouse, table_id, run, names)
+        if of_run is None:
             return False
-        for place in range(len(names)):
-            low[place] += min((of_file[place][0] for of_file in ranges if of_file), default=Decimal(0))
-            high[place] += max((of_file[place][1] for of_file in ranges if of_file), default=Decimal(0))
+        for place, (smallest, largest) in enumerate(of_run):
+            low[place] += smallest
+            high[place] += largest
     return all(bound.low <= low[place] and high[place] <= bound.high for place, bound in enumerate(bounds))
 
 
-@lru_cache(maxsize=10_000)  # files never change, and a table's cost must not grow with its size at every merge
+# Runs never change, and a merge's cost must not grow with its table: neither with its bytes nor with its files.
+@cached(LRUCache(10_000), lambda warehouse, table_id, run, names: (warehouse, table_id, run.id, names), RLock())
 def _value_ranges(
-    warehouse: Warehouse, file: NamedFile, names: tuple[tuple[str, str], ...]
+    warehouse: Warehouse, table_id: str, run: Run, names: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[Decimal, Decimal], ...] | None:
-    """The smallest and largest value (with 0) of each column of a file, by ``names`` (column, its carry); None where a
+    """The smallest and largest value (with 0) of each column of a run, by ``names`` (column, its carry); None where a
     carry is in use.
     """
     low = [Decimal(0)] * len(names)
     high = list(low)
-    for group in _row_groups(warehouse, file):
+    for group in _row_groups(warehouse, files_of_run(table_id, run)):
         for place, (name, carry) in enumerate(names):
             if not _all_null(group, carry):
                 return None
@@ -171,13 +174,14 @@ def _value_ranges(
     return tuple(zip(low, high, strict=True))
 
 
-def _row_groups(warehouse: Warehouse, file: NamedFile) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
+def _row_groups(warehouse: Warehouse, files: Sequence[NamedFile]) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
     """The column chunks of each row group by top-level column name."""
-    with opened_parquet(warehouse, file) as parquet:
-        metadata = parquet.metadata
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        yield {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    for file in files:
+        with opened_parquet(warehouse, file) as parquet:
+            metadata = parquet.metadata
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            yield {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
 
 
 def _all_null(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from app.core.table.history import DataFile, Run
 from app.core.table.keys import SEED, Key, token_of
 from app.core.table.keys import tokens_of as tokens_one_by_one
 from app.core.table.schema import TableSchema
 
 Tokens = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
 _Words = npt.NDArray[np.uint64]
 # https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md, XXH64
 _P1, _P2, _P3, _P4, _P5 = (
@@ -44,6 +47,31 @@ def tokens_of_keys(schema: TableSchema, keys: Sequence[Key]) -> Tokens:
     if not columns or any(None in column for column in columns):
         return np.array(tokens_one_by_one(schema, keys), dtype=np.int64)
     return _of_whole_numbers([(np.array(column, np.int64), size) for column, size in zip(columns, bits, strict=True)])
+
+
+def files_with(run: Run, token: int) -> Iterator[DataFile]:
+    """The files of a run in whose range ``token`` is, found in steps that are the logarithm of how many there are."""
+    for place in range(bisect_left(run.last_tokens, token), len(run.files)):
+        file = run.files[place]
+        if file.min_token > token:
+            return
+        if token <= file.max_token:
+            yield file
+
+
+def files_with_any(run: Run, tokens: Tokens) -> Iterator[tuple[DataFile, Places]]:
+    """The files of a run in whose range any of ``tokens`` is, each with the places of these, ascending."""
+    firsts = np.searchsorted(np.frombuffer(run.last_tokens, dtype=np.int64), tokens)
+    order = np.argsort(firsts, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(firsts[order])) + 1) if len(order) else ():
+        near = tokens[places]
+        for place in range(firsts[places[0]], len(run.files)):
+            file = run.files[place]
+            if file.min_token > near.max():
+                break
+            held = (near >= file.min_token) & (near <= file.max_token)
+            if held.any():
+                yield file, places[held]
 
 
 def _of_whole_numbers(columns: list[tuple[npt.NDArray[np.integer], int]]) -> Tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,8 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import SnapshotCache
 from app.core.errors import NotFound
-from app.core.table.history import Snapshot, SnapshotKind
+from app.core.table.history import Run, Snapshot, SnapshotKind
+from app.storage.named_files import files_of_run
 from tests.catalog.builders import commit, create_table, request_and_claim, run
 
 
@@ -54,6 +56,43 @@ def test_a_new_commit_is_seen_at_once(database: CatalogDatabase) -> None:
         for _ in range(2):
             with database.reading() as repository:
                 assert repository.snapshots.current(table.id) == made
+
+
+def summed(name: str) -> Run:
+    """A run whose files have digests."""
+    without = run(name)
+    return replace(without, files=tuple(replace(file, digest="d", block_digests=b"12345678") for file in without.files))
+
+
+def test_files_of_a_run_that_an_earlier_snapshot_named_are_not_read_again(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    loaded = []
+    for name in ("a", "b", "c"):
+        claimed = request_and_claim(database, table)
+        commit(database, claimed, [*(claimed.base.runs if claimed.base else ()), summed(name)])
+        with database.reading() as repository:
+            loaded.append(repository.snapshots.current(table.id))
+    first, second, third = (found.runs for found in loaded if found is not None)
+    assert [run.id for run in third] == ["a", "b", "c"]
+    assert third == (summed("a"), summed("b"), summed("c"))
+    assert third[0].files is second[0].files is first[0].files
+    assert third[1].files is second[1].files
+
+
+def test_files_without_digests_are_read_again_for_they_get_them_later(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    commit(database, request_and_claim(database, table), [run("a")])
+    with database.reading() as repository:
+        assert repository.snapshots.current(table.id) is not None
+    with database.transaction() as repository:
+        for file in files_of_run(table.id, run("a")):
+            repository.damage.sum_up(file, "d", b"12345678")
+    claimed = request_and_claim(database, table)
+    commit(database, claimed, [run("a"), run("b")])
+    with database.reading() as repository:
+        current = repository.snapshots.current(table.id)
+    assert current is not None
+    assert [file.digest for file in current.runs[0].files] == ["d", "d"]
 
 
 def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase) -> None:

@@ -39,6 +39,16 @@ def test_a_compaction_of_several_runs_writes_one_file_for_one_range(site: Site) 
     assert len(site.rows()) == KEYS + 10 * (RUNS - 1)
 
 
+@pytest.mark.parametrize("runs", [1, RUNS])
+def test_a_compaction_of_several_ranges_writes_a_file_for_each(site: Site, runs: int) -> None:
+    """Spark is able to take the only partitions of all branches of a union together: one task would do everything."""
+    site.target_file_bytes = runs * KEYS // 4 + 1
+    site.compact(0, runs)
+    widths = {file.min_token >> 62: file.max_token >> 62 for file in site.runs[0].files}
+    assert widths == {-2: -2, -1: -1, 0: 0, 1: 1}
+    assert site.runs[0].rows == KEYS + 10 * (runs - 1)
+
+
 def test_no_number_of_runs_makes_a_compaction_shuffle(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a chain of joins Spark multiplies the sizes, so that from some number of runs on it expects too much for one
     task.

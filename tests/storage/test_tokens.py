@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.table.history import DataFile, Run
 from app.core.table.keys import token_of
 from app.storage.arrow import staging_schema
-from app.storage.tokens import tokens_of, tokens_of_keys
+from app.storage.tokens import files_with, files_with_any, tokens_of, tokens_of_keys
 from tests.services.builders import schema
 
 WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -48,3 +51,53 @@ def test_a_null_in_a_key_leaves_the_hash_as_it_was(kind: str) -> None:
     assert tokens_of_keys(of, [(None, "x"), (1, None)]).tolist() == tokens_of(of, rows).tolist()
     whole = schema(("a", kind), key=("a",), options={"primary-key.nullable": "true"})
     assert tokens_of_keys(whole, [(None,), (1,)]).tolist() == [token_of(whole, (None,)), token_of(whole, (1,))]
+
+
+TOKENS = st.integers(-30, 30)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Files by their first token, as runs have them; they may touch, share tokens and lie within each other."""
+    ranges = sorted(draw(st.lists(st.tuples(TOKENS, TOKENS).map(sorted), max_size=8)))
+    return Run("r", 0, tuple(DataFile(f"f{place}", 1, 1, *one) for place, one in enumerate(ranges)))
+
+
+@given(runs(), TOKENS)
+def test_the_files_with_a_token_are_those_in_whose_range_it_is(run: Run, token: int) -> None:
+    wanted = [file for file in run.files if file.min_token <= token <= file.max_token]
+    assert list(files_with(run, token)) == wanted
+
+
+@given(runs(), st.lists(TOKENS, max_size=12))
+def test_files_with_any_of_many_tokens_are_those_with_each(run: Run, tokens: list[int]) -> None:
+    found: dict[str, list[int]] = defaultdict(list)
+    for file, places in files_with_any(run, np.array(tokens, dtype=np.int64)):
+        found[file.name] += places.tolist()
+    wanted: dict[str, list[int]] = defaultdict(list)
+    for place, token in enumerate(tokens):
+        for file in files_with(run, token):
+            wanted[file.name].append(place)
+    assert {name: sorted(places) for name, places in found.items()} == wanted
+
+
+class Read:
+    """A file that counts how often its range is looked at."""
+
+    looks = 0
+
+    def __init__(self, token: int) -> None:
+        self.min_token = self._last = token
+
+    @property
+    def max_token(self) -> int:
+        type(self).looks += 1
+        return self._last
+
+
+def test_a_token_is_found_without_looking_at_every_file() -> None:
+    run = Run("r", 0, tuple(Read(token) for token in range(1000)))  # type: ignore[arg-type]  # stands for data files
+    assert len(run.last_tokens) == 1000
+    before = Read.looks
+    assert [file.min_token for file in files_with(run, 700)] == [700]
+    assert Read.looks - before == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
+from itertools import accumulate
 
 from app.core.table.schema import TableSchema
 
@@ -135,6 +138,13 @@ class Run:
     full: bool = False
     changed_at: datetime | None = field(default=None, compare=False)  # says when, not what
     live_rows: int | None = None
+
+    @cached_property
+    def last_tokens(self) -> array[int]:
+        """The largest token of each file and of those before it, ascending: what finds the files of a token
+        (``storage.tokens``) without a look at each.
+        """
+        return array("q", accumulate((file.max_token for file in self.files), max))
 
     @property
     def rows(self) -> int:

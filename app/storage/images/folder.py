@@ -27,7 +27,7 @@ from app.storage.images.room import stored_images, touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_run
-from app.storage.tokens import Tokens
+from app.storage.tokens import Tokens, files_with, files_with_any
 from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -136,18 +136,17 @@ class Images:
         """What a run that was written under ``written`` answers for ``key`` (``key_json``) as ``plan`` shows it, which
         means the same; None where no image says it: then the state row does.
         """
-        for file in run.files:
-            if file.min_token <= token <= file.max_token:
-                image = self._answers(table_id, run, file, written, plan)
-                if image is None:
-                    return None
-                try:
-                    found = _answer_in(image, image.rows_of(token), key)
-                except Damaged:
-                    self._drop(image)
-                    return None
-                if found is not ABSENT:
-                    return found
+        for file in files_with(run, token):
+            image = self._answers(table_id, run, file, written, plan)
+            if image is None:
+                return None
+            try:
+                found = _answer_in(image, image.rows_of(token), key)
+            except Damaged:
+                self._drop(image)
+                return None
+            if found is not ABSENT:
+                return found
         return ABSENT
 
     def answers(
@@ -165,10 +164,7 @@ class Images:
         Raises ``TooMuchAtOnce`` for more than may be ``read``.
         """
         found: list[Answer | bytes | None] = [ABSENT] * len(keys)
-        for file in run.files:
-            places = np.flatnonzero((tokens >= file.min_token) & (tokens <= file.max_token))
-            if not len(places):
-                continue
+        for file, places in files_with_any(run, tokens):
             image = self._answers(table_id, run, file, written, plan)
             rows = None if image is None else image.first_rows(tokens[places])
             there = (places if rows is None else places[rows >= 0]).tolist()
@@ -222,10 +218,8 @@ class Images:
         and ``TooMuchAtOnce`` for more than may be ``read``.
         """
         found: list[StateRow | None] = [None] * len(keys)
-        for file in run.files:
-            places = [place for place, token in enumerate(tokens) if file.min_token <= token <= file.max_token]
-            if not places:
-                continue
+        for file, where in files_with_any(run, np.array(tokens, dtype=np.int64)):
+            places = where.tolist()
             for nth, row in self._states_in(table_id, run, file, [tokens[place] for place in places], read):
                 if same_key(tuple(row[name] for name in key_names), keys[places[nth]]):
                     found[places[nth]] = row
