@@ -19,6 +19,7 @@ from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
 from bench.over_http.measure import measure_http
 from bench.policies import measure_policies
+from bench.row_groups import measure_row_groups
 from bench.scans import measure_scans
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
@@ -66,6 +67,7 @@ def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
 
 def _policies(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
     yield from measure_policies(sizes)
+    yield from measure_row_groups()
 
 
 def _serve(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:

@@ -51,6 +51,24 @@ class LastJob(Answer):
     rows: int
 
 
+class MergesWait(Answer):
+    """Why the table's merges wait: it has as many runs as its ``num-sorted-run.stop-trigger``, or more."""
+
+    compaction_id: str = Field(description="the compaction that they wait for: GET T/merges/{compactionId}")
+    runs: int
+    stop_trigger: Annotated[int, Told("trigger")]
+    since: EpochMillis = Field(description="when that compaction was asked for")
+    until: EpochMillis = Field(description="when merges go on even if it has not ended")
+
+
+class CompactionFailed(Answer):
+    """The compactions that have failed since the last that succeeded; they are tried again, later each time."""
+
+    in_a_row: int
+    last_at: EpochMillis
+    error: str = Field(description="why the last of them failed")
+
+
 def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
     """An attribute of the current snapshot, or what it is before the first one."""
     return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
@@ -113,6 +131,8 @@ class Stats(Answer):
     compactions: int = Field(description="compactions that succeeded")
     last_merge: LastJob | None
     last_compaction: LastJob | None
+    merges_wait: MergesWait | None = Field(description="why no merge of the table begins now; null while they do")
+    compaction_failure: CompactionFailed | None = Field(description="null where the last compaction succeeded")
     images: ImagesMade
 
 

@@ -8,9 +8,10 @@ Locks on PostgreSQL are taken in one order, the table's row before the task's ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,8 +20,9 @@ from app.catalog.batches import Batches
 from app.catalog.models import batches, forgettings, merges, tables
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
+from app.catalog.stops import Stops
 from app.catalog.tables import Tables
-from app.catalog.tasks import Tasks, task_of
+from app.catalog.tasks import UNFINISHED, Tasks, task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, NotFound
 from app.core.table.history import (
@@ -62,13 +64,6 @@ _RUNS = sa.exists().where(
 )
 _FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
 _WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
-# It adds no condition, but leads to the indexes of what has not ended: all merges that are still listed are many.
-_other = merges.alias("other")
-_UNFINISHED = merges.c.id.in_(
-    sa.union_all(
-        *(sa.select(_other.c.id).where(_other.c.state == state) for state in (TaskState.PENDING, TaskState.RUNNING))
-    )
-)
 
 
 def _claimable(now: datetime) -> sa.ColumnElement[bool]:
@@ -109,11 +104,11 @@ class Leases:
     snapshots: Snapshots
     tasks: Tasks
     set_aside: SetAside
+    stops: Stops
 
     def may_claim(self, kind: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
-        found = sa.select(merges.c.id).where(_UNFINISHED, _claimable(self.transaction.now()), merges.c.kind == kind)
-        return self.transaction.execute(found.limit(1)).first() is not None
+        return next(iter(self._candidates(kind)), None) is not None
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
         """The oldest task of the kind that nobody runs, now leased to ``owner``; or None.
@@ -121,18 +116,20 @@ class Leases:
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
         """
-        now = self.transaction.now()
-        candidates = (
-            sa.select(merges.c.id, merges.c.table_id)
-            .where(_UNFINISHED, _claimable(now), merges.c.kind == kind)
-            .order_by(*_oldest_first(now))
-            .limit(_CANDIDATES)
-        )
-        for candidate in self.transaction.execute(candidates).all():
+        for candidate in islice(self._candidates(kind), _CANDIDATES):
             claimed = self._try_claim(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None:
                 return claimed
         return None
+
+    def _candidates(self, kind: TaskKind) -> Iterable[AnyRow]:
+        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others."""
+        now = self.transaction.now()
+        query = sa.select(merges.c.id, merges.c.table_id).where(UNFINISHED, _claimable(now), merges.c.kind == kind)
+        found = self.transaction.execute(query.order_by(*_oldest_first(now))).all()
+        if kind is TaskKind.MERGE:
+            return (one for one in found if self.stops.of(one.table_id) is None)
+        return sorted(found, key=lambda one: self.stops.of(one.table_id) is None) if len(found) > 1 else found
 
     def renew(
         self,

@@ -26,6 +26,7 @@ from app.catalog.rewrites import Rewrites
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
+from app.catalog.stops import Stops
 from app.catalog.tables import Tables
 from app.catalog.tags import Tags
 from app.catalog.tasks import Tasks
@@ -60,6 +61,7 @@ class Repository:
     late_merges: LateMerges
     workers: Workers
     forgettings: Forgettings
+    stops: Stops
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -72,6 +74,7 @@ class Repository:
         snapshots = Snapshots(transaction, tables, delta, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
+        stops = Stops(transaction, tables, snapshots)
         return cls(
             transaction,
             databases,
@@ -83,7 +86,7 @@ class Repository:
             delta,
             rewrites,
             tasks,
-            Leases(transaction, tables, batches, snapshots, tasks, set_aside),
+            Leases(transaction, tables, batches, snapshots, tasks, set_aside, stops),
             Stats(transaction),
             Tokens(transaction),
             Damages(transaction, tables),
@@ -93,6 +96,7 @@ class Repository:
             LateMerges(transaction),
             Workers(transaction),
             Forgettings(transaction, tables, snapshots),
+            stops,
         )
 
     def now(self) -> datetime:

@@ -22,6 +22,15 @@ FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
 }
 """Where a table counts those that succeeded and are not listed any more."""
 
+# Beside other conditions it adds none, but leads to the indexes of what has not ended: all that are listed are many.
+_other = merges.alias("other")
+UNFINISHED = merges.c.id.in_(
+    sa.union_all(
+        *(sa.select(_other.c.id).where(_other.c.state == state) for state in (TaskState.PENDING, TaskState.RUNNING))
+    )
+)
+"""Merges and compactions that wait or run."""
+
 _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 

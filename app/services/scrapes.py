@@ -24,16 +24,17 @@ def build_info(database: CatalogDatabase) -> Told:
 
 
 def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int) -> list[Told]:
-    """The staging areas of the ``most_tables`` tables that have most and of all others together, failing tables, the
-    images of this machine and the room on its disks. A catalog that does not answer says only that.
+    """The staging areas of the ``most_tables`` tables that have most and of all others together, tables that fail or
+    wait, the images of this machine and the room on its disks. A catalog that does not answer says only that.
     """
     told = [*_images(images), *_rooms(warehouse, images)]
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
+            waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
     except KeyfoldError:
         return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
-    return [*told, Told(Asked.CATALOG_UP, (), 1.0), Told(Asked.FAILING_TABLES, (), failing), *areas]
+    return [*told, Told(Asked.CATALOG_UP, (), 1.0), Told(Asked.FAILING_TABLES, (), failing), waiting, *areas]
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Told]:

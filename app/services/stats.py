@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from app.catalog.history import HistoryTotals
 from app.catalog.repository import Repository
 from app.catalog.stats import RetainedTotals, StagedTotals
 from app.core.plan.merge_plan import compile_plan
-from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, Written
+from app.core.table.compaction import Stop
+from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written
 from app.storage.images import ImageProgress, Images
 
 __all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
+
+
+@dataclass(frozen=True)
+class CompactionFailure:
+    """That compactions of a table fail: how many since the last that succeeded, when the last of them did, and why."""
+
+    in_a_row: int
+    last_at: datetime
+    error: str
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,8 @@ class TableStats:
     compactions: int
     last_merge: Task | None
     last_compaction: Task | None
+    merges_wait: Stop | None
+    compaction_failure: CompactionFailure | None
 
     @property
     def partitions(self) -> list[list[Run]]:
@@ -117,7 +130,15 @@ def table_stats(repository: Repository, table: Table) -> TableStats:
         compactions=compactions,
         last_merge=last_merge,
         last_compaction=last_compaction,
+        merges_wait=repository.stops.of(table.id),
+        compaction_failure=_compaction_failure(repository, table),
     )
+
+
+def _compaction_failure(repository: Repository, table: Table) -> CompactionFailure | None:
+    failures = repository.tasks.failed_compactions(table.id).get(table.id)
+    last = repository.tasks.page(table.id, limit=1, state=TaskState.FAILED, kind=TaskKind.COMPACTION)
+    return CompactionFailure(failures.in_a_row, failures.last_at, last[0].error or "") if failures and last else None
 
 
 def image_progress(images: Images, table: Table, snapshot: Snapshot | None) -> ImageProgress:

@@ -176,6 +176,11 @@ class Asked(Enum):
     FAILING_TABLES = Entry(
         "keyfold_failing_tables", Kind.GAUGE, "Tables whose last merge failed: their batches wait and are tried again."
     )
+    WAITING_TABLES = Entry(
+        "keyfold_tables_waiting_for_compaction",
+        Kind.GAUGE,
+        "Tables whose merges wait for a compaction, because they have too many runs.",
+    )
     CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")
     WAREHOUSE_WRITABLE = Entry(
         "keyfold_warehouse_writable", Kind.GAUGE, "1 if a file could be written to the warehouse just now, else 0."

@@ -74,6 +74,8 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
         "compactions": 0,
         "lastMerge": None,
         "lastCompaction": None,
+        "mergesWait": None,
+        "compactionFailure": None,
         "images": {"files": 0, "made": 0, "sizeBytes": 0},
     }
 
@@ -128,6 +130,32 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
     assert after["writeAmplification"] == pytest.approx(1 + compacted.size_bytes / before["sizeBytes"])
     assert after["retainedBytes"] == before["retainedBytes"] + compacted.size_bytes
     assert (after["compactions"], after["lastCompaction"]["rows"]) == (1, 4)
+
+
+def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    changed = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
+    changes = [{"action": "setOption", "key": key, "value": value} for key, value in changed.items()]
+    assert shop.post(TABLE, json={"changes": changes}).status_code == 200
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    asked = shop.post(f"{TABLE}/compact").json()
+    told = stats(shop)
+    assert told["mergesWait"] == {
+        "compactionId": asked["id"],
+        "runs": 2,
+        "stopTrigger": 2,
+        "since": asked["requestedAt"],
+        "until": asked["requestedAt"] + 300_000,
+    }
+    with parts.database.transaction() as repository:
+        assert repository.leases.claim("worker", 600, TaskKind.COMPACTION) is not None
+        repository.leases.fail(asked["id"], "worker", "no room")
+    told = stats(shop)
+    failed = shop.get(f"{TABLE}/merges/{asked['id']}").json()
+    assert told["mergesWait"] is None
+    assert told["compactionFailure"] == {"inARow": 1, "lastAt": failed["finishedAt"], "error": "no room"}
 
 
 def compact(parts: Parts, table_id: str) -> Snapshot:

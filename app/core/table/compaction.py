@@ -8,8 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from app.core.table.options import TableOptions
+
+MERGES_WAIT = timedelta(minutes=5)
+"""For how long merges of a table wait for one compaction at most: slow lookups are better than rows that never come."""
+_RUNS_ABOVE = 3  # Paimon's default of num-sorted-run.stop-trigger, above the compaction trigger
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why merges of a table wait: some partition has ``runs``, as many as its stop ``trigger`` or more, and the
+    compaction ``compaction_id``, asked for at ``since``, has not ended. They go on when it has, and at ``until``.
+    """
+
+    compaction_id: str
+    runs: int
+    trigger: int
+    since: datetime
+
+    @property
+    def until(self) -> datetime:
+        """When merges go on even if the compaction has not ended."""
+        return self.since + MERGES_WAIT
+
+    def holds(self, now: datetime) -> bool:
+        """Whether merges wait at ``now``. A request in the future was noted before the clock was set back: nobody knows
+        how long ago that was.
+        """
+        return self.runs >= self.trigger and self.since <= now < self.until
 
 
 @dataclass(frozen=True)
@@ -54,3 +82,10 @@ class CompactionPolicy:
             taken += older
             count += 1
         return count
+
+
+def stop_trigger(options: TableOptions) -> int:
+    """Runs of one partition at which merges wait for a compaction; never fewer than start one (as in Paimon)."""
+    compaction: int = options["num-sorted-run.compaction-trigger"]
+    stop = options["num-sorted-run.stop-trigger"]
+    return max(compaction, compaction + _RUNS_ABOVE if stop is None else stop)

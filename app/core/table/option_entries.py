@@ -204,6 +204,7 @@ _TABLE_OPTIONS = (
     ),
     Option("history.max-size", size, 1024**3, "bytes of such records that are kept at most, the newest"),
     Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
+    Option("num-sorted-run.stop-trigger", count, None, "runs at which merges wait for a compaction"),
     Option(
         "compaction.max-size-amplification-percent",
         percent,
@@ -274,7 +275,6 @@ _PAIMONS_OPTIONS = (
             "file.format",
             "lookup-wait",
             "num-levels",
-            "num-sorted-run.stop-trigger",
             "page-size",
             "read.batch-size",
             "type",

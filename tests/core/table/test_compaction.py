@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from app.core.table.compaction import CompactionPolicy
+from app.core.table.compaction import CompactionPolicy, Stop, stop_trigger
+from tests.services.builders import schema
 
 PAIMON = CompactionPolicy(trigger=5, size_amplification_percent=200, size_ratio_percent=1)
 
@@ -44,3 +47,26 @@ def test_a_long_history_keeps_few_runs_and_writes_each_byte_a_few_times() -> Non
 
 def test_one_run_is_never_compacted_by_policy() -> None:
     assert CompactionPolicy(trigger=1, size_amplification_percent=0, size_ratio_percent=0).pick([5]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        ({}, 8),  # three more than start a compaction
+        ({"num-sorted-run.compaction-trigger": "20"}, 23),
+        ({"num-sorted-run.stop-trigger": "6"}, 6),
+        ({"num-sorted-run.stop-trigger": "2"}, 5),  # not before a compaction starts
+    ],
+)
+def test_the_runs_at_which_merges_wait(options: dict[str, str], runs: int) -> None:
+    assert stop_trigger(schema(options=options).parsed) == runs
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds", "holds"),
+    [(3, 0, True), (4, 299, True), (2, 0, False), (3, 300, False), (3, -1, False)],
+    ids=["as many", "more", "fewer", "long enough", "the clock was set back"],
+)
+def test_merges_wait_for_a_compaction_that_was_asked_for_a_moment_ago(runs: int, seconds: int, holds: bool) -> None:
+    asked = datetime(2026, 1, 1, tzinfo=UTC)
+    assert Stop("c", runs, 3, asked).holds(asked + timedelta(seconds=seconds)) is holds

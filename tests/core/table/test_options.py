@@ -65,6 +65,7 @@ READ = [
     ("lookup.integers", "TEXT", Integers.TEXT),
     ("merge.max-staged-rows", "1", 1),
     ("num-sorted-run.compaction-trigger", "+3", 3),
+    ("num-sorted-run.stop-trigger", "8", 8),
     ("snapshot.num-retained.min", "2", 2),
     ("snapshot.num-retained.max", "20", 20),
     ("snapshot.time-retained", "2 h", timedelta(hours=2)),
