@@ -38,7 +38,7 @@ from app.core.table.history import (
     TaskTrigger,
 )
 
-_CANDIDATES = 100  # more tables than that wait for the next call
+CANDIDATES = 100  # more tables than that wait for the next call
 # A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
 # steps only lengthen a lease by as much.
 _CLOCK_STEP = timedelta(seconds=5)
@@ -61,33 +61,34 @@ _RUNS = sa.exists().where(
     _running.c.table_id == merges.c.table_id, _running.c.kind == merges.c.kind, _running.c.state == TaskState.RUNNING
 )
 _FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
-_WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
+WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 # It adds no condition, but leads to the indexes of what has not ended: all merges that are still listed are many.
 _other = merges.alias("other")
-_UNFINISHED = merges.c.id.in_(
+UNFINISHED = merges.c.id.in_(
     sa.union_all(
         *(sa.select(_other.c.id).where(_other.c.state == state) for state in (TaskState.PENDING, TaskState.RUNNING))
     )
 )
 
 
-def _claimable(now: datetime) -> sa.ColumnElement[bool]:
+def claimable(now: datetime) -> sa.ColumnElement[bool]:
     """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
     let the lease expire.
 
     Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
     """
     over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
-    return _WAITS | (merges.c.state == TaskState.RUNNING) & over
+    return WAITS | (merges.c.state == TaskState.RUNNING) & over
 
 
-def _oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
+def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
     """What was begun before what waits; a request of the future is one from before the clock was set back."""
     begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
     return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
 
 
-def _lease(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+    """The columns of a task that is leased for so many seconds from now on."""
     return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
 
 
@@ -112,7 +113,7 @@ class Leases:
 
     def may_claim(self, kind: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
-        found = sa.select(merges.c.id).where(_UNFINISHED, _claimable(self.transaction.now()), merges.c.kind == kind)
+        found = sa.select(merges.c.id).where(UNFINISHED, claimable(self.transaction.now()), merges.c.kind == kind)
         return self.transaction.execute(found.limit(1)).first() is not None
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
@@ -124,12 +125,12 @@ class Leases:
         now = self.transaction.now()
         candidates = (
             sa.select(merges.c.id, merges.c.table_id)
-            .where(_UNFINISHED, _claimable(now), merges.c.kind == kind)
-            .order_by(*_oldest_first(now))
-            .limit(_CANDIDATES)
+            .where(UNFINISHED, claimable(now), merges.c.kind == kind)
+            .order_by(*oldest_first(now))
+            .limit(CANDIDATES)
         )
         for candidate in self.transaction.execute(candidates).all():
-            claimed = self._try_claim(candidate.id, candidate.table_id, owner, lease_seconds)
+            claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None:
                 return claimed
         return None
@@ -150,7 +151,7 @@ class Leases:
             merges.update()
             .where(merges.c.id == task_id, merges.c.lease_owner == owner, merges.c.state == TaskState.RUNNING)
             .values(
-                **_lease(owner, self.transaction.now(), lease_seconds),
+                **lease_values(owner, self.transaction.now(), lease_seconds),
                 progress=progress,
                 progress_detail=dict(progress_detail or {}),
             )
@@ -271,8 +272,8 @@ class Leases:
             self._count_failure(ended)
         return ended
 
-    def _try_claim(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
-        """The claim, or None when another worker was faster.
+    def take(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
+        """The claim of one task, or None when another worker was faster.
 
         The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
         could deadlock with one that goes the other way.
@@ -296,7 +297,7 @@ class Leases:
             self.tables.lock(table_id)
         except NotFound:
             return None
-        query = sa.select(merges).where(merges.c.id == task_id, _claimable(self.transaction.now()))
+        query = sa.select(merges).where(merges.c.id == task_id, claimable(self.transaction.now()))
         return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
 
     def _claim(self, row: AnyRow, owner: str, lease_seconds: float) -> ClaimedTask:
@@ -309,7 +310,7 @@ class Leases:
             .values(
                 state=TaskState.RUNNING,
                 started_at=now,
-                **_lease(owner, now, lease_seconds),
+                **lease_values(owner, now, lease_seconds),
                 progress=0.0,
                 progress_detail={},
                 batches=taken,
