@@ -8,24 +8,30 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.catalog.repository import WaitingMerge
 from app.core.errors import KeyfoldError
 from app.core.plan.jobs import Job, Progress, Result
+from app.core.plan.lanes import lanes_of
+from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import TaskKind
 from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
 from app.services.forgotten_keys import Forgetter
 from app.services.gone_keys import end_forgettings
+from app.services.held_leases import HeldLeases
 from app.services.history import file_histories
 from app.services.late_counting import LateCounting
-from app.services.leases import Lease, claim
+from app.services.leases import Lease, claim, claim_one
+from app.services.merge_choice import choose
+from app.services.merge_rounds import claim_round, run_round
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.repeated import Repeated
 from app.services.scrubs import look_again, scrub
@@ -47,6 +53,8 @@ READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer,
 SPARK = "spark"  # the embedded server among the processes of the metrics
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
+REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
+ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
 BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
 
 
@@ -173,8 +181,7 @@ class Worker:
         self.merges_at_once = merges_at_once
         self.name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stopped = threading.Event()
-        self._held: set[Lease] = set()
-        self._let_go = threading.Condition()
+        self._held = HeldLeases()
         self._next_look = float("-inf")
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
@@ -204,10 +211,7 @@ class Worker:
         deadline = time.monotonic() + timeout_seconds
         self._stopped.set()
         self.site.database.wake()
-        with self._let_go:
-            self._let_go.notify_all()
-            self._let_go.wait_for(lambda: not self._held, timeout_seconds * (1 - HAND_BACK_SHARE))
-            late = list(self._held)
+        late = self._held.end(timeout_seconds * (1 - HAND_BACK_SHARE))
         back = [threading.Thread(target=lease.hand_back, name="hand-back", daemon=True) for lease in late]
         for thread in back:
             thread.start()
@@ -220,7 +224,7 @@ class Worker:
         self._warm_up()
         while not self._stopped.is_set() and not self._tried_well():
             self._stopped.wait(self.upkeep.try_again_seconds if self.refused else IDLE_SECONDS)
-        self._repeat(self._start_merges, lambda: batches_wait(self.site.database))
+        self._repeat(self._start_merges, lambda: batches_wait(self.site.database), REST_SECONDS)
 
     @property
     def trusts(self) -> bool | None:
@@ -247,35 +251,47 @@ class Worker:
         return not found
 
     def _start_merges(self) -> bool:
-        """Start as many merges as may run and can be claimed, once one may; whether there was one."""
+        """Ask for what is due, start what has a place and do a round of small merges; whether there was any."""
         if time.monotonic() >= self._next_look:
             request_due_merges(self.site.database)
             self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
-        self._wait_for_room()
-        started = False
-        while self._merging() < self.merges_at_once and (lease := self._claim(TaskKind.MERGE)) is not None:
-            work = threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True)
-            work.start()
-            started = True
-        return started
+        with self.site.database.reading() as repository:
+            waiting = repository.rounds.waiting()
+        choice = choose(waiting, self.merges_at_once - self._held.merging(), self.site.small_merge_records)
+        started = [self._start(one) for one in choice.apart]
+        if choice.together:
+            return self._round(choice.together) or any(started)
+        if waiting and not any(started):
+            self._held.wait_for_place(self.merges_at_once, ROOM_SECONDS)  # small ones may be due, which need none
+        return any(started)
 
-    def _wait_for_room(self) -> None:
-        """Until another merge may run, or it is time to look for due ones: no commit of others would change that."""
-        left = max(0.0, self._next_look - time.monotonic())
-        with self._let_go:
-            self._let_go.wait_for(lambda: self._merging() < self.merges_at_once or self._stopped.is_set(), left)
+    def _start(self, one: WaitingMerge) -> bool:
+        """Do a merge in a thread of its own; whether it could be claimed."""
+        lease = self._held.hold(claim_one(self.site, self._owner(), one.task_id, one.table.id))
+        if lease is None:
+            return False
+        threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True).start()
+        return True
 
-    def _merging(self) -> int:
-        with self._let_go:
-            return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
+    def _round(self, chosen: Sequence[WaitingMerge]) -> bool:
+        """Do small merges together; whether any could be claimed."""
+        claimed = claim_round(self.site, self._owner(), chosen)
+        leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
+        try:
+            done = run_round(self.site, leases)
+        finally:
+            self._held.let_go(leases)
+        for lease in done:
+            self._note_late(lease)
+        return bool(leases)
 
     def _compact(self) -> None:
         self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
-        if not self._trusted.is_set():
+        if not self._trusted.is_set() or self._stopped.is_set():
             return False
-        lease = self._claim(TaskKind.COMPACTION)
+        lease = self._held.hold(claim(self.site, self._owner(), TaskKind.COMPACTION))
         if lease is not None:
             self._work(lease, run_compaction)
         return lease is not None
@@ -292,29 +308,21 @@ class Worker:
     def _forget(self) -> None:
         self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS, FORGET_SECONDS)
 
-    def _claim(self, kind: TaskKind) -> Lease | None:
-        """A lease that is held from now on; its owner is of this claim only, see ``claim``."""
-        if self._stopped.is_set():
-            return None
-        lease = claim(self.site, f"{self.name}-{uuid.uuid4().hex[:8]}", kind)
-        if lease is None:
-            return None
-        with self._let_go:
-            if not self._stopped.is_set():
-                self._held.add(lease)
-                return lease
-        lease.hand_back()
-        return None
+    def _owner(self) -> str:
+        """Of one claim only, see ``claim``."""
+        return f"{self.name}-{uuid.uuid4().hex[:8]}"
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:
         try:
             run(lease)
         finally:
-            with self._let_go:
-                self._held.discard(lease)
-                self._let_go.notify_all()
+            self._held.let_go([lease])
             self.site.database.wake()  # another merge may start
         if lease.claimed.task.kind is TaskKind.MERGE:
+            self._note_late(lease)
+
+    def _note_late(self, lease: Lease) -> None:
+        if lanes_of(compile_plan(lease.claimed.table.schema)):  # else nothing can come late
             self._late.note(lease.claimed.task)
 
     def _repeat(

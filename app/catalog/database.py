@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
@@ -28,6 +28,7 @@ from app.catalog.sqlite import sqlite_engine
 from app.catalog.transaction import Touched, Transaction
 from app.catalog.writers import LOOK_SECONDS, Writers
 from app.core.errors import Invalid, Unavailable
+from app.core.table.history import Snapshot
 from app.telemetry.entries import Access, Counted
 from app.telemetry.metrics import Metrics
 
@@ -144,6 +145,13 @@ class CatalogDatabase:
         """A repository whose queries all see the same moment; it must not write."""
         with translated(), self._reading() as connection:
             yield Repository.over(Transaction(connection, self._loaded, self._clock))
+
+    def remember(self, committed: Iterable[Snapshot]) -> None:
+        """Keep snapshots that a transaction has made, once it is committed: whoever needs them next need not load
+        them.
+        """
+        for snapshot in committed:
+            self._loaded.keep(snapshot)
 
     @property
     def kind(self) -> str:

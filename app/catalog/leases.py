@@ -40,7 +40,7 @@ from app.core.table.history import (
     TaskTrigger,
 )
 
-_CANDIDATES = 100  # more tables than that wait for the next call
+CANDIDATES = 100  # more tables than that wait for the next call
 # A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
 # steps only lengthen a lease by as much.
 _CLOCK_STEP = timedelta(seconds=5)
@@ -63,26 +63,27 @@ _RUNS = sa.exists().where(
     _running.c.table_id == merges.c.table_id, _running.c.kind == merges.c.kind, _running.c.state == TaskState.RUNNING
 )
 _FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
-_WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
+WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 
 
-def _claimable(now: datetime) -> sa.ColumnElement[bool]:
+def claimable(now: datetime) -> sa.ColumnElement[bool]:
     """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
     let the lease expire.
 
     Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
     """
     over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
-    return _WAITS | (merges.c.state == TaskState.RUNNING) & over
+    return WAITS | (merges.c.state == TaskState.RUNNING) & over
 
 
-def _oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
+def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
     """What was begun before what waits; a request of the future is one from before the clock was set back."""
     begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
     return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
 
 
-def _lease(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+    """The columns of a task that is leased for so many seconds from now on."""
     return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
 
 
@@ -116,8 +117,8 @@ class Leases:
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
         """
-        for candidate in islice(self._candidates(kind), _CANDIDATES):
-            claimed = self._try_claim(candidate.id, candidate.table_id, owner, lease_seconds)
+        for candidate in islice(self._candidates(kind), CANDIDATES):
+            claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None:
                 return claimed
         return None
@@ -125,11 +126,12 @@ class Leases:
     def _candidates(self, kind: TaskKind) -> Iterable[AnyRow]:
         """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others."""
         now = self.transaction.now()
-        query = sa.select(merges.c.id, merges.c.table_id).where(UNFINISHED, _claimable(now), merges.c.kind == kind)
-        found = self.transaction.execute(query.order_by(*_oldest_first(now))).all()
+        query = sa.select(merges.c.id, merges.c.table_id).where(UNFINISHED, claimable(now), merges.c.kind == kind)
+        found = self.transaction.execute(query.order_by(*oldest_first(now))).all()
+        stopped = self.stops.stopped() if found else frozenset()
         if kind is TaskKind.MERGE:
-            return (one for one in found if self.stops.of(one.table_id) is None)
-        return sorted(found, key=lambda one: self.stops.of(one.table_id) is None) if len(found) > 1 else found
+            return [one for one in found if one.table_id not in stopped]
+        return sorted(found, key=lambda one: one.table_id not in stopped)
 
     def renew(
         self,
@@ -147,7 +149,7 @@ class Leases:
             merges.update()
             .where(merges.c.id == task_id, merges.c.lease_owner == owner, merges.c.state == TaskState.RUNNING)
             .values(
-                **_lease(owner, self.transaction.now(), lease_seconds),
+                **lease_values(owner, self.transaction.now(), lease_seconds),
                 progress=progress,
                 progress_detail=dict(progress_detail or {}),
             )
@@ -268,8 +270,8 @@ class Leases:
             self._count_failure(ended)
         return ended
 
-    def _try_claim(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
-        """The claim, or None when another worker was faster.
+    def take(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
+        """The claim of one task, or None when another worker was faster.
 
         The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
         could deadlock with one that goes the other way.
@@ -293,7 +295,7 @@ class Leases:
             self.tables.lock(table_id)
         except NotFound:
             return None
-        query = sa.select(merges).where(merges.c.id == task_id, _claimable(self.transaction.now()))
+        query = sa.select(merges).where(merges.c.id == task_id, claimable(self.transaction.now()))
         return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
 
     def _claim(self, row: AnyRow, owner: str, lease_seconds: float) -> ClaimedTask:
@@ -306,7 +308,7 @@ class Leases:
             .values(
                 state=TaskState.RUNNING,
                 started_at=now,
-                **_lease(owner, now, lease_seconds),
+                **lease_values(owner, now, lease_seconds),
                 progress=0.0,
                 progress_detail={},
                 batches=taken,

@@ -21,8 +21,10 @@ from app.catalog.forgettings import Forgettings
 from app.catalog.history import History
 from app.catalog.lateness import LateMerges
 from app.catalog.leases import ClaimedTask, Leases
+from app.catalog.new_snapshots import NewSnapshots
 from app.catalog.overview import Overview
 from app.catalog.rewrites import Rewrites
+from app.catalog.rounds import FoldedMerge, Rounds, WaitingMerge
 from app.catalog.set_aside import SetAside
 from app.catalog.snapshots import Snapshots
 from app.catalog.stats import Stats
@@ -34,7 +36,7 @@ from app.catalog.tokens import ApiToken, Tokens
 from app.catalog.transaction import Transaction
 from app.catalog.workers import Workers
 
-__all__ = ["ApiToken", "ClaimedTask", "Commit", "Repository"]
+__all__ = ["ApiToken", "ClaimedTask", "Commit", "FoldedMerge", "Repository", "WaitingMerge"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ class Repository:
     tags: Tags
     delta: DeltaVersions
     rewrites: Rewrites
+    new_snapshots: NewSnapshots
     tasks: Tasks
     leases: Leases
+    rounds: Rounds
     stats: Stats
     tokens: Tokens
     damage: Damages
@@ -71,7 +75,8 @@ class Repository:
         batches = Batches(transaction, tables)
         delta = DeltaVersions(transaction, tables)
         rewrites = Rewrites(transaction)
-        snapshots = Snapshots(transaction, tables, delta, rewrites)
+        new_snapshots = NewSnapshots(transaction, delta)
+        snapshots = Snapshots(transaction, tables, new_snapshots, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
         stops = Stops(transaction, tables, snapshots)
@@ -85,8 +90,10 @@ class Repository:
             Tags(transaction, tables, snapshots),
             delta,
             rewrites,
+            new_snapshots,
             tasks,
             Leases(transaction, tables, batches, snapshots, tasks, set_aside, stops),
+            Rounds(transaction, tables, batches, snapshots, stops),
             Stats(transaction),
             Tokens(transaction),
             Damages(transaction, tables),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
 import sqlalchemy as sa
 
-from app.catalog.delta_versions import DeltaVersions
 from app.catalog.models import (
     changelog_files,
     data_files,
@@ -21,6 +19,7 @@ from app.catalog.models import (
     tables,
     tags,
 )
+from app.catalog.new_snapshots import RUN_COLUMNS, NewSnapshot, NewSnapshots
 from app.catalog.rewrites import Rewrites
 from app.catalog.tables import Tables
 from app.catalog.transaction import LARGEST_NUMBER, AnyRow, Transaction
@@ -32,15 +31,8 @@ _RUNS_BY_NAME = 500  # whose files are asked for by name
 _CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
 
 
-_RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at, runs.c.live_rows)
-
-
 def _run(row: AnyRow, files: tuple[DataFile, ...]) -> Run:
     return Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows)
-
-
-def _run_values(run: Run) -> dict[str, Any]:
-    return {column.name: getattr(run, column.name) for column in _RUN_COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -49,7 +41,7 @@ class Snapshots:
 
     transaction: Transaction
     tables: Tables
-    delta: DeltaVersions
+    new_snapshots: NewSnapshots
     rewrites: Rewrites
 
     def current(self, table_id: str) -> Snapshot | None:
@@ -170,22 +162,9 @@ class Snapshots:
             row = self.tables.lock(table_id)
         except NotFound as error:
             raise Conflict(f"the table {table_id!r} was dropped while it was being merged") from error
-        if row.snapshot_id != base_snapshot_id:
-            raise Conflict(
-                f"the table's current snapshot is {row.snapshot_id}, not {base_snapshot_id}: another commit came first",
-                resource_type="TABLE",
-                resource_name=row.name,
-            )
-        now = self.transaction.now()
-        dated = tuple(run if run.changed_at else replace(run, changed_at=now) for run in new_runs)
-        number = (base_snapshot_id or 0) + 1
-        snapshot = Snapshot(number, table_id, dated, merge_id, now, kind, row.schema_id)
-        written = self._insert_new_runs(table_id, snapshot.runs)
-        self._insert_snapshot(snapshot)
-        self._insert_changelog(snapshot, changelog)
-        self._note_commit(snapshot, written, sum(file.size_bytes for file in changelog))
-        self.delta.follow(snapshot, row.schema_id)
-        return snapshot
+        new = NewSnapshot(table_id, base_snapshot_id, new_runs, kind, merge_id, changelog)
+        [made] = self.new_snapshots.commit({table_id: row}, [new])
+        return made
 
     def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
         """The schema under which the newest run of each of the snapshots ``numbers`` was written, of those that have
@@ -212,7 +191,7 @@ class Snapshots:
     def every_run(self, table_id: str) -> list[Run]:
         """The runs that any snapshot of the table names, each once."""
         of_run = self._files(table_id, _named_by(snapshots.c.table_id == table_id))
-        query = sa.select(*_RUN_COLUMNS).where(runs.c.table_id == table_id).order_by(runs.c.id)
+        query = sa.select(*RUN_COLUMNS).where(runs.c.table_id == table_id).order_by(runs.c.id)
         return [_run(row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
 
     def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
@@ -255,37 +234,9 @@ class Snapshots:
             self.transaction.execute(runs.delete().where(runs.c.table_id == table_id, runs.c.id.not_in(named)))
         return expired
 
-    def _note_commit(self, snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> None:
-        """Makes the snapshot the table's current one and counts what was written."""
-        merged = snapshot.kind is SnapshotKind.MERGE
-        counter = tables.c.merged_bytes if merged else tables.c.compacted_bytes
-        values = {
-            tables.c.snapshot_id: snapshot.id,
-            counter: counter + run_bytes,
-            tables.c.merges_since_full: tables.c.merges_since_full + 1 if merged else _since_full(snapshot),
-            tables.c.changelog_bytes: tables.c.changelog_bytes + changelog_bytes,
-        }
-        self.transaction.execute(tables.update().where(tables.c.id == snapshot.table_id).values(values))
-
-    def _insert_new_runs(self, table_id: str, all_runs: Sequence[Run]) -> int:
-        """Stores the runs that are not there yet; returns their bytes. Runs never change: those that are there stay."""
-        known = sa.select(runs.c.id).where(runs.c.table_id == table_id)
-        stored = set(self.transaction.execute(known).scalars())
-        new = [run for run in all_runs if run.id not in stored]
-        files = [
-            {"table_id": table_id, "run_id": run.id, "position": position, **asdict(file)}
-            for run in new
-            for position, file in enumerate(run.files)
-        ]
-        if new:
-            self.transaction.execute(runs.insert(), [{"table_id": table_id, **_run_values(run)} for run in new])
-        if files:
-            self.transaction.execute(data_files.insert(), files)
-        return sum(run.size_bytes for run in new)
-
     def add_runs(self, table_id: str, new: Sequence[Run]) -> None:
         """Stores runs that snapshots are about to name. Whoever calls holds the table's lock."""
-        self._insert_new_runs(table_id, new)
+        self.new_snapshots.add_runs(table_id, new)
 
     def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:
         """The snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raises
@@ -294,28 +245,6 @@ class Snapshots:
         made = self.commit(table_id, base_snapshot_id, new_runs, SnapshotKind.FORGETTING)
         self.rewrites.add(made)
         return made
-
-    def _insert_changelog(self, snapshot: Snapshot, files: Sequence[ChangelogFile]) -> None:
-        key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
-        if files:
-            values = [{**key, "position": position, **asdict(file)} for position, file in enumerate(files)]
-            self.transaction.execute(changelog_files.insert(), values)
-
-    def _insert_snapshot(self, snapshot: Snapshot) -> None:
-        key = {"table_id": snapshot.table_id, "snapshot_id": snapshot.id}
-        self.transaction.execute(
-            snapshots.insert().values(
-                table_id=snapshot.table_id,
-                id=snapshot.id,
-                merge_id=snapshot.merge_id,
-                committed_at=snapshot.committed_at,
-                kind=snapshot.kind,
-                schema_id=snapshot.schema_id,
-            )
-        )
-        named = [{**key, "position": position, "run_id": run.id} for position, run in enumerate(snapshot.runs)]
-        if named:
-            self.transaction.execute(snapshot_runs.insert(), named)
 
     def _existing(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot:
         """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded. No keys
@@ -341,7 +270,7 @@ class Snapshots:
             return []
         of_snapshot: dict[int, list[Run]] = defaultdict(list)
         named = (
-            sa.select(snapshot_runs.c.snapshot_id, *_RUN_COLUMNS)
+            sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS)
             .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
             .join(runs, _on(snapshot_runs, runs, run_id="id"))
             .where(mine)
@@ -377,12 +306,6 @@ def _named_by(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     """The files of every run that a snapshot of ``which`` names."""
     same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
     return data_files.c.run_id.in_(sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which))
-
-
-def _since_full(snapshot: Snapshot) -> Any:
-    """0 after a compaction of everything, as it was otherwise."""
-    full = snapshot.kind is SnapshotKind.COMPACTION and snapshot.runs and all(run.full for run in snapshot.runs)
-    return 0 if full else tables.c.merges_since_full
 
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:

@@ -39,10 +39,14 @@ class Stops:
         stop = Stop(compaction.id, most, trigger, compaction.requested_at)
         return stop if stop.holds(self.transaction.now()) else None
 
+    def stopped(self) -> frozenset[str]:
+        """The tables whose merges wait, by id."""
+        compacted = {row.table_id for row in self.transaction.execute(_ACTIVE).all()}
+        return frozenset(table_id for table_id in compacted if self.of(table_id) is not None)
+
     def count(self) -> int:
         """How many tables' merges wait."""
-        compacted = self.transaction.execute(_ACTIVE).all()
-        return sum(self.of(table_id) is not None for table_id in {row.table_id for row in compacted})
+        return len(self.stopped())
 
 
 _ACTIVE = (

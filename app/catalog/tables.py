@@ -85,6 +85,12 @@ TABLES = sa.select(
 
 # Made once: to build a statement takes as long as to run it.
 _BY_NAME = TABLES.where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
+_ALL_LOCKED = (
+    sa.select(tables)
+    .where(tables.c.id.in_(sa.bindparam("tables", expanding=True)))
+    .order_by(tables.c.id)
+    .with_for_update()
+)
 _LOCKED = sa.select(tables).where(tables.c.id == sa.bindparam("table")).with_for_update()
 
 
@@ -262,6 +268,14 @@ class Tables:
             raise not_found(Resource.TABLE, table_id)
         self.transaction.touched.locked.add(table_id)
         return row
+
+    def lock_all(self, table_ids: Collection[str]) -> dict[str, AnyRow]:
+        """The rows of those of the tables that exist, by id, ours until the transaction ends. They are locked by id:
+        no two that lock several deadlock.
+        """
+        found = {row.id: row for row in self.transaction.execute(_ALL_LOCKED, {"tables": [*table_ids]})}
+        self.transaction.touched.locked.update(found)
+        return found
 
     def _lock_named(self, database: str, name: str) -> str:
         """The id of the table ``database.name``, which nobody else renames or drops until the transaction ends."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -31,6 +31,8 @@ UNFINISHED = merges.c.id.in_(
 )
 """Merges and compactions that wait or run."""
 
+_ONE_AFTER_ANOTHER = timedelta(microseconds=1)  # of requests that come together
+_ADDED = merges.insert()
 _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 
@@ -67,23 +69,38 @@ class Tasks:
             uuid.uuid4().hex, table_id, TaskState.PENDING, trigger, self.transaction.now(), kind=kind, full=full
         )
         values = {column.key: getattr(task, column.key) for column in _TASK_COLUMNS}
-        self.transaction.execute(merges.insert().values(values))
+        self.transaction.execute(_ADDED, values)
         return task
 
-    def request_merges(self, triggers: Mapping[str, TaskTrigger]) -> None:
-        """A pending merge of each of the tables (by id) that still exist; they are claimed in the order given."""
-        gone = {table_id for table_id in sorted(triggers) if not self._locked(table_id)}
-        for table_id, trigger in triggers.items():
-            if table_id not in gone:
-                self.request(table_id, trigger)
+    def request_all(self, triggers: Mapping[str, TaskTrigger], kind: TaskKind = TaskKind.MERGE) -> None:
+        """A pending task of the kind of each of the tables (by id) that still exist, as ``request`` has it; they are
+        claimed in the order given.
+        """
+        there = self.tables.lock_all(triggers)
+        waits = self.pending(there, kind)
+        new = [table_id for table_id in triggers if table_id in there and table_id not in waits]
+        now = self.transaction.now()
+        tasks = [
+            Task(
+                uuid.uuid4().hex,
+                one,
+                TaskState.PENDING,
+                triggers[one],
+                now - (len(new) - place) * _ONE_AFTER_ANOTHER,
+                kind=kind,
+            )
+            for place, one in enumerate(new)
+        ]
+        if tasks:
+            values = [{column.key: getattr(task, column.key) for column in _TASK_COLUMNS} for task in tasks]
+            self.transaction.execute(_ADDED, values)
 
-    def _locked(self, table_id: str) -> bool:
-        """Whether the table's row is there, and ours now. Who locks several goes by id, so that no two deadlock."""
-        try:
-            self.tables.lock(table_id)
-        except NotFound:
-            return False
-        return True
+    def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
+        """Those of the tables that have a pending task of the kind."""
+        query = sa.select(merges.c.table_id).where(
+            merges.c.table_id.in_(table_ids), merges.c.kind == kind, merges.c.state == TaskState.PENDING
+        )
+        return set(self.transaction.execute(query).scalars())
 
     def get(self, table_id: str, task_id: str) -> Task:
         """The table's task with this id. Raises ``NotFound``."""

@@ -64,16 +64,31 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
     """Ask for a compaction of ``table`` if its options want one after ``snapshot``. Where the last ones failed it is
     put off, longer each time: the next merge, or ``request_failed_compactions``, asks again.
     """
+    request_due_compactions(repository, [(table, snapshot)])
+
+
+def request_due_compactions(repository: Repository, commits: Sequence[tuple[Table, Snapshot]]) -> None:
+    """As ``request_due_compaction``, of several tables; whoever calls holds their locks."""
+    due = {}
+    for table, snapshot in commits:
+        full, other = _wants_full(repository, table), other_meanings(repository, table, snapshot)
+        if full or pick_runs(table.schema.parsed, snapshot, other, full=False):
+            due[table.id] = full
+    waits = repository.tasks.pending(due, TaskKind.COMPACTION) if due else set()
+    for table_id, full in due.items():
+        if table_id in waits and not full:
+            continue
+        if not still_waits(repository.tasks.failed_compactions(table_id).get(table_id), repository.now()):
+            repository.tasks.request(table_id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
+
+
+def _wants_full(repository: Repository, table: Table) -> bool:
     options = table.schema.parsed
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
         commits = 1  # nobody would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
-    full = full or waits_for_its_first(repository, table)
-    if not full and not pick_runs(options, snapshot, other_meanings(repository, table, snapshot), full=False):
-        return
-    if not still_waits(repository.tasks.failed_compactions(table.id).get(table.id), repository.now()):
-        repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
+    return full or waits_for_its_first(repository, table)
 
 
 def request_failed_compactions(database: CatalogDatabase) -> None:

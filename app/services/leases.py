@@ -37,6 +37,13 @@ def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
     return None if claimed is None else Lease(site, claimed)
 
 
+def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
+    """The lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``."""
+    with site.database.transaction() as repository:
+        claimed = repository.leases.take(task_id, table_id, owner, site.lease_seconds)
+    return None if claimed is None else Lease(site, claimed)
+
+
 @dataclass(frozen=True)
 class Done:
     """What a merge or compaction committed: state rows, and the staged records that are in them."""
@@ -58,7 +65,7 @@ def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None
         lease.tag = job_tag()
         outcome, done = _run(lease, work)
         here.set_attributes({"keyfold.outcome": outcome, "keyfold.rows": done.rows, "keyfold.records": done.records})
-        _tell(lease, outcome, done, time.monotonic() - began)
+        tell(lease, outcome, done, time.monotonic() - began)
 
 
 def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
@@ -79,7 +86,8 @@ def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[Task
         return TaskOutcome.FAILED, waiting
 
 
-def _tell(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
+def tell(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
+    """Count a task that is over, and have one line of it in the log."""
     claimed, metrics = lease.claimed, lease.site.database.metrics
     kind = claimed.task.kind.value
     metrics.observe(Counted.TASK_SECONDS, seconds, kind, outcome)
@@ -169,14 +177,20 @@ class Lease:
         """Renew until ``end``; stop the task's jobs when somebody asks to, or the lease is lost."""
         interval = min(self.site.lease_seconds / 4, 0.5)
         while not self._ended.wait(interval):
-            try:
-                if self._renew():
-                    self.site.executor.cancel(self.tag)
-            except Conflict:
-                self.site.executor.cancel(self.tag)
+            if not self.renew_once():
                 return
-            except KeyfoldError:
-                logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
+
+    def renew_once(self) -> bool:
+        """Renew it; whether it is still held. The task's jobs are stopped where it is not, or somebody asked to."""
+        try:
+            if self._renew():
+                self.site.executor.cancel(self.tag)
+        except Conflict:
+            self.site.executor.cancel(self.tag)
+            return False
+        except KeyfoldError:
+            logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
+        return True
 
     def _renew(self) -> bool:
         with self.site.database.transaction(wakes=False) as repository:

@@ -37,20 +37,24 @@ from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
 from app.services.small_merges import fold_here
 from app.storage.changelogs import read_changelog
+from app.storage.folded_runs import sync_runs
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.named_files import file_of_batch, files_of_run
 from app.storage.runs import read_runs, totals_fit
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Ask for a merge of every table whose staging area is due, all in one step; returns how many are due."""
+    """Ask for a merge of every table whose staging area is due, all in one step and in the order in which they became
+    due; returns how many are due.
+    """
     with database.reading() as repository:
         moment = now or repository.now()
-        due = [(backlog, trigger) for backlog in repository.tasks.backlogs() if (trigger := _due(backlog, moment))]
-    new = {backlog.table.id: trigger for backlog, trigger in due if not backlog.pending}
+        due = [(backlog, found) for backlog in repository.tasks.backlogs() if (found := _due(backlog, moment))]
+    due.sort(key=lambda one: one[1].since)
+    new = {backlog.table.id: found.trigger for backlog, found in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:
-            repository.tasks.request_merges(new)
+            repository.tasks.request_all(new)
     return len(due)
 
 
@@ -62,19 +66,29 @@ def batches_wait(database: CatalogDatabase) -> bool:
         return repository.tasks.batches_wait()
 
 
-def _due(backlog: Backlog, now: datetime) -> TaskTrigger | None:
+@dataclass(frozen=True)
+class _Due:
+    """Why a backlog should be merged, and since when."""
+
+    trigger: TaskTrigger
+    since: datetime
+
+
+def _due(backlog: Backlog, now: datetime) -> _Due | None:
     """Why the backlog should be merged now; a table whose merges fail waits longer each time.
 
     A time in the future was stored before the clock was set back, and waits no more.
     """
-    if backlog.batches == 0 or backlog.oldest_accepted_at is None or still_waits(backlog.failures, now):
+    oldest, newest = backlog.oldest_accepted_at, backlog.newest_accepted_at
+    if backlog.batches == 0 or oldest is None or newest is None or still_waits(backlog.failures, now):
         return None
-    options = backlog.table.schema.parsed
+    options, age = backlog.table.schema.parsed, now - oldest
+    late: timedelta = age - options["merge.max-staleness"]
     if backlog.records >= options["merge.max-staged-rows"]:
-        return TaskTrigger.ROWS
-    age = now - backlog.oldest_accepted_at
-    if age < timedelta(0) or age >= options["merge.max-staleness"]:
-        return TaskTrigger.STALENESS
+        return _Due(TaskTrigger.ROWS, min(newest, now))
+    if age < timedelta(0) or late >= timedelta(0):
+        # What failed is due since it may be tried again: it does not push in before what was merged in time.
+        return _Due(TaskTrigger.STALENESS, now - late if backlog.failures is None and age >= timedelta(0) else now)
     return None
 
 
@@ -121,30 +135,48 @@ def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
 
 def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease: Lease) -> _Folded:
     table = claimed.table
-    options = table.schema.parsed
     # A folder of its own for every try: a worker that lost its lease may still be writing.
     folder = uuid.uuid4().hex
-    records = sum(batch.records for batch in batches)
-    keeps_input = options["changelog-producer"] is ChangelogProducer.INPUT
-    job = MergeJob(
-        compile_plan(table.schema),
-        {site.warehouse.spark_uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
-        FileSizes(records, sum(batch.size_bytes for batch in batches), options["target-file-size"]),
-        site.warehouse.spark_uri(*run_folder(table.id, folder)),
-        int(site.clock()),
-        site.warehouse.spark_uri(*changelog_folder(table.id, folder)) if keeps_input else None,
-    )
-    lease.expect(2 if options["changelog-producer"] is ChangelogProducer.LOOKUP else 1)
-    if not fold_here(lease, job, batches, folder):
+    job = _job(site, table, batches, folder)
+    looks_up = table.schema.parsed["changelog-producer"] is ChangelogProducer.LOOKUP
+    lease.expect(2 if looks_up else 1)
+    runs = fold_here(lease, job, batches, folder)
+    if runs is None:
         run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
+        runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
+    else:
+        sync_runs(site.warehouse, [(table.id, run) for run in runs])
     lease.end_job()
-    runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     if not runs:
         raise Unavailable(
             "Spark wrote files that are not in this worker's warehouse; give both the same KEYFOLD_WAREHOUSE"
         )
-    changelog = read_changelog(site.warehouse, table.id, folder) if keeps_input else ()
-    return _Folded(runs, changelog, records=records)
+    changelog = () if job.input_changelog is None else read_changelog(site.warehouse, table.id, folder)
+    return _Folded(runs, changelog, records=job.sizes.rows)
+
+
+def fold_for_round(lease: Lease) -> tuple[Run, ...] | None:
+    """The runs of a small merge that lacks nothing but to be made durable and committed; None where it needs the
+    executor. Raises as ``fold_here``.
+    """
+    site, claimed, folder = lease.site, lease.claimed, uuid.uuid4().hex
+    filled = [batch for batch in claimed.batches if batch.records]
+    runs = fold_here(lease, _job(site, claimed.table, filled, folder), filled, folder)
+    return runs if runs and _totals_fit(site, claimed, runs) else None
+
+
+def _job(site: MergeSite, table: Table, batches: Sequence[Batch], folder: str) -> MergeJob:
+    options = table.schema.parsed
+    keeps_input = options["changelog-producer"] is ChangelogProducer.INPUT
+    records, size = sum(batch.records for batch in batches), sum(batch.size_bytes for batch in batches)
+    return MergeJob(
+        compile_plan(table.schema),
+        {site.warehouse.spark_uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
+        FileSizes(records, size, options["target-file-size"]),
+        site.warehouse.spark_uri(*run_folder(table.id, folder)),
+        int(site.clock()),
+        site.warehouse.spark_uri(*changelog_folder(table.id, folder)) if keeps_input else None,
+    )
 
 
 def _with_changes(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> _Folded:
@@ -176,12 +208,10 @@ def _check_totals(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run], le
 
     The footers almost always prove that none can; only otherwise are the keys of ``runs`` looked up in the older runs.
     """
-    table = claimed.table
-    plan = compile_plan(table.schema)
-    touched = {run.partition for run in runs}
-    older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
-    if not plan.totals or totals_fit(site.warehouse, table.id, [*older, *runs], plan.totals):
+    if _totals_fit(site, claimed, runs):
         return
+    table, older = claimed.table, _older(claimed, runs)
+    plan = compile_plan(table.schema)
     newest = aligned_runs(site, table, runs)
     job = OverflowJob(plan, (*aligned_runs(site, table, older), *newest))
     inputs = [file for run in (*older, *runs) for file in files_of_run(table.id, run)]
@@ -191,6 +221,19 @@ def _check_totals(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run], le
         key = tuple(state[name] for name in plan.schema.primary_key)
         endless = state[bounds.carry] == bounds.endless
         raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
+
+
+def _totals_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
+    """Whether footers prove that no total of the table leaves its column's type; false says nothing."""
+    totals = compile_plan(claimed.table.schema).totals
+    older = _older(claimed, runs)
+    return not totals or totals_fit(site.warehouse, claimed.table.id, [*older, *runs], totals)
+
+
+def _older(claimed: ClaimedTask, runs: Sequence[Run]) -> list[Run]:
+    """The runs that may have keys of ``runs``."""
+    touched = {run.partition for run in runs}
+    return [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> None:

@@ -6,8 +6,11 @@ import logging
 from collections.abc import Sequence
 
 from app.core.plan.jobs import MergeJob
+from app.core.plan.merge_plan import compile_plan
 from app.core.table.damage import DamagedFile
-from app.core.table.history import Batch
+from app.core.table.history import Batch, Run
+from app.core.table.option_entries import ChangelogProducer
+from app.core.table.schema import TableSchema
 from app.services.damage import note
 from app.services.leases import Lease
 from app.storage.folded_runs import TokenShared, write_folded_runs
@@ -17,35 +20,42 @@ logger = logging.getLogger(__name__)
 MOST_BYTES = 2**20  # of staging files: few records may be large ones, and all are in memory together
 
 
-def fold_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str) -> bool:
-    """Do a small merge without Spark: fold ``batches`` and write what ``job`` says into ``folder``; whether it was
-    done. What was not is for Spark, which begins the folder anew.
+def fold_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str) -> tuple[Run, ...] | None:
+    """Do a small merge without Spark: fold ``batches`` and write what ``job`` says into ``folder``. The runs are
+    durable after ``sync_runs``. None where it was not done: that is for Spark, which begins the folder anew.
 
     Raises ``DamagedFile``, which is kept as damage, and ``Unavailable`` when the warehouse is not there any more.
     """
     site, table = lease.site, lease.claimed.table
     if not _is_small(lease, job, batches):
-        return False
+        return None
     try:
-        write_folded_runs(site.warehouse, table.id, folder, job.plan, batches, job.now)
+        runs = write_folded_runs(site.warehouse, table.id, folder, job.plan, batches, job.now)
     except DamagedFile as error:
         note(site.database, [error])
         raise
     except TokenShared:
-        return False
+        return None
     except Exception:
         logger.warning("merge %s is left to Spark: it cannot be folded here", lease.claimed.task.id, exc_info=True)
-        return False
+        return None
     check_not_gone(site.warehouse)  # what was written is looked for from here on
     lease.report(1.0, {})
-    return True
+    return runs
 
 
 def _is_small(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool:
-    """Records of an older schema are read by Spark, as are those that are kept as the table's changelog; and the logs
-    of replayed rows and unions of sketches are Spark's, for what is stored of them here has other bytes.
+    """Records of an older schema are read by Spark."""
+    schema_id, sizes = lease.claimed.table.schema_id, job.sizes
+    small = is_small(lease.claimed.table.schema, sizes.rows, sizes.size_bytes, lease.site.small_merge_records)
+    return small and all(batch.schema_id == schema_id for batch in batches)
+
+
+def is_small(schema: TableSchema, records: int, size_bytes: int, most_records: int) -> bool:
+    """Whether a merge of so many records of the present schema can be folded here. Those that are kept as the table's
+    changelog are Spark's; and so are the logs of replayed rows and unions of sketches, for what is stored of them here
+    has other bytes.
     """
-    few = job.sizes.rows <= lease.site.small_merge_records and job.sizes.size_bytes <= MOST_BYTES
-    schema_id = lease.claimed.table.schema_id
-    plain = job.input_changelog is None and job.plan.replay is None and not job.plan.unions
-    return few and plain and all(batch.schema_id == schema_id for batch in batches)
+    plan = compile_plan(schema)
+    plain = schema.parsed["changelog-producer"] is not ChangelogProducer.INPUT and plan.replay is None
+    return plain and not plan.unions and records <= most_records and size_bytes <= MOST_BYTES

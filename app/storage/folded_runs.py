@@ -5,6 +5,7 @@ The fold is that of lookups, ``app.core.plan.fold``: what it says and what Spark
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,12 +15,14 @@ import pyarrow.parquet as pq
 
 from app.core.plan.fold import fold
 from app.core.plan.merge_plan import MergePlan
-from app.core.table.history import Batch
-from app.core.table.keys import Key, normalised, same_key
+from app.core.rules.row import LIVE_COLUMN
+from app.core.table.history import Batch, DataFile, Run
+from app.core.table.keys import Key, normalised, partition_text, same_key
 from app.core.table.records import TOKEN_COLUMN, Record
 from app.core.table.schema import TableSchema
 from app.storage.arrow import arrow_field, arrow_type
-from app.storage.layout import Warehouse, run_folder
+from app.storage.checksums import BLOCK_BYTES, SummedSink
+from app.storage.layout import Warehouse, data_file, run_folder, sync_file_system, sync_folder
 from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import tokens_of
 
@@ -34,18 +37,38 @@ class TokenShared(Exception):
 
 def write_folded_runs(
     warehouse: Warehouse, table_id: str, folder: str, plan: MergePlan, batches: Sequence[Batch], now: int
-) -> None:
+) -> tuple[Run, ...]:
     """Fold the records of ``batches``, which were written under the plan's schema, at ``now`` (epoch seconds), and
-    write a run of one file below ``folder``, or one in each partition.
+    write a run of one file below ``folder``, or one in each partition. They are durable after ``sync_runs``.
 
     Raises ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow or Python cannot hold, says
     nothing about the batches.
     """
     by_token = _records_by_token(warehouse, plan.schema, batches)
     states = [(token, _state(plan, by_token[token], now)) for token in sorted(by_token)]
+    runs = []
     for place, rows in enumerate(_partitions(plan.schema, states)):
         inner = f"{folder}.{place:x}" if plan.schema.partition_keys else folder
-        _write(warehouse, run_folder(table_id, inner), plan, rows)
+        file = _write(warehouse, run_folder(table_id, inner), plan, rows)
+        partition = partition_text(plan.schema, rows[0][1]) if plan.schema.partition_keys else None
+        live = sum(bool(state.get(LIVE_COLUMN, True)) for _, state in rows)
+        runs.append(Run(inner, batches[0].schema_id, (file,), partition, live_rows=live))
+    return tuple(runs)
+
+
+def sync_runs(warehouse: Warehouse, runs: Sequence[tuple[str, Run]]) -> None:
+    """Make runs of tables (by id) durable that ``write_folded_runs`` wrote. Several are one sync of their file system
+    where it has that.
+    """
+    if not warehouse.local or not runs:
+        return
+    if len(runs) > 1 and sync_file_system(warehouse.path()):
+        return
+    for table_id, run in runs:
+        folder = warehouse.path(*run_folder(table_id, run.id))
+        files = [warehouse.path(*data_file(table_id, run.id, file.name)) for file in run.files]
+        for path in (*files, folder, folder.rsplit("/", 1)[0]):
+            sync_folder(path)
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:
@@ -90,15 +113,25 @@ def _partitions(
     yield from found.values()
 
 
-def _write(warehouse: Warehouse, folder: Sequence[str], plan: MergePlan, rows: Sequence[tuple[int, StateRow]]) -> None:
+def _write(
+    warehouse: Warehouse, folder: Sequence[str], plan: MergePlan, rows: Sequence[tuple[int, StateRow]]
+) -> DataFile:
+    """The file that was written. It is summed up before it reaches the disk: what the disk makes of it is found out by
+    whoever reads it.
+    """
     schema = run_schema(plan)
     columns = [pa.array([token for token, _ in rows], pa.int64())]
     columns += [pa.array([state[field.name] for _, state in rows], field.type) for field in list(schema)[1:]]
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(warehouse.path(*folder))
-    with (
-        warehouse.filesystem.open_output_stream(warehouse.path(*folder, _FILE)) as sink,
-        # A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
-        pq.ParquetWriter(sink, schema, compression="snappy", use_dictionary=False, write_page_checksum=True) as writer,
-    ):
-        writer.write_table(pa.table(columns, schema=schema))
+    with warehouse.filesystem.open_output_stream(warehouse.path(*folder, _FILE)) as stream:
+        summed = SummedSink(stream)
+        with (
+            io.BufferedWriter(summed, BLOCK_BYTES) as sink,  # Parquet comes in many small pieces
+            # A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
+            pq.ParquetWriter(sink, schema, compression="snappy", use_dictionary=False, write_page_checksum=True) as to,
+        ):
+            to.write_table(pa.table(columns, schema=schema))
+    found = summed.sums.checksums
+    ends = rows[0][0], rows[-1][0]
+    return DataFile(_FILE, len(rows), found.size_bytes, *ends, found.digest, found.block_digests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from app.core.table.records import PARTITION_COLUMN
 from app.storage.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
 _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
+_C = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,20 @@ def sync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file_system(folder: str) -> bool:
+    """Make all that was written to the file system of ``folder`` durable; whether this system can. Raises ``OSError``
+    when something could not be written.
+    """
+    syncfs = getattr(_C, "syncfs", None)
+    if syncfs is None:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(descriptor)
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import logging
 import os
@@ -26,7 +25,7 @@ from app.core.table.schema import TableSchema
 from app.storage.arrow import staging_schema
 from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.folders import at_once
-from app.storage.layout import Warehouse, staging_file, sync_folder
+from app.storage.layout import Warehouse, staging_file, sync_file_system, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 
 logger = logging.getLogger(__name__)
@@ -143,7 +142,7 @@ def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ())
     if not warehouse.local:
         return
     try:
-        if len(names) > 1 and _sync_file_system(warehouse.path(*staging_file(table_id, ""))):
+        if len(names) > 1 and sync_file_system(warehouse.path(*staging_file(table_id, ""))):
             return
         for name in names:
             with suppress(FileNotFoundError):
@@ -151,26 +150,6 @@ def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ())
         sync_folder(warehouse.path(*staging_file(table_id, "")))
     except FileNotFoundError:
         return
-
-
-def _sync_file_system(folder: str) -> bool:
-    """Make all that was written to the file system of ``folder`` durable; whether this system can. Raises ``OSError``
-    when something could not be written.
-    """
-    syncfs = getattr(_C, "syncfs", None)
-    if syncfs is None:
-        return False
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if syncfs(descriptor):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), folder)
-    finally:
-        os.close(descriptor)
-    return True
-
-
-_C = ctypes.CDLL(None, use_errno=True)
 
 
 def _make_folder(folder: str) -> None:

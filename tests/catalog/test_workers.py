@@ -26,7 +26,7 @@ def test_a_lease_is_known_while_it_is_held(database: CatalogDatabase) -> None:
 def test_what_nobody_has_begun_is_counted_by_kind(database: CatalogDatabase) -> None:
     tables = [create_table(database, name) for name in ("a", "b")]
     with database.transaction() as repository:
-        repository.tasks.request_merges({table.id: TaskTrigger.REQUEST for table in tables})
+        repository.tasks.request_all({table.id: TaskTrigger.REQUEST for table in tables})
     request_and_claim(database, tables[0])
     with database.reading() as repository:
         assert repository.workers.waiting() == {TaskKind.MERGE: 1, TaskKind.COMPACTION: 0}

@@ -72,7 +72,7 @@ def test_a_merge_that_fails_is_told_with_its_reason(
     parts: Parts = app.state.parts
     with parts.database.transaction() as repository:
         table = repository.tables.get("shop", "wide")
-        repository.tasks.request_merges({table.id: TaskTrigger.REQUEST})
+        repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
     with parts.database.transaction() as repository:
         claimed = repository.leases.claim("w", 60.0)
         assert claimed is not None

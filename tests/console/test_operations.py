@@ -78,7 +78,7 @@ def test_a_lease_is_told_with_its_table_and_what_waits(
     for number, name in enumerate((HOSTILE, "waits")):
         with parts_of(app).database.transaction() as repository:
             table = repository.tables.get("shop", name)
-            repository.tasks.request_merges({table.id: TaskTrigger.REQUEST})
+            repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
             if not number:
                 assert repository.leases.claim("worker-<i>", 60.0)
     text = browser.text(OPERATIONS)
