@@ -71,6 +71,7 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.overdue import OverdueWatch
 from app.services.rates import Rate, Rates
 from app.services.readiness import Conditions, take_warehouse
 from app.services.refreshed import Refreshed
@@ -83,14 +84,13 @@ from app.settings import Settings
 from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
-from app.telemetry.entries import SparkState
+from app.telemetry.entries import SPARK_SERVES, SparkState
 from app.telemetry.hour import Hour
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import start_tracing, stop_tracing
 from app.worker import READY_SECONDS, SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
 
 SERVICE = "service"  # the process that does everything
-SPARK_SERVES = (SparkState.READY, SparkState.ELSEWHERE)
 CONDITION_SECONDS = 2.0  # how often readiness is looked at
 SCRAPE_SECONDS = 1.0  # how old what a scrape tells of catalog and disk may be
 PATIENCE_SECONDS = 2.0  # how long who asks waits for either
@@ -201,6 +201,7 @@ class Running:
         self.executor = SparkExecutor(settings) if workers else None
         self.workers: list[Worker] = []
         self.spark: SparkWatch | None = None
+        self.overdue = OverdueWatch(self.database) if workers else None
         if self.executor is not None:
             self.spark = SparkWatch(self.executor, metrics, self._trusts_spark)
             site = MergeSite(
@@ -223,11 +224,15 @@ class Running:
         start_tracing()
         for worker in self.workers:
             worker.start()
+        if self.overdue is not None:
+            self.overdue.start()
         if self.spark is not None:
             self.spark.start()
 
     def stop(self) -> None:
         """End the workers, then what they use."""
+        if self.overdue is not None:
+            self.overdue.close(0)  # it may wait for a catalog that does not answer
         if self.spark is not None:
             self.spark.close(READY_SECONDS[True])
         for worker in self.workers:

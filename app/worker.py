@@ -25,6 +25,7 @@ from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
 from app.services.forgotten_keys import Forgetter
+from app.services.giving_way import GivingWay
 from app.services.gone_keys import end_forgettings
 from app.services.held_leases import HeldLeases
 from app.services.history import file_histories
@@ -182,6 +183,7 @@ class Worker:
         self.name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stopped = threading.Event()
         self._held = HeldLeases()
+        self._giving_way = GivingWay()
         self._next_look = float("-inf")
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
@@ -289,11 +291,13 @@ class Worker:
         self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
-        if not self._trusted.is_set() or self._stopped.is_set():
+        trusted = self._trusted.is_set() and not self._stopped.is_set()
+        if not trusted or not self._giving_way.may_begin(self.site.database):
             return False
         lease = self._held.hold(claim(self.site, self._owner(), TaskKind.COMPACTION))
         if lease is not None:
-            self._work(lease, run_compaction)
+            with self._giving_way.compacting():
+                self._work(lease, run_compaction)
         return lease is not None
 
     def _publish(self) -> None:

@@ -25,6 +25,7 @@ from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
 from bench.smallest_merge import measure_smallest_merge
 from bench.stage_settings import measure_settings
+from bench.staleness import measure_staleness
 from bench.startup import measure_startup
 
 ON_A_SERVICE: Mapping[str, Callable[[], Figure]] = {"smallest": measure_smallest_merge, "many": measure_many_tables}
@@ -35,6 +36,7 @@ ON_ONE_SITE: Mapping[str, Callable[[BenchSite, Sizes], Figure]] = {
     "logs": measure_logs,
     "absent": measure_absent_columns,
 }
+IN_TABLES: Mapping[str, Callable[[], Iterator[Sequence[str]]]] = {"stale": measure_staleness}
 ON_SITES_OF_ITS_OWN: Mapping[str, Callable[[Sizes], Figure]] = {"settings": measure_settings}
 SERVING: Mapping[str, Callable[[Sizes], Iterator[Sequence[str]]]] = {
     "http": measure_http,
@@ -51,6 +53,9 @@ def _merge(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
     for name, measure in ON_A_SERVICE.items():
         if not only or name in only:
             yield list(markdown(measure()))
+    for name, measure_in in IN_TABLES.items():
+        if not only or name in only:
+            yield from measure_in()
     for name, measure_on in ON_ONE_SITE.items():
         if not only or name in only:
             with bench_site() as site:
@@ -100,7 +105,7 @@ def main() -> None:
     """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parts = [*ON_A_SERVICE, *ON_ONE_SITE, *ON_SITES_OF_ITS_OWN, *SERVING]
+    parts = [*ON_A_SERVICE, *IN_TABLES, *ON_ONE_SITE, *ON_SITES_OF_ITS_OWN, *SERVING]
     parser.add_argument("--only", nargs="*", default=[], choices=parts, help="parts of merge, serve")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")

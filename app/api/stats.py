@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.answers import Answer, EpochMillis, Told, epoch_millis
-from app.api.deps import ImagesDep, Reading
+from app.api.deps import ImagesDep, PartsDep, Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
 from app.core.table.history import Task
+from app.core.table.overdue import OverdueReason
 from app.services.stats import TableStats, image_progress, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
@@ -26,6 +28,16 @@ class Staged(Answer):
     records: int
     size_bytes: int
     oldest_accepted_at: EpochMillis | None
+
+
+class OverdueMerge(Answer):
+    """The table misses its ``merge.max-staleness``: its oldest staged batch waits longer, by more than a second."""
+
+    by_millis: Annotated[int, Told(lambda overdue: overdue.by // timedelta(milliseconds=1))] = Field(
+        description="how much longer than merge.max-staleness it has waited"
+    )
+    reason: OverdueReason
+    detail: Annotated[str, Told("explained")]
 
 
 class Written(Answer):
@@ -110,6 +122,7 @@ class Stats(Answer):
     )
     most_runs: int = Field(description="runs of the partition that has most of them")
     staged: Staged
+    overdue: OverdueMerge | None = Field(description="null while the table is merged in time")
     set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
     written: Written
     write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
@@ -137,7 +150,7 @@ class Stats(Answer):
 
 
 @router.get("/stats", operation_id="getTableStats")
-def get_stats(table: ReadTable, repository: Reading, images: ImagesDep) -> Stats:
+def get_stats(table: ReadTable, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
     """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
-    stats = table_stats(repository, table)
+    stats = table_stats(repository, table, spark_answers=parts.spark_ready())
     return Stats.of(stats, images=ImagesMade.of(image_progress(images, table, stats.snapshot)))

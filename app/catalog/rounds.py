@@ -194,7 +194,9 @@ class Rounds:
         fit = [one for one in folded if _still_fits(one, locked, owners)]
         if not fit:
             return {}
-        made = self.snapshots.new_snapshots.commit(locked, [self._snapshot(one, locked[one.claimed.table.id]) for one in fit])
+        made = self.snapshots.new_snapshots.commit(
+            locked, [self._snapshot(one, locked[one.claimed.table.id]) for one in fit]
+        )
         now = self.transaction.now()
         ended = [
             {"merge": one.claimed.task.id, "snapshot": snapshot.id, "now": now, "folded": one.rows, "of": one.records}

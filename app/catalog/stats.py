@@ -7,10 +7,12 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, data_files, databases, merges, snapshots, tables, tags
+from app.catalog.models import batches, data_files, databases, forgettings, merges, snapshots, tables, tags
+from app.catalog.tables import TABLES, table_of
 from app.catalog.tasks import FORGOTTEN, task_of
 from app.catalog.transaction import Transaction
 from app.core.table.history import BatchState, Task, TaskKind, TaskState
+from app.core.table.overdue import Wait
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,30 @@ class Stats:
             StagedTable(
                 row.id, row.database, row.name, StagedTotals(row.batches, int(row.records), int(row.size), row.oldest)
             )
+            for row in self.transaction.execute(query)
+        ]
+
+    def waits(self, table_id: str | None = None) -> list[Wait]:
+        """How long the oldest staged batch of each table (or of one) waits, whether a merge has claimed it or not; the
+        oldest first.
+        """
+        staged = sa.select(batches.c.table_id, sa.func.min(batches.c.accepted_at).label("oldest"))
+        staged = staged.where(
+            batches.c.state == BatchState.STAGED, *([batches.c.table_id == table_id] if table_id else [])
+        )
+        of_table = staged.group_by(batches.c.table_id).subquery()
+        runs = sa.exists().where(
+            merges.c.table_id == tables.c.id, merges.c.kind == TaskKind.MERGE, merges.c.state == TaskState.RUNNING
+        )
+        forgets = sa.exists().where(forgettings.c.table_id == tables.c.id, forgettings.c.forgotten_at.is_(None))
+        query = (
+            TABLES.add_columns(of_table.c.oldest, tables.c.failed_merges)
+            .add_columns(runs.label("merging"), forgets.label("forgetting"))
+            .join(of_table, of_table.c.table_id == tables.c.id)
+            .order_by(of_table.c.oldest, tables.c.id)
+        )
+        return [
+            Wait(table_of(row), row.oldest, row.failed_merges > 0, bool(row.merging), bool(row.forgetting))
             for row in self.transaction.execute(query)
         ]
 

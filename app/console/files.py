@@ -82,7 +82,7 @@ def show_files(visit: Visit) -> Response:
     parts = visit.parts
     with parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        stats = table_stats(repository, table)
+        stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         files = list_files(
             repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.asked("after") or None)
         )

@@ -47,6 +47,7 @@ def _told(visit: Visit) -> dict[str, Any]:
             after=(database, table) if after else None,
             limit=PAGE_TABLES,
             part=part,
+            spark_answers=visit.parts.spark_ready(),
         )
     told = {"overview": found, "q": part, "after": after, "parts": service_parts(visit)}
     return {

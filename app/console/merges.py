@@ -71,7 +71,7 @@ def _told(visit: Visit) -> dict[str, Any]:
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         found = list_merges(repository, table, PageRequest(PAGE_ITEMS, after or None))
-        stats = table_stats(repository, table)
+        stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
         "path": address_of_table(visit, "/merges"),

@@ -60,7 +60,7 @@ def show_table(visit: Visit) -> Response:
     """What it holds and what it does with records."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        stats = table_stats(repository, table)
+        stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     schema = table.schema
     told = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -11,10 +12,12 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.stats import StagedTable
 from app.core.errors import KeyfoldError
+from app.core.table.overdue import Overdue, OverdueReason
+from app.services.overdue import overdue_tables
 from app.storage.images import Images
 from app.storage.layout import Warehouse
 from app.storage.writable import free_bytes, free_bytes_at
-from app.telemetry.entries import OTHERS, Asked
+from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
 from app.telemetry.exposition import Told
 
 
@@ -24,23 +27,30 @@ def build_info(database: CatalogDatabase) -> Told:
 
 
 def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int) -> list[Told]:
-    """The staging areas of the ``most_tables`` tables that have most and of all others together, tables that fail or
-    wait, the images of this machine and the room on its disks. A catalog that does not answer says only that.
+    """The staging areas of the ``most_tables`` tables that have most and of all others together; failing, waiting and
+    overdue tables, the images of this machine and the room on its disks. A catalog that does not answer says only that.
     """
     told = [*_images(images), *_rooms(warehouse, images)]
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
             waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
+            late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
         return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
-    return [*told, Told(Asked.CATALOG_UP, (), 1.0), Told(Asked.FAILING_TABLES, (), failing), waiting, *areas]
+    troubled = [Told(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
+    return [*told, Told(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
     """The staging areas of the ``most_tables`` tables that have most and of all others together."""
     shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
     return [*chain.from_iterable(_area(names, tables, now) for names, tables in shares)]
+
+
+def _overdue(tables: Sequence[Overdue]) -> Iterator[Told]:
+    counts = Counter(one.reason for one in tables)
+    yield from (Told(Asked.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
 
 
 def _images(images: Images) -> Iterator[Told]:

@@ -13,6 +13,8 @@ from app.catalog.stats import RetainedTotals, StagedTotals
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.compaction import Stop
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written
+from app.core.table.overdue import Overdue
+from app.services.overdue import overdue_tables
 from app.storage.images import ImageProgress, Images
 
 __all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
@@ -33,6 +35,7 @@ class TableStats:
 
     snapshot: Snapshot | None
     staged: StagedTotals
+    overdue: Overdue | None
     set_aside: int
     retained: RetainedTotals
     history: HistoryTotals
@@ -115,13 +118,15 @@ def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
     return found
 
 
-def table_stats(repository: Repository, table: Table) -> TableStats:
+def table_stats(repository: Repository, table: Table, *, spark_answers: bool = True) -> TableStats:
     """The table's counts; ``table`` was read in the same transaction."""
+    late = overdue_tables(repository, table.id, spark_answers=spark_answers)
     merges, last_merge = repository.stats.succeeded(table.id, TaskKind.MERGE)
     compactions, last_compaction = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
     return TableStats(
         snapshot=repository.snapshots.of(table),
         staged=repository.stats.staged(table.id),
+        overdue=late[0] if late else None,
         set_aside=repository.set_aside.count(table.id),
         retained=repository.stats.retained(table.id),
         history=repository.history.totals(table.id),

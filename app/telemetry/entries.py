@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
 
+from app.core.table.overdue import OverdueReason
+
 OTHERS: Final = "(others)"  # the label of what is beyond a bound; no name can hold a parenthesis
 NO_OPERATION: Final = "none"  # requests that no route took: refused by the gate, too large, of an unknown path
 GONE: Final = "gone"  # instead of a status: the client went before the answer was whole
@@ -62,6 +64,10 @@ class SparkState(StrEnum):
     READY = "ready"
     LOST = "lost"  # it answered once, and does not now
     REFUSED = "refused"  # it answers, and does not do what merges need
+
+
+SPARK_SERVES: Final = (SparkState.READY, SparkState.ELSEWHERE)
+"""The states in which merges need not wait for Spark, as far as this service knows."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,12 @@ class Asked(Enum):
         "keyfold_tables_waiting_for_compaction",
         Kind.GAUGE,
         "Tables whose merges wait for a compaction, because they have too many runs.",
+    )
+    OVERDUE_TABLES = Entry(
+        "keyfold_overdue_tables",
+        Kind.GAUGE,
+        "Tables whose oldest staged batch waits more than a second longer than merge.max-staleness, by why it does.",
+        {"reason": tuple(OverdueReason)},
     )
     CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")
     WAREHOUSE_WRITABLE = Entry(

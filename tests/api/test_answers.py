@@ -20,6 +20,7 @@ _VARIES = (
     (re.compile(r'("requestId": )"[^"]*"'), r'\1"<request>"'),
     (re.compile(r'"file://[^"<]*'), '"file://'),
     (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes))|durationMillis|behindMillis|made)": [0-9]+'), r'"\1": 0'),
+    (re.compile(r'"overdue": \{[^}]*\}'), '"overdue": null'),  # by how long the walk took until then
 )
 
 

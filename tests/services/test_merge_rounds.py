@@ -1,4 +1,4 @@
-"""Rounds: small merges of several tables committed together, each whole or not at all, whatever becomes of others."""
+"""Rounds: small merges of several tables committed together, each whole or not at all, whatever comes of the others."""
 
 from __future__ import annotations
 

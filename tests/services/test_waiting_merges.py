@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from app.core.table.history import Table, TaskKind
+from app.core.table.overdue import OverdueReason
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.leases import claim
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
+from app.services.overdue import overdue_tables
 from app.services.scrapes import look_around
 from app.services.stats import TableStats, table_stats
 from app.telemetry.entries import Asked
@@ -21,7 +23,11 @@ from tests.services.executor import PythonExecutor
 
 __all__ = ["clock", "database"]
 
-OPTIONS = SUM | {"num-sorted-run.compaction-trigger": "3", "num-sorted-run.stop-trigger": "3"}
+OPTIONS = SUM | {
+    "merge.max-staleness": "1 s",
+    "num-sorted-run.compaction-trigger": "3",
+    "num-sorted-run.stop-trigger": "3",
+}
 
 
 class BrokenCompaction(PythonExecutor):
@@ -133,6 +139,7 @@ def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, cl
     assert (waits.runs, waits.trigger, waits.since) == (3, 3, asked)
     with site.database.reading() as repository:
         assert repository.tasks.get(table.id, waits.compaction_id).requested_at == asked
+        assert [one.reason for one in overdue_tables(repository, spark_answers=True)] == [OverdueReason.COMPACTION]
     assert metric(site, images) == 1
     assert run_next_compaction(site, "compactor")
     assert stats(site, table).merges_wait is None
