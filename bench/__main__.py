@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.absent_columns import measure_absent_columns
 from bench.amplification import charts, measure_amplification
+from bench.cluster import measure_cluster
 from bench.compaction import measure_compaction
 from bench.endurance import measure_endurance
 from bench.figures import Figure, markdown, table
 from bench.fold_and_sort import measure_fold
+from bench.growth import measure_growth
 from bench.images import measure_images
 from bench.ingest.measure import measure_ingest
 from bench.logs import measure_logs
 from bench.machine import machine_facts
+from bench.many_files import measure_many_files
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
 from bench.over_http.measure import measure_http
@@ -89,6 +92,18 @@ def _endurance(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
     yield from measure_endurance(sizes)
 
 
+def _growth(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_growth(sizes)
+
+
+def _cluster(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_cluster(sizes)
+
+
+def _files(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_many_files(sizes)
+
+
 Benchmark = Callable[[Sizes, list[str]], Iterator[Sequence[str]]]
 BENCHMARKS: Mapping[str, Benchmark] = {
     "startup": _startup,
@@ -98,6 +113,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "serve": _serve,
     "ingest": _ingest,
     "endurance": _endurance,
+    "growth": _growth,
+    "cluster": _cluster,
+    "files": _files,
 }
 
 
@@ -109,9 +127,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], choices=parts, help="parts of merge, serve")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")
+    parser.add_argument("--tables", type=int, nargs="*", default=[], help="rows of the tables that growth makes")
     wanted = parser.parse_args()
     print(*table(("machine", ""), list(machine_facts())), sep="\n")
-    for figure in BENCHMARKS[wanted.benchmark](Sizes(wanted.rounds, wanted.scale), wanted.only):
+    for figure in BENCHMARKS[wanted.benchmark](Sizes(wanted.rounds, wanted.scale, tuple(wanted.tables)), wanted.only):
         print("", *figure, sep="\n", flush=True)
 
 

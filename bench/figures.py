@@ -72,10 +72,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-def chart(title: str, steps: str, values: Sequence[float]) -> Iterator[str]:
-    """The lines of one curve as Markdown: a value after each of so many ``steps``."""
+def chart(title: str, steps: str, values: Sequence[float], at: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of one curve as Markdown: a value after each of so many ``steps``, or ``at`` each of some of them."""
     points = ", ".join(f"{value:.2f}" for value in values)
-    yield from ("", "```mermaid", "xychart-beta", f'    title "{title}"', f'    x-axis "{steps}" 1 --> {len(values)}')
+    places = f"[{', '.join(at)}]" if at else f"1 --> {len(values)}"
+    yield from ("", "```mermaid", "xychart-beta", f'    title "{title}"', f'    x-axis "{steps}" {places}')
     yield from (f'    y-axis "{title}" 0 --> {max([1.0, *values]) * 1.1:.1f}', f"    line [{points}]", "```")
 
 

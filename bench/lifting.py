@@ -27,6 +27,10 @@ class LiftingExecutor(SparkExecutor):
         """The other executor's Spark."""
         return self._spark.open()
 
+    def cancel(self, tag: str) -> None:
+        """As the other executor does."""
+        self._spark.cancel(tag)
+
     def run(self, tag: str, job: Job, report: Progress) -> Result:
         """Write every staged record of a merge as a state row, laid out as a merge does."""
         if not isinstance(job, MergeJob):

@@ -26,9 +26,9 @@ def client_of(url: str) -> httpx.Client:
     return httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
-def wait_ok(client: httpx.Client, path: str) -> None:
-    """Returns when ``path`` answers 200."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_ok(client: httpx.Client, path: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Returns when ``path`` answers 200. Raises ``TimeoutError``."""
+    deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         try:
             if client.get(path).status_code == 200:
@@ -36,4 +36,4 @@ def wait_ok(client: httpx.Client, path: str) -> None:
         except httpx.ConnectError:
             pass
         time.sleep(0.01)
-    raise TimeoutError(f"{path} did not answer 200 in {PATIENCE_SECONDS} s")
+    raise TimeoutError(f"{path} did not answer 200 in {patience_seconds} s")

@@ -141,10 +141,16 @@ class BenchSite:
 @contextmanager
 def bench_site() -> Iterator[BenchSite]:
     """A site in a folder of its own, warmed up; it is gone afterwards."""
-    with TemporaryDirectory(prefix="keyfold-bench-") as folder:
-        site = BenchSite(Path(folder))
-        try:
-            site.executor.warm_up()
-            yield site
-        finally:
-            site.close()
+    with TemporaryDirectory(prefix="keyfold-bench-") as folder, bench_site_in(Path(folder)) as site:
+        yield site
+
+
+@contextmanager
+def bench_site_in(folder: Path) -> Iterator[BenchSite]:
+    """A site in ``folder``, warmed up; what it made stays."""
+    site = BenchSite(folder)
+    try:
+        site.executor.warm_up()
+        yield site
+    finally:
+        site.close()

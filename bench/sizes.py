@@ -9,10 +9,14 @@ from bench.wide_table import BATCH_RECORDS
 
 @dataclass(frozen=True)
 class Sizes:
-    """``scale`` shrinks rows and records alike, to try the benchmarks' own code; figures are for ``scale`` 1."""
+    """``scale`` shrinks rows and records alike, to try the benchmarks' own code; figures are for ``scale`` 1.
+
+    ``tables`` are the rows of the tables that a benchmark makes, where others are wanted than its own.
+    """
 
     rounds: int = 5
     scale: float = 1.0
+    tables: tuple[int, ...] = ()
 
     @property
     def records(self) -> int:

@@ -1,5 +1,5 @@
-"""A real standalone Spark cluster on this machine, from the jars of the PySpark wheel: a master, two workers, and a
-Spark Connect server whose executors run in processes of their own.
+"""A real standalone Spark cluster on this machine, from the jars of the PySpark wheel: a master, workers, and a Spark
+Connect server whose executors run in processes of their own.
 """
 
 from __future__ import annotations
@@ -100,10 +100,16 @@ class Node:
 
 
 class Cluster:
-    """A master, two workers of one core, and a Spark Connect server, each of which can be killed and started again."""
+    """A master, workers of one core, and a Spark Connect server, each of which can be killed and started again.
 
-    def __init__(self, folder: Path, nodes: ExitStack) -> None:
+    ``properties`` are added to those of the server.
+    """
+
+    def __init__(
+        self, folder: Path, nodes: ExitStack, workers: int = 2, properties: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
+        self._properties = {**SERVER_PROPERTIES, **(properties or {})}
         self.token = secrets.token_urlsafe(32)
         self._nodes = nodes
         self._environment = {
@@ -117,7 +123,7 @@ class Cluster:
         }
         self.master = self._java("master", "deploy.master.Master", ["--host", "127.0.0.1", "--port", "0"])
         self.master_url = self.master.wait_for(r"Starting Spark master at (spark://\S+)")
-        self.workers = [self.start_worker(), self.start_worker()]
+        self.workers = [self.start_worker() for _ in range(workers)]
         self._port = 0  # the first start takes a free one, later ones the same again
         self.server = self.start_server()
         self._port = int(self.server.wait_for(r"server started at: .*:(\d+)\s"))
@@ -136,7 +142,7 @@ class Cluster:
     def start_server(self) -> Node:
         """A Spark Connect server whose executors the master provides; it may still be starting."""
         properties = {
-            **SERVER_PROPERTIES,
+            **self._properties,
             "spark.master": self.master_url,
             "spark.connect.authenticate.token": self.token,
             "spark.connect.grpc.binding.port": str(self._port),
@@ -170,11 +176,11 @@ class Cluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[Cluster]:
+def spark_cluster(folder: Path, workers: int = 2, properties: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """A cluster that takes connections; none of its processes outlives the block."""
     (folder / "scratch").mkdir()
     with ExitStack() as nodes:
-        yield Cluster(folder, nodes)
+        yield Cluster(folder, nodes, workers, properties)
 
 
 def _java_for_executors(folder: Path) -> Path:

@@ -10,6 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from app.storage.images.lock import builders_lock
 from app.storage.images.requests import ImageName, ImageRequest
@@ -20,21 +23,38 @@ from app.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
 _GATHER_SECONDS = 0.5  # before a builder is started: what is asked for comes in swarms
-_REFUSED_SECONDS = 60.0  # how long an image that was not made is not asked for again
+_REFUSED_SECONDS = 60.0  # how long an image that was not made is not asked for again; then twice as long each time
+_LONGEST_REFUSAL = 1800.0  # of a table that is too large for this machine's images there may be thousands
+_KNOWN_REFUSALS = 50_000
 _LONGEST_PAUSE = 60.0
+
+
+class _Refusal(NamedTuple):
+    """That an image was not made: until when it is not asked for, and how long that was."""
+
+    until: float
+    pause: float
 
 
 class Asking:
     """What is asked for. A thread lives while anything is: it starts a builder, and another one if that is killed."""
 
-    def __init__(self, folder: Path, warehouse: Warehouse, limit: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warehouse: Warehouse,
+        limit: int,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.builds = True  # whether this process sees to it that somebody builds
         self._folder = folder
         self._metrics = metrics
         self._limit = limit
         self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
         self._open: set[ImageName] = set()
-        self._refused: dict[ImageName, float] = {}
+        self._clock = clock
+        self._refused: LRUCache[ImageName, _Refusal] = LRUCache(_KNOWN_REFUSALS)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -44,17 +64,17 @@ class Asking:
 
     def ask(self, name: ImageName, request: Callable[[], ImageRequest]) -> None:
         """Have an image made, unless that is under way or has just been found impossible."""
-        if name in self._open or self._refused.get(name, 0.0) > time.monotonic():
+        if name in self._open:
             return
         with self._lock:
-            if name in self._open or self._closed.is_set() or not self._limit:
+            if name in self._open or self._is_refused(name) or self._closed.is_set() or not self._limit:
                 return
             try:
                 request().post(self._folder)
             except OSError as error:
                 # A full disk, a folder that is not ours: lookups do without images. One line each: many ask.
                 logger.warning("no image can be asked for in %s: %s", self._folder, error)
-                self._refused[name] = time.monotonic() + _REFUSED_SECONDS
+                self._refuse(name)
                 return
             self._open.add(name)
             if self._thread is None:
@@ -93,8 +113,10 @@ class Asking:
                 self._open.discard(name)
                 made = name.path(self._folder).exists()
                 self._metrics.count(Counted.IMAGES_ASKED, "made" if made else "refused")
-                if not made:
-                    self._refused[name] = time.monotonic() + _REFUSED_SECONDS
+                if made:
+                    self._refused.pop(name, None)
+                else:
+                    self._refuse(name)
             if not self._open:
                 self._thread = None
                 self._starts = 0
@@ -103,6 +125,15 @@ class Asking:
         if self.builds and not running and time.monotonic() >= self._next_start and self._nobody_builds():
             self._start()
         return True
+
+    def _is_refused(self, name: ImageName) -> bool:
+        refusal = self._refused.get(name)
+        return refusal is not None and refusal.until > self._clock()
+
+    def _refuse(self, name: ImageName) -> None:
+        before = self._refused.get(name)
+        pause = _REFUSED_SECONDS if before is None else min(2 * before.pause, _LONGEST_REFUSAL)
+        self._refused[name] = _Refusal(self._clock() + pause, pause)
 
     def _nobody_builds(self) -> bool:
         with builders_lock(self._folder) as free:
