@@ -29,7 +29,7 @@ EXPLAINED: Final[Mapping[OverdueReason, str]] = {
     OverdueReason.FAILS: "its last merge failed; GET …/merges tells why, and it is tried again",
     OverdueReason.MERGING: "its merge runs, and takes longer than that",
     OverdueReason.FORGETTING: "keys are being forgotten, and merges wait for that",
-    OverdueReason.COMPACTION: "the table has too many runs; its merges wait for a compaction (num-sorted-run.stop-trigger)",
+    OverdueReason.COMPACTION: "it has num-sorted-run.stop-trigger runs, and merges wait for a compaction",
     OverdueReason.SPARK: "Spark does not answer yet, or not any more",
     OverdueReason.WAITING: "other merges are due before it; more workers, or a longer merge.max-staleness, would help",
 }
