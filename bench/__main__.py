@@ -18,6 +18,7 @@ from bench.ingest.measure import measure_ingest
 from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_files import measure_many_files
+from bench.many_runs import measure_many_runs
 from bench.many_tables import measure_many_tables
 from bench.merge_flatness import measure_flatness
 from bench.over_http.measure import measure_http
@@ -66,6 +67,8 @@ def _merge(sizes: Sizes, only: list[str]) -> Iterator[Sequence[str]]:
     for name, measure_alone in ON_SITES_OF_ITS_OWN.items():
         if name in only:  # minutes, to decide what is decided
             yield list(markdown(measure_alone(sizes)))
+    if not only or "runs" in only:
+        yield from measure_many_runs(sizes)
 
 
 def _amplification(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
@@ -123,7 +126,7 @@ def main() -> None:
     """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parts = [*ON_A_SERVICE, *IN_TABLES, *ON_ONE_SITE, *ON_SITES_OF_ITS_OWN, *SERVING]
+    parts = [*ON_A_SERVICE, *IN_TABLES, *ON_ONE_SITE, *ON_SITES_OF_ITS_OWN, "runs", *SERVING]
     parser.add_argument("--only", nargs="*", default=[], choices=parts, help="parts of merge, serve")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
     parser.add_argument("--scale", type=float, default=Sizes.scale, help="below 1 only to try the benchmark itself")

@@ -9,7 +9,7 @@ from pyspark.sql.connect import functions as F  # noqa: N812  # the name that Py
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.evolution import same_fold
-from app.core.plan.jobs import ChangesJob
+from app.core.plan.jobs import ChangesJob, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import comparable, literal, member, quote, ref
 from app.core.table.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
@@ -46,8 +46,8 @@ def _changes_in(spark: SparkSession, job: ChangesJob, one: TokenRange) -> DataFr
     tokens = (read_run(spark, run.plan, run).select(TOKEN_COLUMN) for run in newer)
     touched = one.of(reduce(DataFrame.union, tokens))  # one task, so that the rows of the range stay in one file
 
-    def touching(rows: DataFrame) -> DataFrame:
-        return one.of(rows).join(touched, TOKEN_COLUMN, "left_semi")
+    def touching(rows: DataFrame, run: StoredRun | None) -> DataFrame:
+        return one.of(rows, run).join(touched, TOKEN_COLUMN, "left_semi")
 
     before = combined_runs(spark, job.plan, older, touching, oldest=True, in_one_task=True)
     if not all(same_fold(run.plan.schema, job.plan.schema) for run in newer):

@@ -20,12 +20,12 @@ SESSION_CONFIGS: Mapping[str, str] = {
     # it looks at itself; of more, a few tasks take shares.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # Ranges side by side are as many tasks. Where each is one partition, Spark 4.1 and later would take their union for
+    # one as well: a single task and a single file for the whole table, sorted once more.
+    "spark.sql.unionOutputPartitioning": "false",
     # Rows of one range stay in one task, whatever size Spark expects of a join: it multiplies the sizes of both sides,
     # and from 128 MB on it would shuffle, so that a range would be several files that overlap.
     "spark.sql.maxSinglePartitionBytes": str(2**62),
-    # The branches of a union stay apart, a task for each. Since 4.1 Spark takes the only partitions of all branches
-    # together to one, so that a compaction of any size would be one task and one file (docs/decisions/0038).
-    "spark.sql.unionOutputPartitioning": "false",
     # Dates before 1582 mean what the ISO calendar says, as in every other reader and writer of the files.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

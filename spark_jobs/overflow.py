@@ -23,7 +23,7 @@ def find_overflow(spark: SparkSession, job: OverflowJob) -> Mapping[str, Any] | 
     if plan.needs_bitmaps:
         register_bitmaps(spark)
     touched = read_run(spark, plan, runs[-1]).select(TOKEN_COLUMN)
-    rows = combined_runs(spark, plan, runs, lambda rows: rows.join(touched, TOKEN_COLUMN, "left_semi"))
+    rows = combined_runs(spark, plan, runs, lambda rows, _: rows.join(touched, TOKEN_COLUMN, "left_semi"))
     outside = " OR ".join(f"{quote(bounds.carry)} IS NOT NULL" for bounds in plan.totals)
     found = rows.where(F.expr(outside)).limit(1).collect()
     return found[0].asDict() if found else None

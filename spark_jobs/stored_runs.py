@@ -13,7 +13,8 @@ from app.core.plan.jobs import StoredRun
 from app.core.plan.merge_plan import MergePlan
 from spark_jobs.expressions import carried_over, combined, combined_at_once, combines_at_once, converted, state_schema
 
-Arranged = Callable[[DataFrame], DataFrame]
+Arranged = Callable[[DataFrame, StoredRun | None], DataFrame]
+"""What is wanted of rows, and where: those of the run, or (None) what several runs came to."""
 
 
 def read_run(spark: SparkSession, plan: MergePlan, run: StoredRun) -> DataFrame:
@@ -55,8 +56,8 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
 
     def read(self, written: MergePlan, run: StoredRun, plan: MergePlan) -> DataFrame:
         if evolution.same_types(written.schema, plan.schema):
-            return self.arranged(read_run(self.spark, plan, run))
-        return converted(written, plan, self.arranged(read_run(self.spark, written, run)))
+            return self.arranged(read_run(self.spark, plan, run), run)
+        return converted(written, plan, self.arranged(read_run(self.spark, written, run), run))
 
     def combined(self, plan: MergePlan, rows: Sequence[DataFrame]) -> DataFrame:
         if self.in_one_task and len(rows) > 1 and combines_at_once(plan):
@@ -64,7 +65,7 @@ class _RunSteps(evolution.RunSteps[StoredRun, DataFrame]):
         return _chained(plan, rows, oldest=self.oldest, in_one_task=self.in_one_task)
 
     def carried_over(self, old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:
-        return self.arranged(carried_over(old, new, rows))
+        return self.arranged(carried_over(old, new, rows), None)
 
 
 def _chained(plan: MergePlan, frames: Sequence[DataFrame], *, oldest: bool, in_one_task: bool) -> DataFrame:

@@ -52,8 +52,12 @@ class TokenRange:
     def _overlaps(self, file: StoredFile) -> bool:
         return self.first <= file.max_token and file.min_token <= self.last
 
-    def of(self, rows: DataFrame) -> DataFrame:
-        """The rows in the range, in one task. Spark skips row groups and pages that hold none of them."""
+    def of(self, rows: DataFrame, run: StoredRun | None = None) -> DataFrame:
+        """The rows in the range, in one task. Spark skips row groups and pages that hold none of them; where they are
+        those of a ``run`` that has no others, it compares no token at all.
+        """
+        if run is not None and all(self.first <= file.min_token and file.max_token <= self.last for file in run.files):
+            return rows.coalesce(1)
         token = F.col(TOKEN_COLUMN)
         return rows.where((token >= F.lit(self.first)) & (token <= F.lit(self.last))).coalesce(1)
 

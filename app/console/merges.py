@@ -82,6 +82,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         "staged": stats.staged,
         "runs": len(stats.snapshot.runs) if stats.snapshot else 0,
         "failure": failure,
+        "waits": stats.merges_wait,
         "spark_ready": visit.parts.spark_ready(),
         "may_change": visit.may(Role.WRITE, *table_name(visit)),
     }

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.core.access import Role
 from tests.api.conftest import TABLES, new_table
 from tests.console.conftest import Browser, words
+from tests.console.merged import MergedTable
 
 WIDE = "/console/tables/shop/wide"
 TABS = ("", "/rows", "/batches", "/merges", "/snapshots", "/changelog", "/files", "/settings", "/code")
@@ -120,3 +121,14 @@ def test_each_row_leads_to_its_own_page(create: Callable[..., object], browser: 
     told = browser.get(address)
     assert told.status_code == 200
     assert str(2**53 + 1) in told.text
+
+
+def test_merges_that_wait_for_a_compaction_are_told(merged: Callable[..., MergedTable], browser: Browser) -> None:
+    table = merged(**{"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"})
+    table.merge({"id": 1})
+    assert "Merges wait" not in browser.text(f"{WIDE}/merges")
+    table.merge({"id": 2})
+    table.client.post(f"{table.path}/compact").raise_for_status()
+    assert "Merges wait for a compaction: there are 2 runs, and the table's stop" in browser.text(f"{WIDE}/merges")
+    table.compact()
+    assert "Merges wait" not in browser.text(f"{WIDE}/merges")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,18 +51,60 @@ def test_a_compaction_of_several_ranges_writes_a_file_for_each(site: Site, runs:
     assert site.runs[0].rows == KEYS + 10 * (runs - 1)
 
 
+def explained(site: Site, one: TokenRange, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What Spark does to combine the runs in a range, step by step, without the numbers that it gives to columns."""
+    with site.spark.job("explained") as spark:
+        combined_runs(spark, site.plan, site.stored(site.runs), one.of, oldest=True, in_one_task=True).explain()
+    steps = capsys.readouterr().out.splitlines()
+    return [re.sub(r"#\d+L?|^[ :+-]*", "", step) for step in steps if re.match(r"^[ :+-]*\w", step)]
+
+
 def test_no_number_of_runs_makes_a_compaction_shuffle(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a chain of joins Spark multiplies the sizes, so that from some number of runs on it expects too much for one
     task.
     """
     for number in range(RUNS, 3 * RUNS):
         site.merge([[Change("+I", {"k": key, "v": number}) for key in range(KEYS)]])
-    with site.spark.job("explained") as spark:
-        every = TokenRange.all_of(1)[0]
-        combined_runs(spark, site.plan, site.stored(site.runs), every.of, oldest=True, in_one_task=True).explain()
-    plan = capsys.readouterr().out
-    assert "Aggregate" in plan
-    assert "Exchange" not in plan
+    plan = explained(site, TokenRange.all_of(1)[0], capsys)
+    assert any("Aggregate" in step for step in plan)
+    assert not [step for step in plan if "Exchange" in step]
+
+
+def test_code_is_generated_once_for_compactions_of_any_number_of_runs(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The JVM compiles a plan that it has not seen, which takes longer than the work: what comes after the scans holds
+    no number of this compaction, and of a scan it is the run's number alone.
+    """
+    [every] = TokenRange.all_of(1)
+    few = explained(site, every, capsys)
+    for number in range(RUNS):
+        site.merge([[Change("+I", {"k": key, "v": number}) for key in range(KEYS)]])
+    many = explained(site, every, capsys)
+    union = few.index("Union")
+    assert few[: union + 1] == many[: union + 1]
+    assert "SortAggregate" in "".join(few[:union])
+    assert len(many) - len(few) == (len(few) - union - 1), "twice the runs, twice the scans"
+    steps = {re.sub(r"\d+ AS _kf_run|Location: .*?, PushedFilters", "", step) for step in few[union + 1 :]}
+    assert steps == {re.sub(r"\d+ AS _kf_run|Location: .*?, PushedFilters", "", step) for step in many[union + 1 :]}
+    assert not [step for step in many if step.startswith("Filter")], "no token is compared: all files lie in the range"
+
+
+def test_each_range_is_a_file_of_its_own_and_reads_no_rows_of_its_neighbours(site: Site) -> None:
+    """A younger run's file holds tokens of all ranges; those of the older one each lie in one, or hold two."""
+    site.target_file_bytes = 100
+    files = []
+    for number, keys in enumerate((KEYS, 3 * KEYS, KEYS)):
+        site.merge([[Change("+I", {"k": key, "v": 10 + number}) for key in range(keys)]])
+        site.compact(0, len(site.runs))
+        tokens = [(file.min_token, file.max_token) for file in site.runs[0].files]
+        files.append(len(tokens))
+        assert all(before[1] < after[0] for before, after in pairwise(sorted(tokens)))
+        assert (
+            len(list(site.states(site.runs[0]))) == len(site.rows()) == max(KEYS + 10 * (RUNS - 1), number and 3 * KEYS)
+        )
+    assert files == [4, 4, 2], "250, 230 and 200 rows"
+    assert [row["v"] for key, row in sorted(site.rows().items()) if row] == [12] * KEYS + [11] * 2 * KEYS
 
 
 def test_the_changes_of_several_runs_are_one_file_for_one_range(site: Site) -> None:

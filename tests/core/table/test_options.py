@@ -146,6 +146,7 @@ UNREADABLE = {
     "merge.max-staleness": ["", "soon", "1 fortnight", "-1 s", "1,5 s", "s"],
     "merge.max-staged-rows": ["", "0", "-1", "1.5", "many", "1e3"],
     "num-sorted-run.compaction-trigger": ["0", "x"],
+    "num-sorted-run.stop-trigger": ["0", "x"],
     "bucket": ["", "x", "1.0"],
     "target-file-size": ["", "0", "0 mb", "1 pb", "large"],
     "compaction.size-ratio": ["", "-1", "1%"],
