@@ -73,7 +73,7 @@ from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
 from app.services.overdue import OverdueWatch
 from app.services.rates import Rate, Rates
-from app.services.readiness import Conditions, take_warehouse
+from app.services.readiness import Conditions, check_not_lost, take_warehouse
 from app.services.refreshed import Refreshed
 from app.services.sampling import Sampler
 from app.services.scrapes import build_info, look_around
@@ -333,8 +333,10 @@ def staging_bounds(settings: Settings) -> StagingBounds:
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:
     """Migrate the embedded catalog; another one only `keyfold migrate` does, so that a roll-out decides when.
 
-    Raises ``Unavailable`` for a catalog that is not at this version's schema.
+    Raises ``Unavailable`` for a catalog that is not at this version's schema, or that is not there although the
+    warehouse holds tables.
     """
+    check_not_lost(database, Warehouse(settings.warehouse_root))
     if settings.embedded_catalog:
         database.migrate()
     elif not database.is_current():

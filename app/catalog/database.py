@@ -126,18 +126,18 @@ class CatalogDatabase:
                 if self._somebody_looks:
                     self._committed.wait(left)
                 else:
-                    self._look(min(left, _LOOK_SECONDS))
+                    self._look(seen[1], min(left, _LOOK_SECONDS))
             if not self._somebody_looks:  # whoever waits on looks from now on
                 self._committed.notify()
 
-    def _look(self, seconds: float) -> None:
+    def _look(self, seen: int, seconds: float) -> None:
         """Wait, and look for commits of other processes for all who wait: one look does for any number of them."""
-        before, self._somebody_looks = self.marks.last, True
+        self._somebody_looks = True
         try:
             self._committed.wait(seconds)
         finally:
             self._somebody_looks = False
-        if self.marks.last != before:
+        if self.marks.last != seen:
             self._committed.notify_all()
 
     @contextmanager

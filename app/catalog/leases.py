@@ -25,6 +25,7 @@ from app.catalog.tables import Tables
 from app.catalog.tasks import UNFINISHED, Tasks, task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict, NotFound
+from app.core.table.compaction import MERGES_WAIT
 from app.core.table.history import (
     Batch,
     BatchState,
@@ -119,19 +120,23 @@ class Leases:
         """
         for candidate in islice(self._candidates(kind), CANDIDATES):
             claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
-            if claimed is not None:
+            if claimed is not None or candidate.cancel_requested:  # its table is locked: no second one is
                 return claimed
         return None
 
     def _candidates(self, kind: TaskKind) -> Iterable[AnyRow]:
-        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others."""
+        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others. What was
+        begun goes on.
+        """
         now = self.transaction.now()
-        query = sa.select(merges.c.id, merges.c.table_id).where(UNFINISHED, claimable(now), merges.c.kind == kind)
+        columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
+        query = sa.select(*columns).where(UNFINISHED, claimable(now), merges.c.kind == kind)
         found = self.transaction.execute(query.order_by(*oldest_first(now))).all()
         stopped = self.stops.stopped() if found else frozenset()
         if kind is TaskKind.MERGE:
-            return [one for one in found if one.table_id not in stopped]
-        return sorted(found, key=lambda one: one.table_id not in stopped)
+            return [one for one in found if one.state is not TaskState.PENDING or one.table_id not in stopped]
+        # One that merges have waited for in vain is not put off for those that merges wait for now.
+        return sorted(found, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
 
     def renew(
         self,

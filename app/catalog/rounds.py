@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from app.catalog.batches import Batches
 from app.catalog.leases import (
-    CANDIDATES,
     WAITS,
     ClaimedTask,
     claimable,
@@ -32,6 +31,7 @@ from app.catalog.tasks import UNFINISHED, task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
 
+_SEEN = 1000  # merges of one look: more large ones than that hide the small ones behind them
 # Made once: to build a statement takes as long as to run it.
 _TAKEN = (
     batches.update()
@@ -116,7 +116,7 @@ class Rounds:
     stops: Stops
 
     def waiting(self) -> list[WaitingMerge]:
-        """The merges that can be claimed, in the order in which they are due, up to a hundred; a look that takes no
+        """The merges that can be claimed, in the order in which they are due, up to a thousand; a look that takes no
         lock.
         """
         now, staged = self.transaction.now(), batches.c
@@ -132,11 +132,12 @@ class Rounds:
             .where(UNFINISHED, claimable(now), merges.c.kind == TaskKind.MERGE)
             .group_by(merges.c.id)
             .order_by(*oldest_first(now))
-            .limit(CANDIDATES)
+            .limit(_SEEN)
         )
+        stopped = self.stops.stopped()
+        if stopped:
+            query = query.where((merges.c.state != TaskState.PENDING) | merges.c.table_id.not_in(stopped))
         rows = self.transaction.execute(query).all()
-        stopped = self.stops.stopped() if rows else frozenset()
-        rows = [row for row in rows if row.table_id not in stopped]
         known = self._tables({row.table_id for row in rows})
         return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
 
@@ -188,7 +189,9 @@ class Rounds:
         """
         locked = self.tables.lock_all([one.claimed.table.id for one in folded])
         held = sa.select(merges.c.id, merges.c.lease_owner).where(
-            merges.c.id.in_([one.claimed.task.id for one in folded]), merges.c.state == TaskState.RUNNING
+            merges.c.id.in_([one.claimed.task.id for one in folded]),
+            merges.c.state == TaskState.RUNNING,
+            merges.c.cancel_requested.is_(sa.false()),
         )
         owners = {row.id: row.lease_owner for row in self.transaction.execute(held.with_for_update())}
         fit = [one for one in folded if _still_fits(one, locked, owners)]

@@ -33,7 +33,8 @@ class _OneFile:
         """Raises ``Unavailable`` unless the name is that of the file that was opened."""
         if self._opened is not None and self._named() != self._opened:
             raise Unavailable(
-                "the catalog's file was removed or replaced while the service ran; put it back, or restart the service"
+                "the catalog's file was removed or replaced while the service ran: stop the service, put the file or a"
+                " backup of it in its place, and start again"
             )
 
     def _named(self) -> tuple[int, int] | None:

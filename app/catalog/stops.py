@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.catalog.models import merges
-from app.catalog.snapshots import Snapshots
-from app.catalog.tables import Tables
+from app.catalog.models import merges, runs, snapshot_runs, tables
+from app.catalog.tables import TABLES, Tables, table_of
 from app.catalog.tasks import UNFINISHED
-from app.catalog.transaction import Transaction
-from app.core.table.compaction import Stop, stop_trigger
+from app.catalog.transaction import AnyRow, Transaction
+from app.core.table.compaction import MERGES_WAIT, Stop, stop_trigger
 from app.core.table.history import TaskKind
 
 
@@ -24,29 +23,51 @@ class Stops:
 
     transaction: Transaction
     tables: Tables
-    snapshots: Snapshots
 
     def of(self, table_id: str) -> Stop | None:
         """Why merges of the table wait now; None while they do not."""
-        active = _ACTIVE.where(merges.c.table_id == table_id).limit(1)
-        compaction = self.transaction.execute(active).first()
-        table = None if compaction is None else self.tables.find(table_id)
-        if compaction is None or table is None:
-            return None
-        snapshot = self.snapshots.of(table)
-        runs = Counter(run.partition for run in snapshot.runs) if snapshot else Counter[str | None]()
-        most, trigger = max(runs.values(), default=0), stop_trigger(table.schema.parsed)
-        stop = Stop(compaction.id, most, trigger, compaction.requested_at)
-        return stop if stop.holds(self.transaction.now()) else None
+        return self._stops(_ACTIVE.where(merges.c.table_id == table_id)).get(table_id)
 
     def stopped(self) -> frozenset[str]:
-        """The tables whose merges wait, by id."""
-        compacted = {row.table_id for row in self.transaction.execute(_ACTIVE).all()}
-        return frozenset(table_id for table_id in compacted if self.of(table_id) is not None)
+        """The tables whose merges wait, by id: as many queries for any number of them."""
+        return frozenset(self._stops(_ACTIVE))
 
     def count(self) -> int:
         """How many tables' merges wait."""
         return len(self.stopped())
+
+    def _stops(self, active: sa.Select[AnyRow]) -> Mapping[str, Stop]:
+        first: dict[str, AnyRow] = {}
+        for row in self.transaction.execute(active):
+            first.setdefault(row.table_id, row)
+        now = self.transaction.now()
+        recent = [one for one, row in first.items() if row.requested_at <= now < row.requested_at + MERGES_WAIT]
+        if not recent:
+            return {}
+        known = self.transaction.execute(TABLES.where(tables.c.id.in_(recent))).all()
+        counts = self._runs(recent)
+        triggers = {row.id: stop_trigger(table_of(row).schema.parsed) for row in known}
+        stops = {
+            table_id: Stop(first[table_id].id, counts[table_id], triggers[table_id], first[table_id].requested_at)
+            for table_id in recent
+            if table_id in counts and table_id in triggers
+        }
+        return {table_id: stop for table_id, stop in stops.items() if stop.holds(now)}
+
+    def _runs(self, table_ids: Collection[str]) -> Mapping[str, int]:
+        """How many runs the partition has that has most, of those of the tables that have any."""
+        now_named = (snapshot_runs.c.table_id == tables.c.id) & (snapshot_runs.c.snapshot_id == tables.c.snapshot_id)
+        of_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
+        query = (
+            sa.select(tables.c.id, sa.func.count().label("runs"))
+            .select_from(tables.join(snapshot_runs, now_named).join(runs, of_run))
+            .where(tables.c.id.in_(table_ids))
+            .group_by(tables.c.id, runs.c.partition)
+        )
+        most: dict[str, int] = {}
+        for row in self.transaction.execute(query):
+            most[row.id] = max(most.get(row.id, 0), row.runs)
+        return most
 
 
 _ACTIVE = (

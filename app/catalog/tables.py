@@ -169,6 +169,11 @@ class Tables:
         query = query.where(*named(tables.c.name, after, like, among))
         return [*self.transaction.execute(query.order_by(tables.c.name).limit(limit)).scalars()]
 
+    def ids(self, database: str) -> list[str]:
+        """The ids of the tables of a database. Raises ``NotFound``."""
+        query = sa.select(tables.c.id).where(tables.c.database_id == self.databases.row(database).id)
+        return [*self.transaction.execute(query).scalars()]
+
     def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
         """About how many bytes the schemas of the tables ``names`` take, in name order. Raises as ``page``."""
         size = sa.func.length(table_schemas.c.body)

@@ -9,6 +9,8 @@ import typer
 from app.catalog.database import CatalogDatabase
 from app.cli.settings import DataFolder, settings_of
 from app.core.errors import Invalid
+from app.services.readiness import check_not_lost
+from app.storage.layout import Warehouse
 
 commands = typer.Typer()
 
@@ -16,7 +18,9 @@ commands = typer.Typer()
 @commands.command()
 def migrate(data: DataFolder = None) -> None:
     """Create or upgrade the catalog database."""
-    database = CatalogDatabase(settings_of(folder=data).catalog_url)
+    settings = settings_of(folder=data)
+    database = CatalogDatabase(settings.catalog_url)
+    check_not_lost(database, Warehouse(settings.warehouse_root))
     database.migrate()
     typer.echo(f"the catalog is at revision {database.revision()}")
     database.close()
@@ -42,5 +46,6 @@ def migrated(data: Path | None) -> CatalogDatabase:
     settings = settings_of(folder=data)
     database = CatalogDatabase(settings.catalog_url)
     if settings.embedded_catalog:
+        check_not_lost(database, Warehouse(settings.warehouse_root))
         database.migrate()
     return database

@@ -31,6 +31,7 @@ def drop_database(catalog: CatalogDatabase, warehouse: Warehouse, name: str, *, 
     with catalog.transaction() as repository:
         repository.databases.row(name, lock=True)  # from here on it gets no new table
         names = repository.tables.names(name) if cascade else []
+        repository.tables.lock_all(repository.tables.ids(name))  # in the order in which rounds of merges lock them
         dropped = [repository.tables.drop(name, table) for table in names]
         repository.databases.drop(name)
     for table in dropped:

@@ -10,7 +10,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.services.refreshed import Refreshed
 from app.storage.layout import Warehouse
-from app.storage.writable import claim, holds_table, is_claimed, reason_of, try_writing
+from app.storage.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,21 @@ def _catalog_fault(database: CatalogDatabase) -> str | None:
         return None if database.is_current() else "it is not at this version's schema; run: keyfold migrate"
     except Unavailable as error:
         return error.message
+
+
+def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """Raises ``Unavailable`` where a catalog is about to be made although the warehouse holds tables: it was lost, or
+    is another one, and a new one would have all their files swept away.
+    """
+    try:
+        lost = database.revision() is None and holds_tables(warehouse) and database.revision() is None
+    except OSError:  # a warehouse that does not answer is swept by nobody
+        return
+    if lost:
+        raise Unavailable(
+            "there is no catalog, but the warehouse holds tables: put the catalog's file or database, or a backup of"
+            " it, in its place; to begin anew, name another warehouse or remove this one"
+        )
 
 
 def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:

@@ -22,7 +22,7 @@ from app.core.table.records import TOKEN_COLUMN, Record
 from app.core.table.schema import TableSchema
 from app.storage.arrow import arrow_field, arrow_type
 from app.storage.checksums import BLOCK_BYTES, SummedSink
-from app.storage.layout import Warehouse, data_file, run_folder, sync_file_system, sync_folder
+from app.storage.layout import Warehouse, run_folder, sync_file_system, sync_folder, sync_new_folders
 from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import tokens_of
 
@@ -65,10 +65,11 @@ def sync_runs(warehouse: Warehouse, runs: Sequence[tuple[str, Run]]) -> None:
     if len(runs) > 1 and sync_file_system(warehouse.path()):
         return
     for table_id, run in runs:
-        folder = warehouse.path(*run_folder(table_id, run.id))
-        files = [warehouse.path(*data_file(table_id, run.id, file.name)) for file in run.files]
-        for path in (*files, folder, folder.rsplit("/", 1)[0]):
-            sync_folder(path)
+        folder = run_folder(table_id, run.id)
+        for file in run.files:
+            sync_folder(warehouse.path(*folder, file.name))
+        sync_folder(warehouse.path(*folder))
+        sync_new_folders(warehouse, *folder)
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:

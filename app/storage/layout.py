@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,8 @@ from app.storage.object_stores import SCHEME, SPARK_SCHEME, is_object_store, rea
 
 _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
 _C = ctypes.CDLL(None, use_errno=True)
+# The f_type of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS.
+_SYNCED_WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994, 0x794C7630, 0x2FC12FC1})
 
 
 @dataclass(frozen=True)
@@ -138,12 +141,25 @@ def sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
+    """Make the entries durable that a folder of a table, and those above it, have in their parents."""
+    for depth in range(len(segments)):
+        sync_folder(warehouse.path(*segments[:depth]))
+
+
+def _kind_of(folder: str) -> int:
+    """What statfs(2) calls the type of the file system; 0 where it cannot be told."""
+    told = ctypes.create_string_buffer(1024)
+    known = _C.statfs(os.fsencode(folder), told) == 0
+    return int.from_bytes(told.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0
+
+
 def sync_file_system(folder: str) -> bool:
-    """Make all that was written to the file system of ``folder`` durable; whether this system can. Raises ``OSError``
-    when something could not be written.
+    """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
+    mean it: one in user space may be told nothing. Raises ``OSError`` when something could not be written.
     """
     syncfs = getattr(_C, "syncfs", None)
-    if syncfs is None:
+    if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:
         return False
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -23,7 +23,7 @@ from app.core.table.keys import partition_text
 from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.storage.checksums import checksums_of
-from app.storage.layout import Warehouse, data_file, run_folder, sync_folder
+from app.storage.layout import Warehouse, data_file, run_folder, sync_folder, sync_new_folders
 from app.storage.named_files import CHECKED_AT_ONCE, files_of_run, opened_parquet
 
 
@@ -105,16 +105,17 @@ def durable_files(warehouse: Warehouse, segments: tuple[str, ...]) -> list[fs.Fi
     folder = warehouse.path(*segments)
     selector = fs.FileSelector(folder, allow_not_found=True)
     listed = [entry for entry in warehouse.filesystem.get_file_info(selector) if entry.base_name.endswith(".parquet")]
-    _make_durable(warehouse, folder, [entry.path for entry in listed])
+    _make_durable(warehouse, segments, [entry.path for entry in listed])
     return [entry for entry in listed if not entry.base_name.startswith((".", "_"))]
 
 
-def _make_durable(warehouse: Warehouse, folder: str, paths: Sequence[str]) -> None:
+def _make_durable(warehouse: Warehouse, folder: tuple[str, ...], paths: Sequence[str]) -> None:
     """Spark does not fsync what it writes; a snapshot must not name what a power cut can lose."""
     if not warehouse.local or not paths:
         return
-    for path in (*paths, folder, folder.rsplit("/", 1)[0]):
+    for path in (*paths, warehouse.path(*folder)):
         sync_folder(path)
+    sync_new_folders(warehouse, *folder)
 
 
 def read_data_file(warehouse: Warehouse, entry: fs.FileInfo) -> DataFile | None:

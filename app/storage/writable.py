@@ -13,7 +13,7 @@ from typing import Final
 from pyarrow import fs
 
 from app.core.errors import FaultCode, NotStored, Unavailable, Violation
-from app.storage.folders import remove
+from app.storage.folders import entries, remove
 from app.storage.layout import Warehouse
 from app.storage.object_stores import reason_of_store
 
@@ -92,6 +92,11 @@ def check_not_gone(warehouse: Warehouse) -> None:
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:
     """Whether there is a folder of the table. Raises ``OSError`` where nobody can tell."""
     return bool(warehouse.filesystem.get_file_info(warehouse.path(table_id)).type is fs.FileType.Directory)
+
+
+def holds_tables(warehouse: Warehouse) -> bool:
+    """Whether there is a folder of any table. Raises ``OSError`` where nobody can tell."""
+    return any(entry.is_folder for entry in entries(warehouse, warehouse.path()))
 
 
 def try_writing(warehouse: Warehouse) -> str | None:
