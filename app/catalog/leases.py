@@ -38,7 +38,7 @@ from app.core.table.history import (
     TaskTrigger,
 )
 
-CANDIDATES = 100  # more tables than that wait for the next call
+_CANDIDATES = 100  # more tables than that wait for the next call
 # A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
 # steps only lengthen a lease by as much.
 _CLOCK_STEP = timedelta(seconds=5)
@@ -127,7 +127,7 @@ class Leases:
             sa.select(merges.c.id, merges.c.table_id)
             .where(UNFINISHED, claimable(now), merges.c.kind == kind)
             .order_by(*oldest_first(now))
-            .limit(CANDIDATES)
+            .limit(_CANDIDATES)
         )
         for candidate in self.transaction.execute(candidates).all():
             claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from app.catalog.batches import Batches
 from app.catalog.leases import (
-    CANDIDATES,
     UNFINISHED,
     WAITS,
     ClaimedTask,
@@ -32,6 +31,7 @@ from app.catalog.tasks import task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
 
+MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
 # Made once: to build a statement takes as long as to run it.
 _TAKEN = (
     batches.update()
@@ -115,8 +115,8 @@ class Rounds:
     snapshots: Snapshots
 
     def waiting(self) -> list[WaitingMerge]:
-        """The merges that can be claimed, in the order in which they are due, up to a hundred; a look that takes no
-        lock.
+        """The merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that takes
+        no lock.
         """
         now, staged = self.transaction.now(), batches.c
         of_table = (staged.table_id == merges.c.table_id) & (staged.state == BatchState.STAGED)
@@ -131,7 +131,7 @@ class Rounds:
             .where(UNFINISHED, claimable(now), merges.c.kind == TaskKind.MERGE)
             .group_by(merges.c.id)
             .order_by(*oldest_first(now))
-            .limit(CANDIDATES)
+            .limit(MOST_SEEN)
         )
         rows = self.transaction.execute(query).all()
         known = self._tables({row.table_id for row in rows})

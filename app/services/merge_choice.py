@@ -46,7 +46,7 @@ def choose(waiting: Sequence[WaitingMerge], places: int, small_merge_records: in
         full = full or (bool(together) and (records > ROUND_RECORDS or size > MOST_BYTES))
         if not full and len(together) < ROUND_MERGES:
             together.append(one)
-    return Choice(together, apart[:places])
+    return Choice(together, apart[: max(0, places)])
 
 
 def fits_a_round(one: WaitingMerge, small_merge_records: int) -> bool:
