@@ -24,7 +24,7 @@ from app.core.table.history import Table, TaskState
 from bench.figures import table
 from bench.many_tables import SCHEMA, spark_and_others
 from bench.processes import Server, keyfold, started
-from bench.serving import client_of, wait_ok
+from bench.serving import PATIENCE_SECONDS, client_of, wait_ok
 from bench.wide_table import batch_records, schema_json
 
 SECONDS = 60.0
@@ -121,7 +121,7 @@ def _posted(server: Server, loads: Sequence[Load], seconds: float) -> tuple[int,
 
     def post(poster: int) -> None:
         mine = [(start, 0, load, name) for load, name, start in tasks[poster::POSTERS]]
-        connection = HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_SECONDS)
         while mine:
             mine.sort(key=lambda one: one[0], reverse=True)
             due, turn, load, name = mine.pop()

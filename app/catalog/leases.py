@@ -41,7 +41,7 @@ from app.core.table.history import (
     TaskTrigger,
 )
 
-CANDIDATES = 100  # more tables than that wait for the next call
+_CANDIDATES = 100  # more tables than that wait for the next call
 # A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
 # steps only lengthen a lease by as much.
 _CLOCK_STEP = timedelta(seconds=5)
@@ -118,7 +118,7 @@ class Leases:
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
         """
-        for candidate in islice(self._candidates(kind), CANDIDATES):
+        for candidate in islice(self._candidates(kind), _CANDIDATES):
             claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None or candidate.cancel_requested:  # its table is locked: no second one is
                 return claimed

@@ -31,7 +31,7 @@ from app.catalog.tasks import UNFINISHED, task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
 
-_SEEN = 1000  # merges of one look: more large ones than that hide the small ones behind them
+MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
 # Made once: to build a statement takes as long as to run it.
 _TAKEN = (
     batches.update()
@@ -116,8 +116,8 @@ class Rounds:
     stops: Stops
 
     def waiting(self) -> list[WaitingMerge]:
-        """The merges that can be claimed, in the order in which they are due, up to a thousand; a look that takes no
-        lock.
+        """The merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that takes
+        no lock.
         """
         now, staged = self.transaction.now(), batches.c
         of_table = (staged.table_id == merges.c.table_id) & (staged.state == BatchState.STAGED)
@@ -132,7 +132,7 @@ class Rounds:
             .where(UNFINISHED, claimable(now), merges.c.kind == TaskKind.MERGE)
             .group_by(merges.c.id)
             .order_by(*oldest_first(now))
-            .limit(_SEEN)
+            .limit(MOST_SEEN)
         )
         stopped = self.stops.stopped()
         if stopped:

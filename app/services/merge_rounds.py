@@ -48,7 +48,7 @@ def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
     done = [lease for lease in leases if lease.claimed.task.id in snapshots]
     for lease in done:
         with about(merge=lease.claimed.task.id, table=lease.claimed.table.id):
-            tell(lease, TaskOutcome.SUCCEEDED, Done(folded[lease].rows, folded[lease].records), seconds / len(leases))
+            tell(lease, TaskOutcome.SUCCEEDED, Done(folded[lease].rows, folded[lease].records), seconds)
     for lease in leases:
         if lease.claimed.task.id not in snapshots and not lease.handed_back:
             lease.hand_back()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from app.catalog.models import batches
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
@@ -23,8 +25,28 @@ def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser
     create("wide")
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
     text = browser.text("/")
-    assert re.search(r"shop\. wide 0 2 1 \d s never", text)
+    assert re.search(r"shop\. wide (overdue )?0 2 1 \d+ s never", text)
     assert "2 records 1 batch," in text
+
+
+def test_tables_that_miss_their_max_staleness_are_marked(
+    app: FastAPI, create: Callable[..., object], browser: Browser
+) -> None:
+    create("late")
+    create("fine")
+    browser.client.post(f"{TABLES}/late/batches", json={"records": [{"id": 1}]})
+    parts: Parts = app.state.parts
+    with parts.database.transaction() as repository:
+        an_hour_ago = repository.now() - timedelta(hours=1)
+        repository.transaction.execute(batches.update().values(accepted_at=an_hour_ago))
+    text = browser.text("/")
+    assert "1 table overdue" in text
+    assert text.count(" overdue") == 2
+    assert "shop. late overdue" in text
+    assert "overdue other merges are due before it" in browser.text("/console/tables/shop/late")
+    told = browser.client.get(f"{TABLES}/late/stats").json()["overdue"]
+    assert told["reason"] == "waiting"
+    assert told["byMillis"] >= 3_599_000
 
 
 def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:

@@ -39,7 +39,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
     site = MergeSite(
-        database, Warehouse(settings.warehouse_root, marked=True), PythonExecutor(), settings.lease_seconds
+        database,
+        Warehouse(settings.warehouse_root, marked=True),
+        PythonExecutor(),
+        settings.lease_seconds,
+        small_merge_records=settings.small_merge_records,
     )
     upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
     worker = Worker(site, settings.poll_seconds, settings.merge_slots, upkeep)
