@@ -13,7 +13,7 @@ from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
-from app.core.rules.spark_sql import ADD_SQL, any_not_null, has_maps, ref, struct_sql
+from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
 from app.core.table.records import RUN_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
@@ -197,37 +197,25 @@ class Register(Rule):
         return outputs
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        stored = [ref("r", name) for _, name, _ in self._stored_order]
-        stored += [ADD_SQL] if self._stores_flag else []
-        return self._kept_sql(self._outputs_sql(), stored, self.order.record_sql("r"), self.part.sql(also))
+        return self._kept_sql(self._outputs_sql(), self.order.record_sql("r"), self.part.sql(also))
 
     def combine_all_sql(self) -> tuple[Sql, Sql]:
         states = {name: ref("r", name) for name in self.names}
-        members = [*(member for member, _, _ in self._stored_order), *(["add"] if self._stores_flag else [])]
-        stored = [f"r.{self._order_column}.{member}" for member in members]
-        return self._kept_sql(states, stored, [*self._rank_sql("r"), f"r.{RUN_COLUMN}"], self._seen_sql("r"))
+        return self._kept_sql(states, [*self._rank_sql("r"), f"r.{RUN_COLUMN}"], self._seen_sql("r"))
 
-    def _kept_sql(self, outputs: Sql, stored: list[str], keys: list[str], condition: str) -> tuple[Sql, Sql]:
-        """``outputs`` of that of the rows ``r`` with the ``condition`` which ``keys`` pick, of which the last is no
-        other row's; ``stored`` are the members of the stored order.
-        """
+    def _kept_sql(self, outputs: Sql, keys: list[str], condition: str) -> tuple[Sql, Sql]:
+        """``outputs`` of that of the rows ``r`` with the ``condition`` which ``keys`` pick."""
         if not outputs:
             return {}, {}
-        extreme, kept = "max" if self.pick is Pick.LATEST else "min", f"_kf_kept_{self._id}"
-        if self._order_column and not any(has_maps(column.type) for column in self.columns):
-            # Keys and values as one value, built and compared once: where each column has an order of its own there
-            # are many of them (docs/decisions/0039).
-            order = [outputs[self._order_column]] if keys[:-1] == stored else keys[:-1]
-            places = {sql: str(place) for place, sql in enumerate(dict.fromkeys([*order, keys[-1], *outputs.values()]))}
-            aggregate = f"{extreme}({_numbered_sql(places)})"
-        else:
-            places = {sql: str(place) for place, sql in enumerate(outputs.values())}
-            value = next(iter(places)) if len(outputs) == 1 else _numbered_sql(places)
-            aggregate = f"{extreme}_by({value}, {struct_sql(keys)})"
-        aggregates = {kept: f"{aggregate} FILTER (WHERE {condition})"}
+        function = "max_by" if self.pick is Pick.LATEST else "min_by"
+        key = struct_sql(keys)
+        kept = f"_kf_kept_{self._id}"
         if len(outputs) == 1:
-            return aggregates, dict.fromkeys(outputs, kept)
-        return aggregates, {name: f"{kept}.`{places[sql]}`" for name, sql in outputs.items()}
+            value = next(iter(outputs.values()))
+            return {kept: f"{function}({value}, {key}) FILTER (WHERE {condition})"}, {next(iter(outputs)): kept}
+        members = ", ".join(f"'{i}', {sql}" for i, sql in enumerate(outputs.values()))
+        aggregate = f"{function}(named_struct({members}), {key}) FILTER (WHERE {condition})"
+        return {kept: aggregate}, {name: f"{kept}.`{i}`" for i, name in enumerate(outputs)}
 
     def lift_sql(self) -> Sql:
         condition = self.part.sql()
@@ -265,9 +253,3 @@ class Register(Rule):
         if wins == "(TRUE)":
             return {name: ref(newer, name) for name in self.names}
         return {name: f"IF({wins}, {ref(newer, name)}, {ref(older, name)})" for name in self.names}
-
-
-def _numbered_sql(places: Mapping[str, str]) -> str:
-    """A struct of SQL texts, each under its number."""
-    members = ", ".join(f"'{place}', {sql}" for sql, place in places.items())
-    return f"named_struct({members})"

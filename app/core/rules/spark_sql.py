@@ -25,14 +25,9 @@ def members(value: str, names: Sequence[str]) -> str:
     return f"struct({', '.join(member(value, name) for name in names)})"
 
 
-def has_maps(data_type: DataType) -> bool:
-    """Whether values of the type hold maps, which Spark neither compares nor sorts."""
-    return any(inner.family is Family.MAP for inner in walk_types(data_type))
-
-
 def comparable(data_type: DataType, value: str, depth: int = 0) -> str:
     """``value`` in a form that ``<=>`` compares: Spark has no equality of maps, so they become sorted entries."""
-    if not has_maps(data_type):
+    if not any(inner.family is Family.MAP for inner in walk_types(data_type)):
         return value
     variable = f"c{depth}"
     if data_type.family is Family.ARRAY:
@@ -81,7 +76,7 @@ def sorted_sql(entries: str, keys: Sequence[str], entry_type: DataType) -> str:
     """``entries`` sorted by ``keys``, each a template over the entry ``{e}``; no two entries are alike in all of
     them.
     """
-    if not has_maps(entry_type):
+    if not any(inner.family is Family.MAP for inner in walk_types(entry_type)):
         members = ", ".join(f"{key.replace('{e}', 'e')} AS k{number}" for number, key in enumerate(keys))
         return f"transform(sort_array(transform({entries}, e -> struct({members}, e AS e))), s -> s.e)"
     left, right = (f"struct({', '.join(key.replace('{e}', side) for key in keys)})" for side in ("l", "r"))
