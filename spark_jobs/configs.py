@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 SESSION_CONFIGS: Mapping[str, str] = {
@@ -12,7 +13,7 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # It takes together the small partitions of what Spark shuffles; without it each shuffle has hundreds of tasks on a
-    # server with its own default (docs/decisions/0011).
+    # server with its own default (docs/decisions/0011). Our own server needs it not (``OWN_SERVER_CONFIGS``).
     "spark.sql.adaptive.enabled": "true",
     # The JVM spends more on compiling whole stages of a query than the query takes (docs/decisions/0011).
     "spark.sql.codegen.wholeStage": "false",
@@ -55,3 +56,11 @@ SESSION_CONFIGS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
 """What every session is set to, whichever server it is on: the jobs' results depend on these."""
+
+OWN_SERVER_CONFIGS: Mapping[str, str] = {
+    "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
+    # So few are not to be taken together, and looking at each query again while it runs costs a merge of ten records a
+    # quarter of its CPU (docs/decisions/0039).
+    "spark.sql.adaptive.enabled": "false",
+}
+"""What sessions on the embedded server, whose cores are this machine's, are set to besides."""

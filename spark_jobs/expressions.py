@@ -86,7 +86,10 @@ def records(plan: MergePlan, staged: DataFrame, batch_numbers: dict[str, int]) -
 
 def _batch_number(staged: DataFrame, batch_numbers: Mapping[str, int]) -> Column:
     if len(batch_numbers) == 1:
-        return F.expr(f"{next(iter(batch_numbers.values()))}L")
+        # Numbers become part of the code that Spark generates, which it would compile anew for each batch; arrays do
+        # not. The place is always 1, which Spark must not know, or it would work the number out (docs/decisions/0039).
+        place = f"1 + shiftright({POSITION_COLUMN}, 31)"
+        return F.expr(f"element_at(array({next(iter(batch_numbers.values()))}L), {place})")
     entries = ", ".join(f"'{name}', {number}L" for name, number in batch_numbers.items())
     # Not by its name in SQL, which a column of the table may have as well.
     file_name = staged.metadataColumn("_metadata").getField("file_name")

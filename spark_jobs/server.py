@@ -301,6 +301,9 @@ class EmbeddedServer:
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
+            # Generated classes: about ten for the merges of one table. Of Spark's own hundred, a dozen tables that take
+            # turns would each find theirs gone, and have them compiled again (docs/decisions/0039).
+            "spark.sql.codegen.cache.maxEntries": "2000",
             "spark.sql.session.timeZone": "UTC",
             # Hadoop sets the permissions of what it writes by itself, and open to all unless it is told.
             "spark.hadoop.fs.permissions.umask-mode": f"{self._umask:03o}",

@@ -24,7 +24,7 @@ from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from app.core.errors import Cancelled, NotSpark, Unavailable
 from app.core.plan.jobs import Progress
-from spark_jobs.configs import SESSION_CONFIGS
+from spark_jobs.configs import OWN_SERVER_CONFIGS, SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class SparkConnection:
     """One Spark Connect session, shared by any number of threads.
 
     ``server`` is an ``EmbeddedServer``, which is started when it does not run, or the URL of a Spark Connect server
-    (``sc://host:port/;token=…``). ``configs`` are added to ``SESSION_CONFIGS``. ``start_timeout_seconds`` bounds the
-    wait for an embedded server that starts and for the first answer of a remote one.
+    (``sc://host:port/;token=…``). ``configs`` are added to those of ``spark_jobs.configs``. ``start_timeout_seconds``
+    bounds the wait for an embedded server that starts and for the first answer of a remote one.
 
     Nothing is started or connected before the first use. A session that is lost (its server died or was restarted, or
     it expired) is replaced at the next use; what ran on it fails with ``Unavailable``.
@@ -66,7 +66,8 @@ class SparkConnection:
     ) -> None:
         _use_connect_only()
         self._server = server
-        self._configs = {**SESSION_CONFIGS, **_parallelism(server), **(configs or {})}
+        own = OWN_SERVER_CONFIGS if isinstance(server, EmbeddedServer) else {}
+        self._configs = {**SESSION_CONFIGS, **own, **(configs or {})}
         self._start_timeout_seconds = start_timeout_seconds
         self._lock = threading.RLock()
         self._live: _LiveSession | None = None
@@ -352,12 +353,6 @@ def _use_connect_only() -> None:
     # PySpark prints failed queries as JSON on standard error besides raising them.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-
-
-def _parallelism(server: EmbeddedServer | str) -> dict[str, str]:
-    if isinstance(server, EmbeddedServer):
-        return {"spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1)))}
-    return {}
 
 
 def _is_lost(error: Exception) -> bool:

@@ -92,10 +92,11 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
 
 @pytest.fixture(scope="session")
 def spark(spark_remote: str) -> Iterator[SparkConnection]:
-    """A connection to the run's Spark server."""
+    """A connection to the run's Spark server, set as one to a server of our own."""
+    from spark_jobs.configs import OWN_SERVER_CONFIGS  # noqa: PLC0415  # as above
     from spark_jobs.session import SparkConnection  # noqa: PLC0415  # as above
 
-    connection = SparkConnection(spark_remote)
+    connection = SparkConnection(spark_remote, configs=OWN_SERVER_CONFIGS)
     yield connection
     connection.close()
 

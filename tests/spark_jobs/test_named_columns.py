@@ -137,6 +137,26 @@ def test_columns_of_several_words_are_named_one_by_one(
     assert shown(table, site) == expected, "after a full compaction"
 
 
+def test_columns_that_cannot_be_compared_are_kept_as_those_that_can(spark: SparkConnection, tmp_path: Path) -> None:
+    """Each column of a group keeps the order it was set with: maps, which Spark does not compare, and sequence fields
+    that do not compare as they are (-0.0 before 0.0).
+    """
+    columns = (("k", "INT"), ("g", "DOUBLE"), ("m", "MAP<STRING, INT>"), ("l", "ARRAY<INT>"), ("a", "INT"))
+    options = {**PARTIAL, **TELLING, "fields.g.sequence-group": "m,l,a"}
+    site = Site(spark, tmp_path, compile_plan(schema_of(TableCase(columns, ("k",), options))))
+
+    def said(**values: Any) -> Change:
+        return Change("+I", dict.fromkeys(name for name, _ in columns) | {"k": 1} | values, frozenset(values) | {"k"})
+
+    site.merge([[said(g=0.0, m=[("x", 1)], l=[1], a=1), said(g=-0.0, m=[("x", 2)], l=[2], a=2)]])
+    site.merge([[said(g=-0.0, m=[("x", 3)], l=[3], a=3), said(g=1.0, l=None)]])
+    site.merge([[said(g=0.5, m=[("y", 4)], l=[4])]])
+    row = {"k": 1, "g": 1.0, "m": [("y", 4)], "l": None, "a": 1}
+    assert site.rows() == {(1,): row}
+    site.compact(0, 3)
+    assert site.rows() == {(1,): row}
+
+
 def with_id(schema: TableSchema, name: str, column_id: int) -> TableSchema:
     columns = (replace(column, id=column_id) if column.name == name else column for column in schema.columns)
     return replace(schema, columns=tuple(columns))

@@ -1,4 +1,6 @@
-"""Jobs that read ranges of runs shuffle nothing, so that each range is one sorted file, however many runs there are."""
+"""What Spark makes of a job: ranges of runs are not shuffled, so that each is one sorted file, however many runs there
+are; and merges of other batches are the same code.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from app.core.plan.merge_plan import compile_plan
-from app.core.table.records import RowKind
+from app.core.table.records import POSITION_BITS, RowKind
+from spark_jobs.expressions import record_schema, records
 from spark_jobs.session import SparkConnection
 from spark_jobs.stored_runs import combined_runs
 from spark_jobs.token_ranges import TokenRange
@@ -111,3 +114,16 @@ def test_the_changes_of_several_runs_are_one_file_for_one_range(site: Site) -> N
     changes = site.changes(site.runs[:2], site.runs[2:], row_deduplicate=True)  # read in token order, or it fails
     assert sum(kind is RowKind.INSERT for kind, _ in changes) == 20
     assert sum(kind is RowKind.UPDATE_AFTER for kind, _ in changes) == KEYS - 10
+
+
+def test_the_number_of_a_batch_is_no_part_of_the_code_that_merges_it(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark writes plain numbers into the code that it generates, so that each batch would have its own compiled."""
+    uri, _, _ = site.stage([Change("+I", {"k": 1, "v": 1})])
+    with site.spark.job("explained") as spark:
+        staged = spark.read.schema(record_schema(site.plan.schema)).parquet(uri)
+        records(site.plan, staged, {"any": 7}).explain()
+    plan = capsys.readouterr().out
+    assert "[7]" in plan
+    assert str(7 << POSITION_BITS) not in plan
