@@ -16,6 +16,7 @@ from app.core.table.history import BatchState, TaskState
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.merges import request_merge, run_next_merge
+from app.services.readiness import check_not_lost
 from app.storage.layout import Warehouse
 from app.storage.staging import read_batch
 from app.storage.writable import claim
@@ -118,3 +119,15 @@ def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(
     Path(warehouse.path(table.id, "staging", batch.file)).unlink()
     with pytest.raises(Exception, match="is missing; restore it"):
         read_batch(warehouse, batch, table.schema)
+
+
+def test_a_catalog_is_not_made_anew_beside_a_warehouse_that_holds_tables(tmp_path: Path, warehouse: Warehouse) -> None:
+    database = CatalogDatabase(f"sqlite:///{tmp_path}/lost.sqlite")
+    check_not_lost(database, warehouse)
+    Path(warehouse.root, "a-table").mkdir()
+    with pytest.raises(Unavailable, match="no catalog, but the warehouse holds tables"):
+        check_not_lost(database, warehouse)
+    assert not (tmp_path / "lost.sqlite").exists()
+    database.migrate()
+    check_not_lost(database, warehouse)
+    database.close()

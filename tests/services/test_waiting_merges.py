@@ -16,6 +16,7 @@ from app.services.merges import request_merge, run_next_merge
 from app.services.overdue import overdue_tables
 from app.services.scrapes import look_around
 from app.services.stats import TableStats, table_stats
+from app.services.tables import alter_table
 from app.telemetry.entries import Asked
 from tests.services.builders import SUM, create_table, post, totals
 from tests.services.clocks import SetClock, clock, database
@@ -129,6 +130,36 @@ def test_their_compaction_comes_before_those_that_nobody_waits_for(site: MergeSi
     lease = claim(site, "compactor", TaskKind.COMPACTION)
     assert lease is not None
     assert lease.claimed.table.id == table.id
+
+
+def test_a_compaction_that_merges_waited_for_in_vain_is_not_put_off_for_newer_ones(
+    site: MergeSite, table: Table, clock: SetClock
+) -> None:
+    clock.move(seconds=301)
+    fill(site, create_table(site.database, OPTIONS, name="stopped"))
+    lease = claim(site, "compactor", TaskKind.COMPACTION)
+    assert lease is not None
+    assert lease.claimed.table.id == table.id
+
+
+def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
+    table = create_table(site.database, SUM)
+    for _ in range(2):
+        assert merges(site, table)
+    post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
+    request_merge(site.database, table.id)
+    lease = claim(site, "worker", TaskKind.MERGE)
+    assert lease is not None
+    few = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
+    changes = [{"action": "setOption", "key": key, "value": value} for key, value in few.items()]
+    alter_table(site.database, ("shop", table.name), changes)
+    with site.database.transaction() as repository:
+        ask_for_compaction(repository, table.id)
+    assert stats(site, table).merges_wait is not None
+    lease.hand_back()
+    again = claim(site, "worker", TaskKind.MERGE)
+    assert again is not None
+    assert again.claimed.task.id == lease.claimed.task.id
 
 
 def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, clock: SetClock) -> None:
