@@ -207,7 +207,7 @@ def test_a_compaction_across_a_change_of_meaning_replays_each_log_once(
     site.plan = plan_of(options | {"fields.n.aggregate-function": "sum"}, *columns)
     site.merge([[change("+I", g=9, h=1, n=3, x=3)]])
     with site.spark.job("plan") as session:
-        combined_runs(session, site.plan, site.stored(site.runs), lambda rows: rows, oldest=True).explain("extended")
+        combined_runs(session, site.plan, site.stored(site.runs), lambda rows, _: rows, oldest=True).explain("extended")
     optimized = capsys.readouterr().out.partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
     # Two rows that are combined, the removals and the shown rows that enter, and what all of them come to.
     assert 0 < optimized.count("aggregate(") <= 6
