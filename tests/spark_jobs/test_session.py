@@ -17,7 +17,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.errors import Unavailable
 from spark_jobs.server import EmbeddedServer
-from spark_jobs.session import SESSION_CONFIGS, JobCancelled, SparkConnection
+from spark_jobs.session import OWN_SERVER_CONFIGS, SESSION_CONFIGS, JobCancelled, SparkConnection
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,8 @@ def test_ready_starts_nothing(server: EmbeddedServer, connection: SparkConnectio
 
 def test_the_first_use_starts_the_server_and_sets_the_session_up(connection: SparkConnection) -> None:
     session = connection.session()
-    assert {key: session.conf.get(key) for key in SESSION_CONFIGS} == dict(SESSION_CONFIGS)
+    wanted = {**SESSION_CONFIGS, **OWN_SERVER_CONFIGS}
+    assert {key: session.conf.get(key) for key in wanted} == wanted
     assert connection.session() is session
     assert connection.ready()
 
