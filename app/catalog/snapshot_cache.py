@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 
 from app.core.table.history import DataFile, Snapshot
 
+MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the memory with what nobody asks for
 MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB if each were of one snapshot alone
 
 
 class SnapshotCache:
     """The snapshots used last, by table id, number and how often keys were taken out of them, with at most
-    ``most_files`` data files together.
+    ``most_files`` data files together; of a table those that were loaded last, ``MOST_OF_TABLE``.
 
     Only committed ones may be kept: the number of a commit that was rolled back does come again. Whether a snapshot
     still exists is the catalog's to say. Safe to share between threads.
@@ -22,7 +23,7 @@ class SnapshotCache:
     def __init__(self, most_files: int = MOST_FILES) -> None:
         self.most_files = most_files
         self._kept: OrderedDict[tuple[str, int, int], Snapshot] = OrderedDict()
-        self._last: dict[str, tuple[str, int, int]] = {}  # what was kept last of each table
+        self._of_table: dict[str, deque[tuple[str, int, int]]] = {}  # in the order in which they were loaded
         self._files = 0
         self._lock = threading.Lock()
 
@@ -40,8 +41,8 @@ class SnapshotCache:
         the one before it, and runs never change. Only of those whose files all have digests: others get them later.
         """
         with self._lock:
-            last = self._last.get(table_id)
-            snapshot = None if last is None else self._kept[last]
+            of_table = self._of_table.get(table_id)
+            snapshot = self._kept[of_table[-1]] if of_table else None
         runs = () if snapshot is None else snapshot.runs
         return {run.id: run.files for run in runs if all(file.block_digests for file in run.files)}
 
@@ -52,13 +53,20 @@ class SnapshotCache:
             if key in self._kept or _weight(snapshot) > self.most_files:
                 return
             self._kept[key] = snapshot
-            self._last[snapshot.table_id] = key
             self._files += _weight(snapshot)
+            of_table = self._of_table.setdefault(snapshot.table_id, deque())
+            of_table.append(key)
+            if len(of_table) > MOST_OF_TABLE:
+                self._drop(of_table[0])
             while self._files > self.most_files:
-                leaving, left = self._kept.popitem(last=False)
-                self._files -= _weight(left)
-                if self._last.get(left.table_id) == leaving:
-                    del self._last[left.table_id]
+                self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[str, int, int]) -> None:
+        self._files -= _weight(self._kept.pop(key))
+        of_table = self._of_table[key[0]]
+        of_table.remove(key)
+        if not of_table:
+            del self._of_table[key[0]]
 
 
 def _weight(snapshot: Snapshot) -> int:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.catalog.snapshot_cache import SnapshotCache
+from app.catalog.snapshot_cache import MOST_OF_TABLE, SnapshotCache
 from app.core.errors import NotFound
 from app.core.table.history import Run, Snapshot, SnapshotKind
 from app.storage.named_files import files_of_run
@@ -132,3 +132,12 @@ def test_those_used_longest_ago_make_room() -> None:
     cache.keep(snapshot(5, files=29))
     assert cache.get("t", 5) is None
     assert cache.get("u", 1) is None
+
+
+def test_of_a_table_those_are_kept_that_were_loaded_last() -> None:
+    kept = SnapshotCache()
+    for number in range(MOST_OF_TABLE + 2):
+        kept.keep(snapshot(number, files=1))
+    kept.keep(snapshot(0, files=1, table_id="other"))
+    assert [number for number in range(MOST_OF_TABLE + 2) if kept.get("t", number) is None] == [0, 1]
+    assert kept.get("other", 0) is not None
