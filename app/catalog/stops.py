@@ -45,14 +45,14 @@ class Stops:
         if not recent:
             return {}
         known = self.transaction.execute(TABLES.where(tables.c.id.in_(recent))).all()
-        counts = self._runs(recent)
-        triggers = {row.id: stop_trigger(table_of(row).schema.parsed) for row in known}
-        stops = {
-            table_id: Stop(first[table_id].id, counts[table_id], triggers[table_id], first[table_id].requested_at)
-            for table_id in recent
-            if table_id in counts and table_id in triggers
-        }
-        return {table_id: stop for table_id, stop in stops.items() if stop.holds(now)}
+        found = {row.id: stop_trigger(table_of(row).schema.parsed) for row in known}
+        triggers = {table_id: trigger for table_id, trigger in found.items() if trigger is not None}
+        counts = self._runs(triggers) if triggers else {}
+        stops = [
+            (table_id, Stop(first[table_id].id, count, triggers[table_id], first[table_id].requested_at))
+            for table_id, count in counts.items()
+        ]
+        return {table_id: stop for table_id, stop in stops if stop.holds(now)}
 
     def _runs(self, table_ids: Collection[str]) -> Mapping[str, int]:
         """How many runs the partition has that has most, of those of the tables that have any."""

@@ -14,7 +14,6 @@ from app.core.table.options import TableOptions
 
 MERGES_WAIT = timedelta(minutes=5)
 """For how long merges of a table wait for one compaction at most: slow lookups are better than rows that never come."""
-_RUNS_ABOVE = 3  # Paimon's default of num-sorted-run.stop-trigger, above the compaction trigger
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,9 @@ class CompactionPolicy:
         return count
 
 
-def stop_trigger(options: TableOptions) -> int:
-    """Runs of one partition at which merges wait for a compaction; never fewer than start one (as in Paimon)."""
-    compaction: int = options["num-sorted-run.compaction-trigger"]
-    stop = options["num-sorted-run.stop-trigger"]
-    return max(compaction, compaction + _RUNS_ABOVE if stop is None else stop)
+def stop_trigger(options: TableOptions) -> int | None:
+    """Runs of one partition at which merges wait for a compaction; never fewer than start one (as in Paimon). None
+    where they never wait, which is what Keyfold does unless a table says it (docs/merges.md).
+    """
+    stop: int | None = options["num-sorted-run.stop-trigger"]
+    return None if stop is None else max(options["num-sorted-run.compaction-trigger"], stop)
