@@ -79,7 +79,7 @@ class Repository:
         snapshots = Snapshots(transaction, tables, new_snapshots, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
-        stops = Stops(transaction, tables)
+        stops = Stops(transaction)
         return cls(
             transaction,
             databases,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.catalog.models import merges, runs, snapshot_runs, tables
-from app.catalog.tables import TABLES, Tables, table_of
+from app.catalog.tables import TABLES, table_of
 from app.catalog.tasks import UNFINISHED
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.compaction import MERGES_WAIT, Stop, stop_trigger
@@ -22,7 +22,6 @@ class Stops:
     """
 
     transaction: Transaction
-    tables: Tables
 
     def of(self, table_id: str) -> Stop | None:
         """Why merges of the table wait now; None while they do not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from app.storage.object_stores import reason_of_store
 
 MARK: Final = "_keyfold"  # a file in the warehouse: a folder without it is another one, such as an empty mount point
 _TRIAL: Final = "_keyfold-trial"
+_TABLE_ID: Final = re.compile("[0-9a-f]{32}")
 _REASONS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "its disk is full",
     errno.EDQUOT: "its disk quota is used up",
@@ -95,8 +97,11 @@ def holds_table(warehouse: Warehouse, table_id: str) -> bool:
 
 
 def holds_tables(warehouse: Warehouse) -> bool:
-    """Whether there is a folder of any table. Raises ``OSError`` where nobody can tell."""
-    return any(entry.is_folder for entry in entries(warehouse, warehouse.path()))
+    """Whether there is a folder of any table, which is named by its id; a new disk may hold others (``lost+found``).
+    Raises ``OSError`` where nobody can tell.
+    """
+    found = entries(warehouse, warehouse.path())
+    return any(entry.is_folder and _TABLE_ID.fullmatch(entry.name) is not None for entry in found)
 
 
 def try_writing(warehouse: Warehouse) -> str | None:

@@ -5,6 +5,7 @@ beside it is named, and nothing of it is taken for damaged.
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,9 @@ def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(
 
 def test_a_catalog_is_not_made_anew_beside_a_warehouse_that_holds_tables(tmp_path: Path, warehouse: Warehouse) -> None:
     database = CatalogDatabase(f"sqlite:///{tmp_path}/lost.sqlite")
+    Path(warehouse.root, "lost+found").mkdir()
     check_not_lost(database, warehouse)
-    Path(warehouse.root, "a-table").mkdir()
+    Path(warehouse.root, uuid.uuid4().hex).mkdir()
     with pytest.raises(Unavailable, match="no catalog, but the warehouse holds tables"):
         check_not_lost(database, warehouse)
     assert not (tmp_path / "lost.sqlite").exists()

@@ -92,6 +92,17 @@ def test_merges_of_several_tables_are_committed_in_one_step(small: MergeSite, im
     assert ones(small, images, tables) == [1, 1, 1]
 
 
+def test_a_merge_that_is_cancelled_while_its_round_folds_is_not_committed(small: MergeSite, images: Images) -> None:
+    tables = requested(small, "a", "b")
+    leases = claimed(small)
+    with small.database.transaction() as repository:
+        repository.tasks.request_cancel(tables[0].id, leases[0].claimed.task.id)
+    assert run_round(small, leases) == leases[1:]
+    assert not run_next_merge(small, "single")
+    assert merges_of(small, tables[0])[0].state is TaskState.CANCELLED
+    assert ones(small, images, tables) == [None, 1]
+
+
 def test_rounds_go_on_from_each_other_from_merges_and_from_compactions(small: MergeSite, images: Images) -> None:
     tables = requested(small, "a", "b")
     run_round(small, claimed(small))

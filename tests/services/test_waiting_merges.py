@@ -68,6 +68,8 @@ def test_they_wait_until_it_has_ended_and_lookups_have_their_batches(
     site: MergeSite, table: Table, images: Images
 ) -> None:
     assert not run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        assert repository.rounds.waiting() == [], "nor in a round"
     assert totals(site.database, images, table, [1], latest=True) == [4]
     assert totals(site.database, images, table, [1]) == [3]
     assert run_next_compaction(site, "compactor")
