@@ -29,13 +29,16 @@ def clock() -> SetClock:
     return SetClock()
 
 
-@pytest.fixture
-def database(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
+def _opened(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
     """A migrated catalog that goes by ``clock``."""
     opened = CatalogDatabase(catalog_url, clock)
     opened.migrate()
     yield opened
     opened.close()
+
+
+database = pytest.fixture(name="database")(_opened)
+clocked = pytest.fixture(name="clocked")(_opened)  # where some tests of a file go by the real time
 
 
 class Seconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,7 +17,7 @@ from app.services.merge_rounds import claim_round, run_round
 from app.services.merges import request_due_merges, request_merge, run_next_merge
 from app.storage.runs import read_runs
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
-from tests.services.clocks import SetClock
+from tests.services.clocks import SetClock, clock, clocked
 from tests.services.damaged import files_in, flip
 from tests.services.test_altered_tables import alter
 from tests.services.test_merges_at_once import merged, stage
@@ -25,21 +25,9 @@ from tests.services.test_partitions import merge as merge_partitioned
 from tests.services.test_partitions import partitioned
 from tests.services.test_worker import until, working
 
+__all__ = ["clock", "clocked"]
+
 SMALL = 1000
-
-
-@pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def clocked(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
-    """A migrated catalog that goes by ``clock``."""
-    opened = CatalogDatabase(catalog_url, clock)
-    opened.migrate()
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ back by themselves.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,27 +16,15 @@ from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_due_merges, request_merge
 from tests.services.builders import QUIET, SUM, create_table, post, totals
-from tests.services.clocks import SetClock
+from tests.services.clocks import SetClock, clock, clocked
 from tests.services.executor import GatedExecutor
 from tests.services.test_worker import until, working
+
+__all__ = ["clock", "clocked"]
 
 pytestmark = pytest.mark.slow(reason="workers look for work in their own time")
 
 DUE = SUM | {"merge.max-staleness": "0 s"}
-
-
-@pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def clocked(catalog_url: str, clock: SetClock) -> Iterator[CatalogDatabase]:
-    """A migrated catalog that goes by ``clock``."""
-    opened = CatalogDatabase(catalog_url, clock)
-    opened.migrate()
-    yield opened
-    opened.close()
 
 
 def staged_tables(site: MergeSite, count: int, options: dict[str, str] = DUE) -> list[Table]:
