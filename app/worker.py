@@ -51,6 +51,7 @@ SWEEP_SECONDS = 300.0
 FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by whoever has a row explained
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
+PATIENT_SECONDS = 60.0  # until it is told, and told again, that nothing is merged because Spark has not begun
 SPARK = "spark"  # the embedded server among the processes of the metrics
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
@@ -140,14 +141,21 @@ class SparkWatch(Repeated):
     """Asks Spark whether it answers, and says so in the metrics, which all processes of the service read."""
 
     def __init__(
-        self, executor: SparkExecutor, metrics: Metrics, trusted: Callable[[], bool | None] = lambda: True
+        self,
+        executor: SparkExecutor,
+        metrics: Metrics,
+        trusted: Callable[[], bool | None] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``trusted``: whether Spark does what merges need; None while nobody knows."""
+        """``trusted``: whether Spark does what merges need; None while nobody knows. ``clock``: seconds."""
         super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
         self._executor = executor
         self._trusted = trusted
         self._metrics = metrics
         self._state = SparkState.STARTING
+        self._clock = clock
+        self._began = clock()
+        self._next_word = self._began + PATIENT_SECONDS
         metrics.say_spark(self._state)
 
     def _look(self) -> None:
@@ -161,6 +169,10 @@ class SparkWatch(Repeated):
         elif self._state is SparkState.READY:
             logger.warning("Spark does not answer; batches are accepted, and merged when it does")
             self._state = SparkState.LOST
+        elif self._state is SparkState.STARTING and self._clock() >= self._next_word:
+            waited = "batches are accepted, and merged when it has"
+            logger.warning("Spark has not answered its first queries for %d s; %s", self._clock() - self._began, waited)
+            self._next_word = self._clock() + PATIENT_SECONDS
         self._metrics.say_spark(self._state)
         self._metrics.adopt(SPARK, self._executor.pid)
 

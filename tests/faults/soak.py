@@ -26,6 +26,7 @@ from tests.faults.places import Impossible
 from tests.faults.readers import Reader
 from tests.faults.system import POSTGRES, SQLITE, System
 from tests.faults.tables import TABLES
+from tests.faults.testimony import testimony
 
 CLIENTS, READERS = 4, 2
 FAULTS_A_GENERATION = 8  # then the tables are dropped, and new ones made
@@ -93,11 +94,11 @@ class Campaign:
         with self.system.client(0) as client:
             client.create_database("shop")
             client.create_table("shop", PROBE, PROBE_SCHEMA).raise_for_status()
-        until_back(self.system, self.seen, 0, time.monotonic())  # the first merge takes longest
-        self._begin_generation()
-        for thread in (*self.posters, *self.readers):
-            thread.start()
         try:
+            until_back(self.system, self.seen, 0, time.monotonic())  # the first merge takes longest
+            self._begin_generation()
+            for thread in (*self.posters, *self.readers):
+                thread.start()
             while not self.ended.is_set() and (
                 time.monotonic() < deadline or (not seconds and self._number < len(self.names))
             ):
@@ -106,7 +107,7 @@ class Campaign:
                     self._begin_generation()
             self.tally.faults += self.system.verify()  # everything was put back
         except NotBack as error:
-            self.tally.faults.append(f"NOT BACK: {error}")
+            self.tally.faults.append(f"NOT BACK: {error}\n{testimony(self.system)}")
         finally:
             self._end()
         return self.tally
@@ -199,7 +200,8 @@ class Campaign:
         for reader in self.readers:
             reader.ended.set()
         for thread in (*self.posters, *self.readers):
-            thread.join(30)
+            if thread.is_alive():  # else it was never started, or is over
+                thread.join(30)
 
 
 @contextmanager

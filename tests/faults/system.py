@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 
 import httpx
 import psycopg
@@ -30,6 +31,7 @@ START_SECONDS = 120
 LEASE_SECONDS = 3
 SQLITE, POSTGRES = "sqlite", "postgres"
 FOLDER_BYTES = 512 * 2**20  # of a small disk
+_PORTS = SystemRandom()  # test processes beside each other must not draw the same ones
 
 
 class Kept:
@@ -121,10 +123,14 @@ def _read(path: Path) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback that was free just now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """A port of loopback that was free just now, and is none that the system gives away by itself: a JVM takes seconds
+    until it listens, and must find the port free again whenever it is started anew.
+    """
+    while True:
+        port = _PORTS.randrange(10_000, 32_000)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
 
 
 class System:
@@ -255,6 +261,7 @@ class System:
         shared = {
             **_inherited("SPARK_", "PYSPARK_", "KEYFOLD_", "PYTHONDONTWRITEBYTECODE"),
             **self.clock.environment(self.folder),
+            "PYTHONFAULTHANDLER": "1",
             "KEYFOLD_WAREHOUSE": str(self.warehouse.path),
             "KEYFOLD_LEASE_SECONDS": str(LEASE_SECONDS),
             "KEYFOLD_LEAST_FREE_MIB": "0",  # a full disk is to be met, not kept away from
