@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -79,6 +81,25 @@ def test_rows_survive_kill_9_and_the_jvm_follows_by_itself(tmp_path: Path) -> No
         post_merged(table, [{"id": 1, "n": 100}])
         assert table.get_row("1").json() == {"id": 1, "n": 111}
     assert not spark_processes(data)
+
+
+def test_merges_that_ran_side_by_side_when_spark_was_killed_are_done_again_once_each(tmp_path: Path) -> None:
+    names, keys, batches = [f"t{number}" for number in range(4)], 2_000, 3
+    with serving(tmp_path / "data", **SETTINGS, small_merge_records="0", merges_at_once="3") as (_, client):
+        post_merged(sum_table(client), [{"id": 1, "n": 5}])  # Spark answers
+        tables = [TableClient(client, "shop", name) for name in names]
+        for name, table in zip(names, tables, strict=True):
+            client.create_table("shop", name, SUM).raise_for_status()
+            for _ in range(batches):
+                table.post_batch([{"id": key, "n": key} for key in range(keys)]).raise_for_status()
+        for table in tables:
+            client.post(f"{table.path}/merges").raise_for_status()
+        until(lambda: sum(running(client, table) for table in tables) >= 2, "two merges at a time")
+        [jvm] = [line for line in spark_processes(tmp_path / "data") if line.split()[1].endswith("java")]
+        os.kill(int(jvm.split()[0]), signal.SIGKILL)
+        until(lambda: all(batch_states(client, table) == {"merged"} for table in tables), "the merges")
+        for table in tables:
+            assert [table.get_row(str(key)).json()["n"] for key in (0, 1, 999)] == [0, batches, 999 * batches]
 
 
 def test_batches_answered_just_before_kill_9_are_there_exactly_once(tmp_path: Path, spark_remote: str) -> None:
