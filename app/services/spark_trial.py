@@ -28,7 +28,7 @@ from app.core.types.kinds import Kind
 from app.services.executor import MergeExecutor
 from app.services.tables import validate_table
 from app.storage.folders import remove
-from app.storage.layout import Warehouse, run_folder, staging_file, table_folder
+from app.storage.layout import TRIAL_PREFIX, Warehouse, run_folder, staging_file, table_folder
 from app.storage.runs import read_run, stored_files
 from app.storage.staging import write_batch
 from app.storage.trials import trial_rows
@@ -101,7 +101,7 @@ class _Trial:
 
     warehouse: Warehouse
     executor: MergeExecutor
-    table_id: str = field(default_factory=lambda: f"trial-{uuid.uuid4().hex}")
+    table_id: str = field(default_factory=lambda: f"{TRIAL_PREFIX}{uuid.uuid4().hex}")
     plan: MergePlan = field(default_factory=lambda: compile_plan(validate_table("trial", _TABLE)))
     records: list[Record] = field(default_factory=list)
     batches: int = 0

@@ -21,7 +21,16 @@ from app.services.history import file_histories, move_history
 from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
 from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
-from app.storage.layout import Warehouse, data_file, delta_log, history_file, staging_file, table_folder
+from app.storage.layout import (
+    TRIAL_PREFIX,
+    Warehouse,
+    data_file,
+    delta_log,
+    history_file,
+    names_table,
+    staging_file,
+    table_folder,
+)
 from app.storage.twins import begun_twins, keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
 
@@ -67,7 +76,7 @@ def sweep(
     forget_history(database, keys_known)
     removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
-        if folder.is_folder:
+        if folder.is_folder and names_table(folder.name.removeprefix(TRIAL_PREFIX)):
             try:
                 removed += _sweep_table(database, warehouse, folder.name, before)
             except OSError:

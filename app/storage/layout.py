@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from app.core.table.records import PARTITION_COLUMN
 from app.storage.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
 _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
+TRIAL_PREFIX = "trial-"  # of the folder of a table that is there to try Spark
+_TABLE_ID = re.compile("[0-9a-f]{32}")
 _C = ctypes.CDLL(None, use_errno=True)
 # The f_type of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS.
 _SYNCED_WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994, 0x794C7630, 0x2FC12FC1})
@@ -81,6 +84,13 @@ class Warehouse:
         """The URI of a file or folder for Spark, which takes it as it is."""
         uri = self.uri(*segments)
         return f"{SPARK_SCHEME}{uri.removeprefix(SCHEME)}" if self.is_store else uri
+
+
+def names_table(folder: str) -> bool:
+    """Whether a folder of the warehouse may be a table's: that is named by the table's id. What else is there, in a
+    bucket or on a disk, is somebody else's.
+    """
+    return _TABLE_ID.fullmatch(folder) is not None
 
 
 def table_folder(table_id: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,12 +14,11 @@ from pyarrow import fs
 
 from app.core.errors import FaultCode, NotStored, Unavailable, Violation
 from app.storage.folders import entries, remove
-from app.storage.layout import Warehouse
+from app.storage.layout import Warehouse, names_table
 from app.storage.object_stores import reason_of_store
 
 MARK: Final = "_keyfold"  # a file in the warehouse: a folder without it is another one, such as an empty mount point
 _TRIAL: Final = "_keyfold-trial"
-_TABLE_ID: Final = re.compile("[0-9a-f]{32}")
 _REASONS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "its disk is full",
     errno.EDQUOT: "its disk quota is used up",
@@ -97,11 +95,11 @@ def holds_table(warehouse: Warehouse, table_id: str) -> bool:
 
 
 def holds_tables(warehouse: Warehouse) -> bool:
-    """Whether there is a folder of any table, which is named by its id; a new disk may hold others (``lost+found``).
+    """Whether there is a folder of any table; a new disk may hold others (``lost+found``).
     Raises ``OSError`` where nobody can tell.
     """
     found = entries(warehouse, warehouse.path())
-    return any(entry.is_folder and _TABLE_ID.fullmatch(entry.name) is not None for entry in found)
+    return any(entry.is_folder and names_table(entry.name) for entry in found)
 
 
 def try_writing(warehouse: Warehouse) -> str | None:

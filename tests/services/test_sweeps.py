@@ -106,6 +106,22 @@ def test_a_warehouse_that_was_never_used_is_swept_without_complaint(site: MergeS
     assert sweep(site.database, site.warehouse, NO_GRACE) == 0
 
 
+def test_a_folder_that_is_no_tables_is_left_alone_whatever_is_in_it(site: MergeSite) -> None:
+    """A bucket, or a disk, may hold more than the warehouse."""
+    kept = [Path(site.warehouse.path(*path)) for path in (("archive", "runs", "1"), ("models", "staging"))]
+    trial = Path(site.warehouse.path(f"trial-{'0f' * 16}", "runs", "left"))
+    for folder in (*kept, trial):
+        folder.mkdir(parents=True)
+        (folder / "part-0.parquet").write_bytes(b"")
+    empty = Path(site.warehouse.path("lost+found"))
+    empty.mkdir()
+    age(site)
+    assert sweep(site.database, site.warehouse, NO_GRACE) == 1
+    assert sorted(empty.parent.rglob("part-0.parquet")) == [folder / "part-0.parquet" for folder in kept]
+    assert empty.exists()
+    assert not trial.exists()
+
+
 def test_sweeps_may_run_at_the_same_time(site: MergeSite) -> None:
     table = create_table(site.database)
     folder = Path(site.warehouse.path(table.id, "runs"))
