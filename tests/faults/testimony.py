@@ -4,10 +4,12 @@ last that each process has said, where Python's threads are, and what Java's wai
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -29,7 +31,9 @@ def testimony(system: System) -> str:
     merges = list(_merges(system))
     for kept in system.kept.values():
         # Python's handler of faults writes all threads when the process is aborted, Java's when it is asked to quit.
-        kept.send(signal.SIGQUIT if kept.name == "spark" else signal.SIGABRT)
+        for pid in [kept.pid] if kept.name == "spark" else reversed(kept.family()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGQUIT if kept.name == "spark" else signal.SIGABRT)
     time.sleep(_SECONDS)
     told = (line for kept in system.kept.values() for line in _of(kept))
     return "\n".join(line[:_LONGEST] for line in (*merges, *told))
