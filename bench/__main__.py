@@ -15,6 +15,7 @@ from bench.fold_and_sort import measure_fold
 from bench.growth import measure_growth
 from bench.images import measure_images
 from bench.ingest.measure import measure_ingest
+from bench.javas import measure_javas
 from bench.logs import measure_logs
 from bench.machine import machine_facts
 from bench.many_files import measure_many_files
@@ -103,6 +104,10 @@ def _cluster(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
     yield from measure_cluster(sizes)
 
 
+def _javas(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
+    yield from measure_javas(sizes)
+
+
 def _files(sizes: Sizes, _: list[str]) -> Iterator[Sequence[str]]:
     yield from measure_many_files(sizes)
 
@@ -118,6 +123,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "endurance": _endurance,
     "growth": _growth,
     "cluster": _cluster,
+    "javas": _javas,
     "files": _files,
 }
 

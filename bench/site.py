@@ -40,12 +40,14 @@ NO_COMPACTION = {"num-sorted-run.compaction-trigger": "1000000"}
 
 
 class BenchSite:
-    """A merge site in ``folder`` with an embedded Spark server; tables are made, filled and merged without HTTP."""
+    """A merge site in ``folder`` with an embedded Spark server, or another ``executor``; tables are made, filled and
+    merged without HTTP.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, executor: SparkExecutor | None = None) -> None:
         settings = Settings(KEYFOLD_DATA=folder)
         self.folder = folder
-        self.executor = SparkExecutor(settings)
+        self.executor = executor or SparkExecutor(settings)
         self.merges = MergeSite(
             CatalogDatabase(settings.catalog_url), Warehouse(settings.warehouse_root), self.executor, LEASE_SECONDS
         )
