@@ -29,6 +29,7 @@ def write_changes(spark: SparkSession, job: ChangesJob) -> None:
         register_bitmaps(spark)
     order = [F.col(quote(name)).asc_nulls_first() for name in (*key_names(job.plan), KIND_COLUMN)]
     write_in_ranges(
+        spark,
         range_count(job.sizes),
         lambda one: _changes_in(spark, job, one),
         lambda rows, mode: without_substitution(rows).sortWithinPartitions(*order).write.mode(mode).parquet(job.output),

@@ -21,6 +21,7 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
     if job.plan.needs_bitmaps:
         register_bitmaps(spark)
     write_in_ranges(
+        spark,
         range_count(job.sizes),
         lambda one: _combined_in(spark, job, one),
         lambda rows, mode: write_rows(job.plan, rows, job.output, mode=mode),

@@ -8,6 +8,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
+from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.jobs import FileSizes, StoredFile, StoredRun
 from app.core.plan.merge_plan import MergePlan
@@ -17,7 +18,8 @@ from spark_jobs.expressions import RANGE_COLUMN, key_names, without_substitution
 
 ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
 ROW_GROUP_BYTES = 16 * 1024**2  # in memory; a lookup without an image reads one group (docs/decisions/0008)
-RANGES_PER_QUERY = 32  # each is a branch of the plan, which takes time to be planned
+RANGES_PER_QUERY = 32, 128  # least and most: each is a branch of the plan, which takes time to be planned
+_MANY = 1 << 20  # rows: so many that no core is left without
 _SMALLEST, _TOKENS = -(1 << 63), 1 << 64
 
 
@@ -63,17 +65,37 @@ class TokenRange:
 
 
 def write_in_ranges(
-    count: int, rows_in: Callable[[TokenRange], DataFrame | None], write: Callable[[DataFrame, str], None]
+    spark: SparkSession,
+    count: int,
+    rows_in: Callable[[TokenRange], DataFrame | None],
+    write: Callable[[DataFrame, str], None],
 ) -> None:
     """Write what ``rows_in`` gives for each of ``count`` token ranges, one task for each; ``write`` also takes Spark's
-    mode.
+    mode. One query does as many as keep the cores of ``spark`` at work.
     """
     ranges, mode = TokenRange.all_of(count), "overwrite"
-    for start in range(0, count, RANGES_PER_QUERY):
-        found = [rows for one in ranges[start : start + RANGES_PER_QUERY] if (rows := rows_in(one)) is not None]
+    at_once = count if count <= RANGES_PER_QUERY[0] else ranges_at_once(cores(spark))
+    for start in range(0, count, at_once):
+        found = [rows for one in ranges[start : start + at_once] if (rows := rows_in(one)) is not None]
         if found:
             write(reduce(DataFrame.unionAll, found), mode)
             mode = "append"
+
+
+def ranges_at_once(core_count: int) -> int:
+    """Ranges of one query on so many cores: as many for each, and two at least, as they do not take equally long; one
+    where two are too many.
+    """
+    least, most = RANGES_PER_QUERY
+    wanted = core_count * max(2, -(-least // core_count))
+    return wanted if wanted <= most else most // core_count * core_count or most
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks Spark wants to run side by side now: the cores of all executors that it has, by its default."""
+    number = F.expr("spark_partition_id()").alias("number")
+    [last] = spark.range(_MANY).select(number).agg(F.max("number")).collect()
+    return int(last[0]) + 1
 
 
 def spread(rows: DataFrame, ranges: int) -> DataFrame:

@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.records import POSITION_BITS, RowKind
 from spark_jobs.expressions import record_schema, records
 from spark_jobs.session import SparkConnection
 from spark_jobs.stored_runs import combined_runs
-from spark_jobs.token_ranges import TokenRange
+from spark_jobs.token_ranges import TokenRange, ranges_at_once, write_in_ranges
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Site
@@ -52,6 +53,32 @@ def test_a_compaction_of_several_ranges_writes_a_file_for_each(site: Site, runs:
     widths = {file.min_token >> 62: file.max_token >> 62 for file in site.runs[0].files}
     assert widths == {-2: -2, -1: -1, 0: 0, 1: 1}
     assert site.runs[0].rows == KEYS + 10 * (runs - 1)
+
+
+@pytest.mark.parametrize(("found", "ranges"), [(1, 32), (3, 33), (16, 32), (40, 80), (100, 100), (1000, 128)])
+def test_a_query_does_as_many_ranges_for_each_core_within_bounds(found: int, ranges: int) -> None:
+    assert ranges_at_once(found) == ranges
+
+
+@pytest.mark.parametrize(
+    ("found", "queries"), [(2, [(32, "overwrite"), (32, "append")]), (40, [(16, "overwrite"), (48, "append")])]
+)
+def test_many_ranges_are_written_by_as_few_queries_as_the_cores_need(
+    spark_remote: str, found: int, queries: list[tuple[int, str]]
+) -> None:
+    written: list[tuple[int, str]] = []
+
+    def one_row(one: TokenRange) -> DataFrame | None:
+        return None if one.first < 0 else spark.range(1)  # no run has a file in the other half
+
+    def write(rows: DataFrame, mode: str) -> None:
+        written.append((rows.count(), mode))
+
+    connection = SparkConnection(spark_remote, configs={"spark.sql.leafNodeDefaultParallelism": str(found)})
+    with connection.job("ranges") as spark:
+        write_in_ranges(spark, 128, one_row, write)
+    connection.close()
+    assert written == queries
 
 
 def explained(site: Site, one: TokenRange, capsys: pytest.CaptureFixture[str]) -> list[str]:
