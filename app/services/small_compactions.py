@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from app.core.plan.jobs import CompactionJob, FileSizes
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.jobs import CompactionJob
 from app.core.table.history import Run
 from app.services.leases import Lease
 from app.services.small_merges import folds_here, tried_here
@@ -18,6 +17,7 @@ from app.storage.run_files import sync_runs
 
 MOST_VALUES: Final = 200_000  # state rows of all runs, times the columns of one: their fold takes 0.2 s at most
 MOST_BYTES: Final = 8 * 2**20  # of files
+MOST_FILES: Final = 200  # each is about a millisecond
 
 
 def compact_here(
@@ -30,18 +30,19 @@ def compact_here(
     Raises ``Cancelled``, and ``Unavailable`` when the warehouse is not there any more.
     """
     schema_id, runs = lease.claimed.table.schema_id, [run for of_partition in picked for run in of_partition]
-    small = lease.site.small_merge_records > 0 and is_small(job.plan, job.sizes)
+    small = lease.site.small_merge_records > 0 and is_small(job)
     if not small or any(run.schema_id != schema_id for run in runs):  # runs of an older schema are read by Spark
         return None
     return tried_here(lease, partial(_compacted, lease, job, picked, folder))
 
 
-def is_small(plan: MergePlan, sizes: FileSizes) -> bool:
-    """Whether a compaction that reads so much of the present schema can be done here. What one stores of logs is not
-    the same on Spark.
+def is_small(job: CompactionJob) -> bool:
+    """Whether a compaction of runs of the present schema can be done here. What one stores of logs is not the same on
+    Spark.
     """
-    values = sizes.rows * len(plan.state_columns)
-    return folds_here(plan) and not plan.settles and values <= MOST_VALUES and sizes.size_bytes <= MOST_BYTES
+    plan, sizes, files = job.plan, job.sizes, sum(len(run.files) for run in job.runs)
+    few = sizes.rows * len(plan.state_columns) <= MOST_VALUES and files <= MOST_FILES
+    return folds_here(plan) and not plan.settles and few and sizes.size_bytes <= MOST_BYTES
 
 
 def _compacted(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str) -> tuple[Run, ...]:

@@ -54,9 +54,8 @@ def write_compacted_run(
     """
     share = WINDOW_BYTES // len(runs)
     read = [RunRows(batches_of(warehouse, table_id, run, TokenRange(), most_bytes=share)) for run in runs]
-    pieces = (
-        _compacted(plan, [rows for rows in found if rows is not None], now, oldest, go_on) for _, found in windows(read)
-    )
+    filled = ([rows for rows in found if rows is not None] for _, found in windows(read))
+    pieces = (_compacted(plan, rows, now, oldest, go_on) for rows in filled if rows)
     return write_run_file(warehouse, table_id, run_id, plan, pieces, MANY_ROWS)
 
 
@@ -69,7 +68,8 @@ def _compacted(plan: MergePlan, found: Sequence[Rows], now: int, oldest: bool, g
         if (rows.tokens[1:] == rows.tokens[:-1]).any():
             raise TokenShared(f"in a run, near {rows.tokens[0]}")
         apart = np.isin(rows.tokens, shared) | _may_change(plan, rows.batch, oldest)
-        passed.append(_as_stored(plan, rows.batch.filter(pa.array(~apart))))
+        if not apart.all():
+            passed.append(_as_stored(plan, rows.batch.filter(pa.array(~apart))))
         others.append(Rows(rows.tokens[apart], rows.batch.filter(pa.array(apart))))
     folded = [state_table(plan, [*_kept(plan, states, now, oldest)]) for states in _states_by_token(others, go_on)]
     whole = pa.concat_tables([*passed, *folded])

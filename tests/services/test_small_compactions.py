@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.jobs import FileSizes
+from app.core.plan.jobs import CompactionJob, FileSizes, StoredFile, StoredRun
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, Task, TaskKind, TaskState
 from app.services.compactions import ask_for_compaction, run_compaction, run_next_compaction
@@ -16,7 +16,7 @@ from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
-from app.services.small_compactions import MOST_BYTES, MOST_VALUES, is_small
+from app.services.small_compactions import MOST_BYTES, MOST_FILES, MOST_VALUES, is_small
 from app.storage.runs import read_runs
 from tests.services.builders import QUIET, SUM, compact, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import damage_of, files_in, flip
@@ -82,11 +82,17 @@ def test_a_setting_of_0_leaves_all_compactions_to_the_executor(site: MergeSite, 
     assert executor.compactions == 1
 
 
-def test_many_values_or_bytes_are_left_to_the_executor() -> None:
+def test_many_values_bytes_or_files_are_left_to_the_executor() -> None:
     plan = compile_plan(schema(options=SUM))
     most = MOST_VALUES // len(plan.state_columns)
-    for rows, size, small in ((most, MOST_BYTES, True), (most + 1, 1, False), (1, MOST_BYTES + 1, False)):
-        assert is_small(plan, FileSizes(rows, size, 1)) is small
+    for rows, size, files, small in (
+        (most, MOST_BYTES, MOST_FILES, True),
+        (most + 1, 1, 2, False),
+        (2, MOST_BYTES + 1, 2, False),
+        (2, 1, MOST_FILES + 1, False),
+    ):
+        runs = (StoredRun(plan, (StoredFile("file", 0, 1),) * files),)
+        assert is_small(CompactionJob(plan, runs, FileSizes(rows, size, 1), "folder", 0, oldest=True)) is small
 
 
 def test_each_partition_is_compacted_by_itself(small: MergeSite, images: Images) -> None:
