@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         1000,
         ge=0,
         le=100_000,
-        description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all merges",
+        description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all work",
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")

@@ -57,6 +57,7 @@ IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
+TOGETHER_SECONDS = 0.05  # after so long compactions rest for ``BESIDE_SECONDS``: a fifth of a core, where all are small
 BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
 
 
@@ -303,14 +304,23 @@ class Worker:
         self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
+        """Do compactions for ``TOGETHER_SECONDS``, one at least; whether another look is wanted at once: it never is,
+        for what they commit wakes whoever looks, and small ones, which are done in this process, shall not have all of
+        it.
+        """
         trusted = self._trusted.is_set() and not self._stopped.is_set()
         if not trusted or not self._giving_way.may_begin(self.site.database):
             return False
-        lease = self._held.hold(claim(self.site, self._owner(), TaskKind.COMPACTION))
-        if lease is not None:
+        until = time.monotonic() + TOGETHER_SECONDS
+        lease = self._claim_compaction()
+        while lease is not None:
             with self._giving_way.compacting():
                 self._work(lease, run_compaction)
-        return lease is not None
+            lease = self._claim_compaction() if time.monotonic() < until else None
+        return False
+
+    def _claim_compaction(self) -> Lease | None:
+        return self._held.hold(claim(self.site, self._owner(), TaskKind.COMPACTION))
 
     def _publish(self) -> None:
         self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)

@@ -8,7 +8,7 @@ Locks on PostgreSQL are taken in one order, the table's row before the task's ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -110,7 +110,7 @@ class Leases:
 
     def may_claim(self, kind: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
-        return next(iter(self._candidates(kind)), None) is not None
+        return bool(self._candidates(kind, counts_stops=kind is TaskKind.MERGE))
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
         """The oldest task of the kind that nobody runs, now leased to ``owner``; or None.
@@ -124,15 +124,15 @@ class Leases:
                 return claimed
         return None
 
-    def _candidates(self, kind: TaskKind) -> Iterable[AnyRow]:
-        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others. What was
-        begun goes on.
+    def _candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
+        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others, unless
+        nobody ``counts_stops``. What was begun goes on.
         """
         now = self.transaction.now()
         columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
         query = sa.select(*columns).where(UNFINISHED, claimable(now), merges.c.kind == kind)
         found = self.transaction.execute(query.order_by(*oldest_first(now))).all()
-        stopped = self.stops.stopped() if found else frozenset()
+        stopped = self.stops.stopped() if found and counts_stops else frozenset()
         if kind is TaskKind.MERGE:
             return [one for one in found if one.state is not TaskState.PENDING or one.table_id not in stopped]
         # One that merges have waited for in vain is not put off for those that merges wait for now.

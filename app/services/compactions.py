@@ -26,6 +26,7 @@ from app.services.delta import waits_for_its_first
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
+from app.services.small_compactions import compact_here
 from app.services.twins import publish
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
@@ -219,9 +220,12 @@ def _combine(
         int(site.clock()),
         picked[0].full,
     )
-    run_checked(lease, job, _files(table, picked), lease.report)
+    told = _wants_changes(options, picked)
+    runs = None if told else compact_here(lease, job, [one.runs for one in picked], folder)
+    if runs is None:
+        run_checked(lease, job, _files(table, picked), lease.report)
+        runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     lease.end_job()
-    runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
     dated = tuple(replace(run, full=picked[0].full, changed_at=newest[run.partition]) for run in runs)
     return dated, _changes(site, table, picked, aligned, lease)

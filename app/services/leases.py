@@ -148,6 +148,7 @@ class Lease:
         self.tag = job_tag()
         self.handed_back = False
         self._ended = threading.Event()
+        self._stopped = threading.Event()
         self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
         self._jobs, self._done = 1, 0
 
@@ -184,13 +185,22 @@ class Lease:
         """Renew it; whether it is still held. The task's jobs are stopped where it is not, or somebody asked to."""
         try:
             if self._renew():
-                self.site.executor.cancel(self.tag)
+                self._stop()
         except Conflict:
-            self.site.executor.cancel(self.tag)
+            self._stop()
             return False
         except KeyfoldError:
             logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
         return True
+
+    def check(self) -> None:
+        """Raises ``Cancelled`` once the task is to be stopped; asked by work that is no job of the executor."""
+        if self._stopped.is_set():
+            raise Cancelled(self.claimed.task.id)
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        self.site.executor.cancel(self.tag)
 
     def _renew(self) -> bool:
         with self.site.database.transaction(wakes=False) as repository:
@@ -209,7 +219,7 @@ class Lease:
             return  # it is over, or another worker's already
         except KeyfoldError:
             logger.warning("task %s could not be handed back", self.claimed.task.id, exc_info=True)
-        self.site.executor.cancel(self.tag)
+        self._stop()
 
     def end(self) -> None:
         """Stop renewing."""

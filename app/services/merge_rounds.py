@@ -17,8 +17,8 @@ from app.services.compactions import request_due_compactions
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, tell
 from app.services.merges import fold_for_round
-from app.storage.folded_runs import sync_runs
 from app.storage.folders import at_once
+from app.storage.run_files import sync_runs
 from app.storage.writable import check_not_gone
 from app.telemetry.entries import TaskOutcome
 from app.telemetry.logs import about

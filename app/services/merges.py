@@ -37,9 +37,9 @@ from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
 from app.services.small_merges import fold_here
 from app.storage.changelogs import read_changelog
-from app.storage.folded_runs import sync_runs
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.named_files import file_of_batch, files_of_run
+from app.storage.run_files import sync_runs
 from app.storage.runs import read_runs, totals_fit
 
 

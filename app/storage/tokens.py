@@ -49,6 +49,22 @@ def tokens_of_keys(schema: TableSchema, keys: Sequence[Key]) -> Tokens:
     return _of_whole_numbers([(np.array(column, np.int64), size) for column, size in zip(columns, bits, strict=True)])
 
 
+def shared_tokens(tokens: Sequence[Tokens]) -> Tokens:
+    """The tokens that several of ``tokens``, each in ascending order, have, in ascending order; one that comes several
+    times in one of them alone is not shared.
+    """
+    everything = np.concatenate([np.empty(0, np.int64), *map(_once, tokens)])
+    everything.sort()
+    return np.asarray(_once(everything[1:][everything[1:] == everything[:-1]]), np.int64)
+
+
+def _once(tokens: Tokens) -> Tokens:
+    """Each of some tokens in ascending order, once."""
+    first = np.ones(len(tokens), dtype=bool)
+    first[1:] = tokens[1:] != tokens[:-1]
+    return tokens[first]
+
+
 def files_with(run: Run, token: int) -> Iterator[DataFile]:
     """The files of a run in whose range ``token`` is, found in steps that are the logarithm of how many there are."""
     for place in range(bisect_left(run.last_tokens, token), len(run.files)):

@@ -22,7 +22,7 @@ from app.core.table.named_columns import names_in
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import arrow_field, field_id, staging_schema
-from app.storage.folded_runs import run_schema
+from app.storage.run_files import run_schema
 
 StateRow = Mapping[str, Any]
 # Of ``PythonExecutor``, by name: a double of one test overrides what it is about.

@@ -23,9 +23,9 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.storage.arrow import arrow_type
-from app.storage.folded_runs import run_schema
 from app.storage.images.answers import entries
 from app.storage.images.json_texts import JSON_TEXTS, json_texts
+from app.storage.run_files import run_schema
 from tests.core.strategies import TYPES, values
 from tests.services.builders import schema
 

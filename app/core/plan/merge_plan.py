@@ -126,6 +126,11 @@ class MergePlan:
         return next((rule for rule in self.rules if isinstance(rule, Replay)), None)
 
     @cached_property
+    def settles(self) -> bool:
+        """Whether rules hold logs, of which a compaction stores another state than what they come to when combined."""
+        return any(rule.settle_sql("s", True).outputs for rule in self.rules)
+
+    @cached_property
     def column_rules(self) -> tuple[Rule, ...]:
         """The rules that speak for columns; a replayed row's are those inside the replay."""
         return tuple(one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,)))

@@ -29,7 +29,7 @@ from app.storage.scans.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, b
 from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
 from app.storage.scans.staged import StagedKeys
 from app.storage.scans.writers import text_bytes
-from app.storage.tokens import Tokens
+from app.storage.tokens import Tokens, shared_tokens
 
 _NAN = float("nan")
 StoredStates = Sequence[tuple[TableSchema, Mapping[str, Any]]]
@@ -186,19 +186,7 @@ def rows_of_window(source: Source, found: FoundRows, staged: StagedKeys) -> _Wal
 
 def _shared(tokens: Sequence[Tokens], staged: Tokens) -> Tokens:
     """The tokens that several runs have, and those that are staged."""
-    if len(tokens) < 2:
-        return staged
-    everything = np.concatenate([_once(one) for one in tokens])
-    everything.sort()
-    several = everything[1:][everything[1:] == everything[:-1]]
-    return np.union1d(several, staged)
-
-
-def _once(tokens: Tokens) -> Tokens:
-    """Each of some tokens in ascending order, once."""
-    first = np.ones(len(tokens), dtype=bool)
-    first[1:] = tokens[1:] != tokens[:-1]
-    return tokens[first]
+    return staged if len(tokens) < 2 else np.union1d(shared_tokens(tokens), staged)
 
 
 def _apart(schema: TableSchema, rows: Rows, shared: Tokens) -> Any:

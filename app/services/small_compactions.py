@@ -1,0 +1,58 @@
+"""Small compactions: done here, in the worker, because a job of Spark costs more than they are
+(docs/decisions/0042).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from app.core.plan.jobs import CompactionJob
+from app.core.table.history import Run
+from app.services.leases import Lease
+from app.services.small_merges import folds_here, tried_here
+from app.storage.compacted_runs import write_compacted_run
+from app.storage.run_files import sync_runs
+
+MOST_VALUES: Final = 200_000  # state rows of all runs, times the columns of one: their fold takes 0.2 s at most
+MOST_BYTES: Final = 8 * 2**20  # of files
+MOST_FILES: Final = 200  # each is about a millisecond
+
+
+def compact_here(
+    lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str
+) -> tuple[Run, ...] | None:
+    """Do a small compaction without Spark: combine the neighbouring runs of each partition in ``picked`` and write what
+    ``job`` says into ``folder``. The runs are durable. None where it was not done: that is for Spark, which begins the
+    folder anew.
+
+    Raises ``Cancelled``, and ``Unavailable`` when the warehouse is not there any more.
+    """
+    schema_id, runs = lease.claimed.table.schema_id, [run for of_partition in picked for run in of_partition]
+    small = lease.site.small_merge_records > 0 and is_small(job)
+    if not small or any(run.schema_id != schema_id for run in runs):  # runs of an older schema are read by Spark
+        return None
+    return tried_here(lease, partial(_compacted, lease, job, picked, folder))
+
+
+def is_small(job: CompactionJob) -> bool:
+    """Whether a compaction of runs of the present schema can be done here. What one stores of logs is not the same on
+    Spark.
+    """
+    plan, sizes, files = job.plan, job.sizes, sum(len(run.files) for run in job.runs)
+    few = sizes.rows * len(plan.state_columns) <= MOST_VALUES and files <= MOST_FILES
+    return folds_here(plan) and not plan.settles and few and sizes.size_bytes <= MOST_BYTES
+
+
+def _compacted(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str) -> tuple[Run, ...]:
+    table, warehouse, made = lease.claimed.table, lease.site.warehouse, []
+    for place, runs in enumerate(picked):
+        run_id = folder if runs[0].partition is None else f"{folder}.{place:x}"
+        written = write_compacted_run(
+            warehouse, table.id, run_id, job.plan, runs, job.now, oldest=job.oldest, go_on=lease.check
+        )
+        if written is not None:
+            made.append(Run(run_id, table.schema_id, (written.file,), runs[0].partition, live_rows=written.live_rows))
+    sync_runs(warehouse, [(table.id, run) for run in made])
+    return tuple(made)
