@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.jobs import FileSizes, MergeJob
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
+from app.storage.distinct_keys import keys_are_distinct
 from bench.compaction import TARGET_FILE_BYTES
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
@@ -28,19 +31,28 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
     file_sizes = FileSizes(sizes.records, batch.size_bytes, TARGET_FILE_BYTES)
     output = str(site.folder / "folded")
     job = MergeJob(site.plan(table), {site.staged_uri(table, batch): 1}, file_sizes, output, 0)
+
+    def merge(spark: SparkSession) -> None:
+        """Compare the keys as the service does, and merge."""
+        distinct = keys_are_distinct(site.merges.warehouse, [batch], table.schema)
+        assert distinct, "no key comes twice in a batch of the benchmark"
+        run_merge(spark, replace(job, distinct_keys=distinct))
+
     with site.session() as spark:
         steps = {
-            "merge job": lambda: seconds(lambda: run_merge(spark, job)),
+            "merge job": lambda: seconds(lambda: merge(spark)),
+            "merge job, aggregated": lambda: seconds(lambda: run_merge(spark, job)),
             "sort": lambda: seconds(lambda: _sort(spark, job)),
         }
         timings = interleaved(steps, sizes.rounds, warm_ups=4)
     return Figure(
         "Fold and sort",
-        f"The merge job alone on one staged batch of {sizes.records:,} records, and beside it a job that reads the "
+        f"The merge job alone on one staged batch of {sizes.records:,} records, keys compared before as the service "
+        "does it: no key comes twice. The same batch aggregated, as if one did. And beside them a job that reads the "
         "same file, computes tokens, sorts by token and key and writes the columns with the same settings, folding "
         "nothing.",
         timings,
-        [Ratio("merge job", "sort", TARGET)],
+        [Ratio("merge job", "sort", TARGET), Ratio("merge job, aggregated", "sort", TARGET)],
     )
 
 

@@ -122,6 +122,17 @@ def folded(plan: MergePlan, staged: DataFrame, touched: int | None = None, *, ra
     return _state_rows(plan, grouped.agg(*columns), {**keys, **outputs}, oldest=False)
 
 
+def lifted(plan: MergePlan, staged: DataFrame, touched: int | None = None) -> DataFrame:
+    """As ``folded``, of ``records`` in which no key comes twice and of a plan that ``lifts``: each is a state row by
+    itself, without an aggregation (docs/decisions/0043).
+    """
+    outputs = {name: sql for rule in plan.rules for name, sql in rule.lift_sql().items()}
+    if plan.row.removes_on_delete:  # as ``app.core.plan.fold.lift``
+        outputs = {name: f"IF({plan.row.removes_sql}, NULL, {sql})" for name, sql in outputs.items()}
+    keys = {name: quote(name) for name in plan.schema.primary_key}
+    return _state_rows(plan, staged.alias("r"), {**keys, **outputs, **plan.row.lift_sql(touched)}, oldest=False)
+
+
 def _with_columns(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     return rows.withColumns({name: F.expr(sql) for name, sql in columns.items()}) if columns else rows
 

@@ -13,6 +13,7 @@ from spark_jobs.expressions import (
     RANGE_COLUMN,
     folded,
     key_names,
+    lifted,
     merge_order,
     record_schema,
     records,
@@ -31,7 +32,9 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
     ranges = range_count(job.sizes)
     rows = spread(records(job.plan, staged, numbers), ranges)
-    write_rows(job.plan, folded(job.plan, rows, job.now, ranged=ranges > 1), job.output)
+    lifts = job.distinct_keys and job.plan.lifts
+    states = lifted(job.plan, rows, job.now) if lifts else folded(job.plan, rows, job.now, ranged=ranges > 1)
+    write_rows(job.plan, states, job.output)
     if job.input_changelog is not None:
         _write_records(job, rows, job.input_changelog)
 

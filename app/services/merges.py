@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,10 +38,14 @@ from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
 from app.services.small_merges import fold_here
 from app.storage.changelogs import read_changelog
+from app.storage.distinct_keys import keys_are_distinct
 from app.storage.layout import changelog_folder, run_folder, staging_file
 from app.storage.named_files import file_of_batch, files_of_run
 from app.storage.run_files import sync_runs
 from app.storage.runs import read_runs, totals_fit
+
+logger = logging.getLogger(__name__)
+MOST_COMPARED_BATCHES = 32  # each file is opened once more; among many batches a key mostly comes twice
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -142,7 +147,8 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
     lease.expect(2 if looks_up else 1)
     runs = fold_here(lease, job, batches, folder)
     if runs is None:
-        run_checked(lease, job, [file_of_batch(batch) for batch in batches], lease.report)
+        told = replace(job, distinct_keys=job.plan.lifts and _keys_are_distinct(lease, batches))
+        run_checked(lease, told, [file_of_batch(batch) for batch in batches], lease.report)
         runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
     else:
         sync_runs(site.warehouse, [(table.id, run) for run in runs])
@@ -153,6 +159,18 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
         )
     changelog = () if job.input_changelog is None else read_changelog(site.warehouse, table.id, folder)
     return _Folded(runs, changelog, records=job.sizes.rows)
+
+
+def _keys_are_distinct(lease: Lease, batches: Sequence[Batch]) -> bool:
+    """Whether no key comes twice in the batches, as far as it is easily seen; then each record is folded by itself."""
+    table = lease.claimed.table
+    if len(batches) > MOST_COMPARED_BATCHES or any(batch.schema_id != table.schema_id for batch in batches):
+        return False
+    try:
+        return keys_are_distinct(lease.site.warehouse, batches, table.schema)
+    except Exception:  # what is wrong with a file is told by the check before the job
+        logger.warning("merge %s goes without comparing keys", lease.claimed.task.id, exc_info=True)
+        return False
 
 
 def fold_for_round(lease: Lease) -> tuple[Run, ...] | None:

@@ -134,10 +134,11 @@ def _key_of(plan: MergePlan, row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class PythonExecutor:
-    """The real meaning of merges, in this process; counts how often it was asked."""
+    """The real meaning of merges, in this process; counts how often it was asked, and for merges of distinct keys."""
 
     def __init__(self) -> None:
         self.merges = 0
+        self.lifted = 0
         self.compactions = 0
 
     def ready(self) -> bool:
@@ -162,6 +163,8 @@ class PythonExecutor:
                 by_key[key].append(Record(kind, values, arrival(number, position), names_in(plan.schema, row)))
         on_progress(0.5, {"tasks": 2, "finishedTasks": 1})
         ordered = [sorted(of_key, key=lambda record: record.arrival) for of_key in by_key.values()]
+        self.lifted += job.distinct_keys
+        assert not job.distinct_keys or all(len(of_key) == 1 for of_key in ordered), "each is folded by itself"
         states = [fold(plan, of_key, job.now) for of_key in ordered]
         write_runs(path_of(job.output), plan, [state for state in states if state is not None])
         if job.input_changelog is not None:

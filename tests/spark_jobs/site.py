@@ -71,9 +71,11 @@ class Site:
     def merge(self, batches: Sequence[Sequence[oracle.Change]], *, keeps_input: bool = False) -> str:
         return self.merge_staged([self.stage(changes) for changes in batches], keeps_input=keeps_input)
 
-    def merge_staged(self, staged: Sequence[tuple[str, int, int]], *, keeps_input: bool = False) -> str:
+    def merge_staged(
+        self, staged: Sequence[tuple[str, int, int]], *, keeps_input: bool = False, distinct_keys: bool = False
+    ) -> str:
         """A merge of what ``stage`` wrote, under whatever plan, with the present one; the new run's id, which is also
-        the folder of its records where they are kept.
+        the folder of its records where they are kept. ``distinct_keys`` as in ``MergeJob``.
         """
         run_id = uuid.uuid4().hex
         job = MergeJob(
@@ -83,6 +85,7 @@ class Site:
             self.warehouse.uri(*run_folder(self.table_id, run_id)),
             self.now,
             self.warehouse.uri(*changelog_folder(self.table_id, run_id)) if keeps_input else None,
+            distinct_keys,
         )
         with self.spark.job(run_id) as session:
             run_merge(session, job)

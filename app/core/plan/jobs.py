@@ -41,6 +41,7 @@ class MergeJob:
     folder of the new runs, ``now`` the time of the merge in epoch seconds.
 
     With ``input_changelog`` the records themselves are also written, below that URI (merge-semantics §8.2).
+    ``distinct_keys``: no key comes twice in all of the batches, so that each record is folded by itself.
     """
 
     plan: MergePlan
@@ -49,6 +50,7 @@ class MergeJob:
     output: str
     now: int
     input_changelog: str | None = None
+    distinct_keys: bool = False
 
 
 @dataclass(frozen=True)

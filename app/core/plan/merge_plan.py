@@ -115,6 +115,13 @@ class MergePlan:
         """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
         return any(rule.runs_python for rule in self.unions)
 
+    @property
+    def lifts(self) -> bool:
+        """Whether Spark stores of a record by itself what it stores of a fold of only that record. A bitmap is written
+        anew by the fold.
+        """
+        return not self.needs_bitmaps
+
     @cached_property
     def unions(self) -> tuple[Union, ...]:
         """The rules that show something else than their state column, those of replayed rows included."""

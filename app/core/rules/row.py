@@ -66,6 +66,11 @@ class RowRule:
         """Whether nothing is left of the row but that it was removed: neither what came before, nor what is said."""
         return self.removes_on_delete and record.kind is RowKind.DELETE
 
+    @property
+    def removes_sql(self) -> str:
+        """As ``removes``, of record ``r``."""
+        return f"(r.{KIND_COLUMN} = 3)" if self.removes_on_delete else "FALSE"
+
     def removals_sql(self, together: Sequence[str]) -> Sql:
         """Columns to be added to the records of several keys, before ``counts_sql``: the arrival of the last record
         that ``removes`` the row, per value of the columns ``together``.
@@ -99,12 +104,12 @@ class RowRule:
         if self.liveness is Liveness.ADD:
             aggregates[LIVE_COLUMN] = f"coalesce(bool_or({ADD_SQL} AND {self.counts_sql}), FALSE)"
         if self.removes_on_delete:
-            aggregates[RESET_COLUMN] = f"bool_or(r.{KIND_COLUMN} = 3)"
+            aggregates[RESET_COLUMN] = f"bool_or{self.removes_sql}"
         return aggregates, {name: name for name in aggregates} | self._touched_sql(touched)
 
     def lift_sql(self, touched: int | None = None) -> Sql:
         """As ``lift``, over the record ``r``."""
-        own = {LIVE_COLUMN: ADD_SQL, RESET_COLUMN: f"(r.{KIND_COLUMN} = 3)"} | self._touched_sql(touched)
+        own = {LIVE_COLUMN: ADD_SQL, RESET_COLUMN: self.removes_sql} | self._touched_sql(touched)
         return {column.name: own[column.name] for column in self.hidden}
 
     def _touched_sql(self, time: int | None) -> Sql:
