@@ -27,9 +27,12 @@ settings.register_profile("thorough", deadline=None, suppress_health_check=[Heal
 # ``make quick``: whoever works here asks often; the whole run looks longer at the same properties.
 settings.register_profile("quick", settings.get_profile("default"), max_examples=12)
 share_compiled_statements()
-# JVMs of tests end before Java's second compiler gives back what it takes (docs/make.md). Whoever sets the variable has
-# the last word.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# JVMs of tests end before Java's second compiler gives back what it takes; the first one alone has room for 48 MB of
+# code, which a few dozen tables fill: then Java interprets until its end (docs/make.md). From 21 MB of classes on it
+# would collect all garbage, several times before Spark has begun. Whoever sets the variable has the last word.
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 TESTS = Path(__file__).parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -13,6 +14,17 @@ from tests.oracle import Change, TableCase, names
 from tests.oracle_sketches import VALUES
 
 KEYS = 12
+TIMES = int(os.environ.get("KEYFOLD_EXAMPLES", "1"))
+
+
+def examples(usual: int) -> int:
+    """How many random tables a test of Spark plays: so many in each run, always the same, times ``KEYFOLD_EXAMPLES``.
+
+    A job costs Spark nearly as much for a table of four columns as for one of eight, so these are few and wide: what
+    is drawn of columns, their types and functions is as much as of twice as many tables of the usual width.
+    """
+    return TIMES * usual
+
 
 DOMAINS: Mapping[str, list[Any]] = {
     "INT": [None, -1, 0, 1, 2, 3],
@@ -107,10 +119,11 @@ RETRACTABLE = ("sum", "last_value", "last_non_null_value", "product", "collect",
 
 
 class TableMaker:
-    """Draws one table; ``retracts`` decides whether its histories hold -U and -D."""
+    """Draws one table, with so many times the usual columns; ``retracts``: whether its histories hold -U and -D."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, times: int) -> None:
         self.random = random
+        self.times = times
         self.columns: list[tuple[str, str]] = [("k", "INT"), ("j", "STRING")][: random.choice((1, 2))]
         self.primary_key = tuple(name for name, _ in self.columns)
         self.options: dict[str, str] = {}
@@ -124,6 +137,10 @@ class TableMaker:
         """Adds a column of one of ``types``."""
         self.columns.append((name, self.random.choice(types)))
         return name
+
+    def count(self, least: int, most: int) -> int:
+        """How many columns of some sort there are."""
+        return self.times * self.random.randint(least, most)
 
     def sequence_fields(self, share: float) -> None:
         """Perhaps one or two sequence fields, a direction, a padding."""
@@ -188,7 +205,7 @@ class TableMaker:
 
 def _deduplicate(maker: TableMaker) -> None:
     maker.sequence_fields(0.7)
-    for i in range(maker.random.randint(0, 3)):
+    for i in range(maker.count(0, 3)):
         maker.column(f"v{i}", list(DOMAINS))
     if maker.maybe(0.2):
         maker.options[maker.random.choice(("ignore-delete", "ignore-update-before"))] = "true"
@@ -197,7 +214,7 @@ def _deduplicate(maker: TableMaker) -> None:
 def _first_row(maker: TableMaker) -> None:
     maker.options["merge-engine"] = "first-row"
     maker.retracts = False
-    for i in range(maker.random.randint(1, 3)):
+    for i in range(maker.count(1, 3)):
         maker.column(f"v{i}", list(DOMAINS))
 
 
@@ -213,7 +230,7 @@ def _partial_update(maker: TableMaker) -> None:
     for i in range(groups):
         ordering = [maker.column(f"g{i}{n}", GROUP_ORDERED) for n in range(maker.random.choice((1, 1, 2)))]
         protected = []
-        for n in range(maker.random.randint(1, 3)):
+        for n in range(maker.count(1, 3)):
             name = f"p{i}{n}"
             protected.append(name)
             maker.function(name) if maker.maybe(0.4) else maker.column(name, list(DOMAINS))
@@ -222,7 +239,7 @@ def _partial_update(maker: TableMaker) -> None:
             key = "partial-update.remove-record-on-sequence-group"
             listed = [*names(maker.options.get(key, "")), maker.random.choice(ordering)]
             maker.options[key] = ",".join(listed)
-    for i in range(maker.random.randint(0 if groups else 1, 3)):
+    for i in range(maker.count(0 if groups else 1, 3)):
         maker.column(f"v{i}", list(DOMAINS))
     maker.late_horizon(0.5)
 
@@ -232,7 +249,7 @@ def _aggregation(maker: TableMaker) -> None:
     maker.absent_columns()
     removes = maker.retracts and maker.maybe(0.3)
     maker.sequence_fields(0.5)
-    for i in range(maker.random.randint(1, 4)):
+    for i in range(maker.count(1, 4)):
         maker.function(f"v{i}")
     if removes:
         maker.options["aggregation.remove-record-on-delete"] = "true"
@@ -252,9 +269,11 @@ ENGINES: Mapping[str, Callable[[TableMaker], None]] = {
 }
 
 
-def random_table(random: Random, engine: str) -> tuple[TableCase, bool]:
-    """A legal table of the engine, and whether its histories may hold retracts."""
-    maker = TableMaker(random)
+def random_table(random: Random, engine: str, *, times: int = 1) -> tuple[TableCase, bool]:
+    """A legal table of the engine, and whether its histories may hold retracts; with so many times the usual columns
+    beside its key and its order.
+    """
+    maker = TableMaker(random, times)
     ENGINES[engine](maker)
     return maker.table(), maker.retracts
 

@@ -20,7 +20,7 @@ from app.storage.layout import data_file
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of
-from tests.histories import ENGINES, cut, random_history, random_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table
 from tests.spark_jobs.site import Rows, Site
 
 
@@ -40,13 +40,13 @@ def shown(table: oracle.TableCase, site: Site) -> Rows:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=12)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 2**32))
 def test_spark_folds_any_cut_into_merges_and_compactions_like_the_one_by_one_fold(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    table, retracts = random_table(random, engine)
+    table, retracts = random_table(random, engine, times=2)
     note(str(table))
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
     history = random_history(random, table, retracts, 120)

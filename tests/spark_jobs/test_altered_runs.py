@@ -22,7 +22,7 @@ from spark_jobs.stored_runs import combined_runs
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import ENGINES as ENGINE_NAMES
-from tests.histories import random_history, random_table, rewritten, widened_table
+from tests.histories import examples, random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
 from tests.spark_jobs.site import Rows, Site
 from tests.spark_jobs.test_agreement import expected_rows, shown, visible
@@ -119,13 +119,13 @@ def test_bitmaps_of_replayed_rows_are_united(spark: SparkConnection, tmp_path: P
 
 
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
-@settings(max_examples=3)
+@settings(max_examples=examples(2))
 @given(seed=st.integers(0, 2**32))
 def test_runs_of_narrower_types_are_compacted_with_those_of_wider_ones(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    narrow, retracts = random_table(random, engine)
+    narrow, retracts = random_table(random, engine, times=2)
     wide, written = widened_table(random, narrow)
     note(f"{narrow} -> {wide}")
     history = random_history(random, narrow, retracts, 100)

@@ -17,7 +17,7 @@ from app.core.table.records import KINDS_BY_TEXT, RowKind
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of
-from tests.histories import ENGINES, cut, random_history, random_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Change as Changed
 from tests.spark_jobs.site import Site
@@ -65,13 +65,13 @@ def has_sketches(table: TableCase) -> bool:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=5)
+@settings(max_examples=examples(3))
 @given(seed=st.integers(0, 2**32))
 def test_the_changes_of_merges_and_full_compactions_replayed_give_the_table(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    table, retracts = random_table(random, engine)
+    table, retracts = random_table(random, engine, times=2)
     note(str(table))
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
     site.target_file_bytes = random.choice((10, 1024**2))
@@ -106,13 +106,13 @@ def equal(table: TableCase, one: Replica, other: Replica) -> bool:
 
 
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "first-row"])
-@settings(max_examples=3)
+@settings(max_examples=examples(2))
 @given(seed=st.integers(0, 2**32))
 def test_the_input_changelog_is_every_record_by_key_and_merge_order(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    table, retracts = random_table(random, engine)
+    table, retracts = random_table(random, engine, times=2)
     note(str(table))
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
     site.target_file_bytes = random.choice((10, 1024**2))

@@ -22,7 +22,7 @@ from app.storage.arrow import field_id
 from app.storage.layout import data_file
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
-from tests.histories import ENGINES, cut, random_history, random_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Site
 from tests.spark_jobs.test_agreement import expected_rows, shown, visible
@@ -66,13 +66,13 @@ def values(rows: pa.Table, name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=12)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 2**32))
 def test_a_merge_that_is_folded_here_writes_what_spark_writes(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    table, retracts = random_table(random, engine)
+    table, retracts = random_table(random, engine, times=2)
     note(str(table))
     plan = compile_plan(schema_of(table))
     assume(plan.replay is None and not plan.unions)  # left to Spark
@@ -84,13 +84,13 @@ def test_a_merge_that_is_folded_here_writes_what_spark_writes(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=8)
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 2**32))
 def test_merges_here_and_on_spark_and_compactions_follow_each_other_in_any_order(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     random = Random(seed)
-    table, retracts = random_table(random, engine)
+    table, retracts = random_table(random, engine, times=2)
     note(str(table))
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))
     history = random_history(random, table, retracts, 120)

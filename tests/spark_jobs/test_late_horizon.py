@@ -17,7 +17,7 @@ from app.storage.layout import data_file
 from spark_jobs.session import SparkConnection
 from tests import oracle
 from tests.builders import schema_of
-from tests.histories import cut, random_history, random_table
+from tests.histories import cut, examples, random_history, random_table
 from tests.spark_jobs.site import Site
 from tests.spark_jobs.test_agreement import expected_rows, shown, visible
 
@@ -37,7 +37,7 @@ def on_one_key(table: oracle.TableCase, changes: list[oracle.Change]) -> list[or
     return [oracle.Change(change.kind, {**change.values, **key}) for change in changes]
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 2**32))
 def test_spark_leaves_out_what_came_too_late_in_any_cut(
     spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -45,7 +45,7 @@ def test_spark_leaves_out_what_came_too_late_in_any_cut(
     random = Random(seed)
     table, retracts = oracle.TableCase((), ()), False
     while not table.columns or not any(getattr(one, "late", None) for one in compile_plan(schema_of(table)).rules):
-        table, retracts = random_table(random, random.choice(("partial-update", "aggregation")))
+        table, retracts = random_table(random, random.choice(("partial-update", "aggregation")), times=2)
     history = on_one_key(table, random_history(random, table, retracts, 30))
     note(f"{table}")
     site = Site(spark, tmp_path_factory.mktemp("warehouse"), compile_plan(schema_of(table)))

@@ -18,7 +18,7 @@ from app.core.table.schema import TableSchema
 from app.storage.layout import staging_file
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
-from tests.histories import cut, random_history, random_table
+from tests.histories import cut, examples, random_history, random_table
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Site
 from tests.spark_jobs.test_agreement import expected_rows, shown, visible
@@ -32,13 +32,13 @@ REMOVING = {**GROUP, "partial-update.remove-record-on-sequence-group": "g"}
 
 def telling_table(random: Random, engine: str) -> tuple[TableCase, bool]:
     while True:
-        table, retracts = random_table(random, engine)
+        table, retracts = random_table(random, engine, times=2)
         if TELLING.items() <= table.options.items():
             return table, retracts
 
 
 @pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
-@settings(max_examples=8)
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 2**32))
 def test_spark_folds_what_records_name_and_nothing_else(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
