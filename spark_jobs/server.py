@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.core.errors import Unavailable
-from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, archive_flags, find_java, spark_jars
+from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, ROOM_FLAGS, archive_flags, find_java, spark_jars
 from spark_jobs.scratch import new_scratch
 
 GIBIBYTE = 1 << 30
@@ -270,6 +270,7 @@ class EmbeddedServer:
             f"-Xmx{self.heap_bytes}",
             "-XX:+UseParallelGC",
             COMPILE_FLAG,
+            *ROOM_FLAGS,
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
