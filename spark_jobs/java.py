@@ -24,7 +24,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 # told otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
 COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
 
-# Every table has code of its own, and is compiled for the life of the server: where the room for it (240 MB) is used up,
+# Every table has code of its own, and is compiled for the life of the server: where its room (240 MB) is used up,
 # Java interprets. And from 21 MB of classes on all garbage is collected for their sake, again and again until Spark has
 # loaded ten times as many: 0.8 s of CPU at each start, 0.3 s so (docs/decisions/0039).
 ROOM_FLAGS = ("-XX:ReservedCodeCacheSize=512m", "-XX:MetaspaceSize=256m")
