@@ -30,7 +30,7 @@ from app.services.gone_keys import end_forgettings
 from app.services.held_leases import HeldLeases
 from app.services.history import file_histories
 from app.services.late_counting import LateCounting
-from app.services.leases import Lease, claim, claim_one
+from app.services.leases import Lease, claim_one
 from app.services.merge_choice import choose
 from app.services.merge_rounds import claim_round, run_round
 from app.services.merges import batches_wait, request_due_merges, run_merge
@@ -311,16 +311,17 @@ class Worker:
         trusted = self._trusted.is_set() and not self._stopped.is_set()
         if not trusted or not self._giving_way.may_begin(self.site.database):
             return False
+        with self.site.database.reading() as repository:
+            waiting = repository.leases.candidates(TaskKind.COMPACTION)
         until = time.monotonic() + TOGETHER_SECONDS
-        lease = self._claim_compaction()
-        while lease is not None:
-            with self._giving_way.compacting():
-                self._work(lease, run_compaction)
-            lease = self._claim_compaction() if time.monotonic() < until else None
+        for one in waiting:
+            lease = self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
+            if lease is not None:
+                with self._giving_way.compacting():
+                    self._work(lease, run_compaction)
+            if self._stopped.is_set() or time.monotonic() >= until:
+                break
         return False
-
-    def _claim_compaction(self) -> Lease | None:
-        return self._held.hold(claim(self.site, self._owner(), TaskKind.COMPACTION))
 
     def _publish(self) -> None:
         self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)

@@ -110,7 +110,7 @@ class Leases:
 
     def may_claim(self, kind: TaskKind) -> bool:
         """Whether there is something to claim; a look that takes no lock."""
-        return bool(self._candidates(kind, counts_stops=kind is TaskKind.MERGE))
+        return bool(self.candidates(kind, counts_stops=kind is TaskKind.MERGE))
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
         """The oldest task of the kind that nobody runs, now leased to ``owner``; or None.
@@ -118,13 +118,13 @@ class Leases:
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
         """
-        for candidate in islice(self._candidates(kind), _CANDIDATES):
+        for candidate in islice(self.candidates(kind), _CANDIDATES):
             claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
             if claimed is not None or candidate.cancel_requested:  # its table is locked: no second one is
                 return claimed
         return None
 
-    def _candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
+    def candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
         """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others, unless
         nobody ``counts_stops``. What was begun goes on.
         """

@@ -15,7 +15,7 @@ from app.services.small_merges import folds_here, tried_here
 from app.storage.compacted_runs import write_compacted_run
 from app.storage.run_files import sync_runs
 
-MOST_VALUES: Final = 200_000  # state rows of all runs, times the columns of one: their fold takes 0.2 s at most
+MOST_VALUES: Final = 100_000  # state rows of all runs, times the columns of one: some 0.2 s of CPU at most
 MOST_BYTES: Final = 8 * 2**20  # of files
 MOST_FILES: Final = 200  # each is about a millisecond
 

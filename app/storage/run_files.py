@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -86,7 +87,7 @@ def write_run_file(
             io.BufferedWriter(summed, BLOCK_BYTES) as sink,  # Parquet comes in many small pieces
             pq.ParquetWriter(sink, run_schema(plan), write_page_checksum=True, **how) as to,
         ):
-            for last in (first, *filled):
+            for last in chain([first], filled):
                 to.write_table(last)
                 rows, live = rows + len(last), live + _live_rows(last)
     found = summed.sums.checksums

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from app.core.plan.jobs import CompactionJob, FileSizes, StoredFile, StoredRun
@@ -108,6 +109,21 @@ def test_each_partition_is_compacted_by_itself(small: MergeSite, images: Images)
     found = read_runs(small.warehouse, table.id, folder, table.schema_id, table.schema)
     assert {run.id: run.partition for run in found} == {run.id: run.partition for run in snapshot.runs}
     assert numbers(small, images, table, *keys) == [6, 6, 6]
+
+
+def test_rows_that_unpack_to_much_are_read_and_written_a_window_at_a_time(small: MergeSite, images: Images) -> None:
+    with small.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        columns = (("id", "BIGINT"), ("n", "STRING"))
+        table = repository.tables.create("shop", "wide", schema(*columns, options=QUIET))
+    text = "x" * 2**21
+    merge(small, table, *({"id": number, "n": text + "old"} for number in range(12)))
+    merge(small, table, *({"id": number, "n": text + "new"} for number in range(6, 18)))
+    compact(replace(small, executor=BrokenExecutor(OSError("nobody is there"))), table)
+    [path] = files_in(small.warehouse, table.id, "runs")[-1:]
+    assert pq.read_metadata(path).num_row_groups > 1
+    found = totals(small.database, images, table, range(18))
+    assert [value[-3:] for value in found] == ["old"] * 6 + ["new"] * 12
 
 
 def test_deleted_rows_go_with_the_oldest_run_and_hide_what_lies_below_until_then(

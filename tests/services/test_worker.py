@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from app.core.table.history import Table, TaskKind, TaskState
+from app.services.compactions import ask_for_compaction
 from app.services.executor import MergeSite
 from app.services.lateness import late_report
 from app.services.lookups import Images
 from app.services.merges import request_merge
 from app.worker import Worker
-from tests.services.builders import QUIET, SUM, create_table, post, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
 
 pytestmark = pytest.mark.slow(reason="a worker looks for work in its own time")
 
@@ -65,6 +67,22 @@ def test_a_worker_compacts_what_its_merges_ask_for(site: MergeSite, images: Imag
     snapshot = snapshot_of(site.database, table)
     assert snapshot is not None
     assert len(snapshot.runs) < 4
+
+
+@pytest.mark.parametrize("small_merge_records", [0, 1000], ids=["executor", "worker"])
+def test_compactions_that_one_look_has_no_time_for_are_done_by_the_next(
+    site: MergeSite, images: Images, small_merge_records: int
+) -> None:
+    tables = [create_table(site.database, SUM | QUIET, f"t{number}") for number in range(12)]
+    for table in tables:
+        for _ in range(2):
+            post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
+            merge_staged(site.database, site.warehouse, table.id)
+        with site.database.transaction() as repository:
+            ask_for_compaction(repository, table.id)
+    with working(replace(site, small_merge_records=small_merge_records), poll_seconds=3600):
+        assert until(lambda: all(succeeded(site, table, TaskKind.COMPACTION) for table in tables))
+    assert [totals(site.database, images, table, [1]) for table in tables] == [[2]] * len(tables)
 
 
 def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:

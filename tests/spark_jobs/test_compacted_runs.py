@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -80,6 +81,22 @@ def test_a_compaction_here_writes_what_spark_writes(
     assert_same(*both(site, 0, len(site.runs)))
     if plan.row.retained is None:  # else late records meet no row that was forgotten
         assert shown(table, site) == expected
+
+
+def test_totals_outside_their_column_are_carried_as_on_spark(spark: SparkConnection, tmp_path: Path) -> None:
+    columns = (("k", "INT"), ("t", "TINYINT"), ("b", "BIGINT"), ("d", "DECIMAL(4, 2)"), ("f", "DOUBLE"))
+    summed = {f"fields.{name}.aggregate-function": "sum" for name, _ in columns[1:]}
+    table = TableCase(columns, ("k",), {"merge-engine": "aggregation"} | summed)
+    site = Site(spark, tmp_path, compile_plan(schema_of(table)))
+    large = {"t": 100, "b": 2**62, "d": Decimal("60.00"), "f": 1e308}
+    for sign in (1, 1, 1, -1, -1):
+        values = {name: value * sign for name, value in large.items()}
+        site.merge_here([[Change("+I", {"k": 1, **values}), Change("+I", {"k": sign, **values})]])
+    for first, last in ((0, 2), (1, 4), (0, 2)):
+        by_spark, here = both(site, first, last)
+        assert_same(by_spark, here)
+    carries = [bounds.carry for bounds in site.plan.totals]
+    assert any(value is not None for name in carries for value in here[name].to_pylist())
 
 
 def test_every_type_passes_through_and_is_combined_as_on_spark(spark: SparkConnection, tmp_path: Path) -> None:
