@@ -15,7 +15,7 @@ from app.core.plan.evolution import converted_sql, removing, said_sql
 from app.core.plan.evolution import key_names as key_names_of
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.replay import LOG, Replay
-from app.core.rules.spark_sql import quote, ref
+from app.core.rules.spark_sql import bound_sql, literal, quote, ref
 from app.core.rules.widening import widened_sql
 from app.core.table.named_columns import named_words, naming_sql
 from app.core.table.records import (
@@ -34,7 +34,7 @@ from spark_jobs.types import spark_type
 
 FIELD_ID = "parquet.field.id"
 RANGE_COLUMN = "_kf_range"
-_REMOVAL = "_kf_removal"
+_REMOVAL, _STATE, _STATES = "_kf_removal", "_kf_state", "_kf_states"
 
 # Spark hands the schemas of Parquet files to their readers and writers as JSON in a Hadoop configuration, and Hadoop
 # replaces `${user.home}`, `${env.HOME}` and `${any.setting}` in what it gives back: a column of such a name would be
@@ -216,28 +216,40 @@ def combined(
 
 def combines_at_once(plan: MergePlan) -> bool:
     """Whether ``combined_at_once`` can say what state rows of the plan come to."""
-    return None not in _combine_all_sql(plan)
+    return all(rule.combines_in_turn for rule in plan.rules)
 
 
 def combined_at_once(plan: MergePlan, runs: Sequence[DataFrame], *, oldest: bool = False) -> DataFrame:
     """One state row per key of ``runs``, oldest first, by one aggregation; ``oldest`` as in ``combined``.
 
-    Each row is sorted and folded once, however many runs there are (docs/decisions/0038).
+    Each row is sorted once, however many runs there are, and gathered as a whole; only those of keys in several runs
+    are combined, in turn (docs/decisions/0038).
     """
-    aged = [rows.withColumn(RUN_COLUMN, F.lit(age)) for age, rows in enumerate(runs)]
-    grouped = reduce(DataFrame.unionAll, aged).coalesce(1).alias("r").groupBy(*map(quote, key_names(plan)))
-    aggregates: dict[str, str] = {}
-    outputs = {name: quote(name) for name in plan.schema.primary_key}
-    for one in filter(None, _combine_all_sql(plan)):
-        aggregates |= one[0]
-        outputs |= one[1]
-    # As in ``folded``, of a table that has key columns only.
-    columns = [F.expr(sql).alias(name) for name, sql in aggregates.items()] or [F.count(F.lit(1)).alias("_kf_records")]
-    return _state_rows(plan, grouped.agg(*columns), outputs, oldest=oldest)
+    keys, names = key_names(plan), [name for name, _ in plan.state_columns if name not in plan.schema.primary_key]
+    members = ", ".join(f"{literal(name)}, {quote(name)}" for name in names)
+    states = [
+        rows.select(*map(_column, keys), F.expr(f"named_struct('{RUN_COLUMN}', {age}, {members})").alias(_STATE))
+        for age, rows in enumerate(runs)
+    ]
+    grouped = reduce(DataFrame.unionAll, states).coalesce(1).groupBy(*map(_column, keys))
+    gathered = grouped.agg(F.expr(f"collect_list({_STATE})").alias(_STATES))
+    whole = gathered.select(*map(_column, keys), F.expr(_combined_in_turn(plan, names)).alias(_STATE))
+    outputs = {name: quote(name) for name in plan.schema.primary_key} | {name: ref(_STATE, name) for name in names}
+    return _state_rows(plan, whole, outputs, oldest=oldest)
 
 
-def _combine_all_sql(plan: MergePlan) -> list[tuple[dict[str, str], dict[str, str]] | None]:
-    return [*(rule.combine_all_sql() for rule in plan.rules), plan.row.combine_all_sql()]
+def _combined_in_turn(plan: MergePlan, names: Sequence[str]) -> str:
+    """What the gathered state rows of a key come to, ``o`` the older and ``n`` the newer one of two; most are alone."""
+    types, both = dict(plan.state_columns), _combine_sql(plan)
+    members = ", ".join(f"{literal(name)}, CAST({both[name]} AS {types[name].spark})" for name in names)
+    by_age = f"array_sort({_STATES}, (x, y) -> x.{RUN_COLUMN} - y.{RUN_COLUMN})"  # maps have no order of their own
+    combined_pair = f"named_struct('{RUN_COLUMN}', n.{RUN_COLUMN}, {members})"
+    in_turn = f"aggregate(slice(a, 2, size(a)), a[0], (o, n) -> {combined_pair})"
+    return f"IF(size({_STATES}) = 1, {_STATES}[0], {bound_sql(by_age, 'a', in_turn)})"
+
+
+def _column(name: str) -> Column:
+    return F.col(quote(name))
 
 
 def carried_over(old: MergePlan, new: MergePlan, rows: DataFrame) -> DataFrame:

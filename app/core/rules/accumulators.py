@@ -158,13 +158,13 @@ class Sum(Rule):
         value = f"CAST({ref(state, self.column.name)} AS {self.wide})"
         return f"coalesce({ref(state, self._carry)}, {value})" if self._carry else value
 
+    @property
+    def combines_in_turn(self) -> bool:
+        return True
+
     def combine_sql(self, older: str, newer: str) -> Sql:
         a, b = self.total_sql(older), self.total_sql(newer)
         return self.of_total_sql(f"coalesce({a} + {b}, {a}, {b})")
-
-    def combine_all_sql(self) -> tuple[Sql, Sql]:
-        total = f"_kf_total_{self.column.id}"
-        return {total: f"sum({self.total_sql('r')})"}, self.of_total_sql(total)
 
 
 @dataclass(frozen=True)
@@ -222,20 +222,17 @@ class Union(Rule):
         return {self.column.name: reduce(self.join, found) if found else None}
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        return self._joined_sql(self.part.sql(also))
-
-    def combine_all_sql(self) -> tuple[Sql, Sql]:
-        return self._joined_sql(f"{ref('r', self.column.name)} IS NOT NULL")
-
-    def _joined_sql(self, condition: str) -> tuple[Sql, Sql]:
-        """What the values of the rows ``r`` with the ``condition`` come to: a state is a value as a record has."""
         joined = f"_kf_joined_{self.column.id}"
-        aggregate = f"{self.fold.format(v=ref('r', self.column.name))} FILTER (WHERE {condition})"
+        aggregate = f"{self.fold.format(v=ref('r', self.column.name))} FILTER (WHERE {self.part.sql(also)})"
         return {joined: aggregate}, {self.column.name: self.folded.format(vs=joined)}
 
     def lift_sql(self) -> Sql:
         condition = self.part.sql()
         return {self.column.name: f"IF({condition}, {ref('r', self.column.name)}, NULL)"}
+
+    @property
+    def combines_in_turn(self) -> bool:
+        return not self.runs_python
 
     def combine_sql(self, older: str, newer: str) -> Sql:
         a, b = ref(older, self.column.name), ref(newer, self.column.name)

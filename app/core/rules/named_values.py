@@ -16,7 +16,7 @@ from app.core.rules.participation import UNCHANGED, Adds, Names, Participation
 from app.core.rules.rule import HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ref
 from app.core.table.named_columns import bit_of, column_bit_sql, is_named_sql, word_of
-from app.core.table.records import ARRIVAL_COLUMN, RUN_COLUMN, Record
+from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
@@ -93,28 +93,22 @@ class NamedValues(Rule):
         return f"({word} & ({' | '.join(column_bit_sql(column) for column in self.columns)}))"
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        conditions = {column: self.part_of(column).sql(also) for column in self.columns}
-        return self._latest_sql(ARRIVAL_COLUMN, conditions, _ADDS.sql(also))
-
-    def combine_all_sql(self) -> tuple[Sql, Sql]:
-        return self._latest_sql(RUN_COLUMN, {column: is_named_sql("r", column) for column in self.columns}, "TRUE")
-
-    def _latest_sql(self, age: str, conditions: Mapping[Column, str], told: str) -> tuple[Sql, Sql]:
-        """Of each column the value of the row ``r`` that is the latest by ``age`` of those with the column's condition;
-        the word of those that are ``told``.
-        """
         aggregates, outputs = {}, {}
-        for column, condition in conditions.items():
-            kept = f"_kf_kept_{column.id}"
-            aggregates[kept] = f"max_by({ref('r', column.name)}, r.{age}) FILTER (WHERE {condition})"
+        for column in self.columns:
+            kept, condition = f"_kf_kept_{column.id}", self.part_of(column).sql(also)
+            aggregates[kept] = f"max_by({ref('r', column.name)}, r.{ARRIVAL_COLUMN}) FILTER (WHERE {condition})"
             outputs[column.name] = kept
         named = f"_kf_said_{self.columns[0].id}"
-        aggregates[named] = f"bit_or(r.{self.word}) FILTER (WHERE {told})"
+        aggregates[named] = f"bit_or(r.{self.word}) FILTER (WHERE {_ADDS.sql(also)})"
         return aggregates, {**outputs, self.word: self._bits_sql(named)}
 
     def lift_sql(self) -> Sql:
         values = {c.name: f"IF({self.part_of(c).sql()}, {ref('r', c.name)}, NULL)" for c in self.columns}
         return {**values, self.word: f"IF({_ADDS.sql()}, {self._bits_sql(f'r.{self.word}')}, NULL)"}
+
+    @property
+    def combines_in_turn(self) -> bool:
+        return True
 
     def combine_sql(self, older: str, newer: str) -> Sql:
         values = {

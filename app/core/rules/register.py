@@ -14,7 +14,7 @@ from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
-from app.core.table.records import RUN_COLUMN, Record
+from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
@@ -197,18 +197,11 @@ class Register(Rule):
         return outputs
 
     def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        return self._kept_sql(self._outputs_sql(), self.order.record_sql("r"), self.part.sql(also))
-
-    def combine_all_sql(self) -> tuple[Sql, Sql]:
-        states = {name: ref("r", name) for name in self.names}
-        return self._kept_sql(states, [*self._rank_sql("r"), f"r.{RUN_COLUMN}"], self._seen_sql("r"))
-
-    def _kept_sql(self, outputs: Sql, keys: list[str], condition: str) -> tuple[Sql, Sql]:
-        """``outputs`` of that of the rows ``r`` with the ``condition`` which ``keys`` pick."""
+        outputs = self._outputs_sql()
         if not outputs:
             return {}, {}
         function = "max_by" if self.pick is Pick.LATEST else "min_by"
-        key = struct_sql(keys)
+        condition, key = self.part.sql(also), struct_sql(self.order.record_sql("r"))
         kept = f"_kf_kept_{self._id}"
         if len(outputs) == 1:
             value = next(iter(outputs.values()))
@@ -247,6 +240,10 @@ class Register(Rule):
         newer_key, older_key = (f"struct({', '.join(self._rank_sql(side))})" for side in (newer, older))
         comparison = f"{newer_key} {'<' if first else '>='} {older_key}"
         return f"({self._seen_sql(newer)} AND (NOT ({self._seen_sql(older)}) OR {comparison}))"
+
+    @property
+    def combines_in_turn(self) -> bool:
+        return True
 
     def combine_sql(self, older: str, newer: str) -> Sql:
         wins = self.newer_wins_sql(older, newer)

@@ -151,18 +151,6 @@ class RowRule:
         }
         return {column.name: own[column.name] for column in self.hidden}
 
-    def combine_all_sql(self) -> tuple[Sql, Sql] | None:
-        """As ``combine`` of all state rows ``r`` of one key: aggregates, and from them the row's own columns; None
-        where a -D ends what older ones hold.
-        """
-        if self.removes_on_delete:
-            return None
-        live, touched = f"bool_or(r.{LIVE_COLUMN})", f"r.{TOUCHED_COLUMN}"
-        latest = f"IF(bool_and({touched} IS NOT NULL), max({touched}), NULL)"
-        own = {LIVE_COLUMN: live, TOUCHED_COLUMN: latest}
-        aggregates = {column.name: own[column.name] for column in self.hidden}
-        return aggregates, {name: name for name in aggregates}
-
     def is_live(self, state: Mapping[str, Any]) -> bool:
         """Whether the state row is a visible row."""
         return self.liveness is Liveness.ALWAYS or bool(state[LIVE_COLUMN])

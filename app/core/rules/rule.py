@@ -143,11 +143,12 @@ class Rule(ABC):
     def combine_sql(self, older: str, newer: str) -> Sql:
         """As ``combine``, over two structs or relations that have the state columns."""
 
-    def combine_all_sql(self) -> tuple[Sql, Sql] | None:
-        """As ``combine_all``: aggregates over the state rows ``r`` of one key, of which ``RUN_COLUMN`` tells the age,
-        and from them the state columns. None where Spark combines them two by two.
+    @property
+    def combines_in_turn(self) -> bool:
+        """Whether ``combine_sql`` may be the step of an ``aggregate`` over the state rows of a key: it has no lambdas
+        of its own, and what it gives does not grow with each.
         """
-        return None
+        return False
 
     def settle_sql(self, state: str, oldest: bool) -> Settled:
         """What a run stores in place of what the fold or a combine gave; ``oldest``: nothing older lies below."""
