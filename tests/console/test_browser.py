@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from app.catalog.database import CatalogDatabase
 from app.services.tokens import create_token
 from app.settings import Settings
-from tests.console.chromium import NEEDS_CHROMIUM, SCHEMES, WIDTHS, faults_of, person
+from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.service import Client, TableClient, serving
 
 pytestmark = [*NEEDS_CHROMIUM]
@@ -65,13 +65,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
-def test_a_page_is_whole_light_and_without_fault(
-    chrome: Browser, service: Client, path: str, width: str, scheme: str
-) -> None:
-    assert faults_of(chrome, str(service.base_url), path, width, scheme) == []
+def test_a_page_is_whole_light_and_without_fault(chrome: Browser, service: Client, path: str, width: str) -> None:
+    assert faults_of(chrome, str(service.base_url), path, width) == []
 
 
 @pytest.mark.parametrize("path", SHOWN)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser as Chromium
 from app.catalog.database import CatalogDatabase
 from app.settings import Settings
 from app.storage.layout import Warehouse
-from tests.console.chromium import NEEDS_CHROMIUM, SCHEMES, WIDTHS, faults_of, person
+from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.console.merged import EVENTS, FIELDS, HOSTILE, MANUAL, MergedTable
 from tests.service import Client, serving
 
@@ -68,13 +68,12 @@ def url_of(service: tuple[Client, MergedTable]) -> str:
     return str(service[0].base_url)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_tab_is_whole_light_and_without_fault(
-    chrome: Chromium, service: tuple[Client, MergedTable], path: str, width: str, scheme: str
+    chrome: Chromium, service: tuple[Client, MergedTable], path: str, width: str
 ) -> None:
-    assert faults_of(chrome, url_of(service), path, width, scheme) == []
+    assert faults_of(chrome, url_of(service), path, width) == []
 
 
 def test_snapshots_are_picked_compared_and_tagged_without_a_script(
