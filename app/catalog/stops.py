@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.catalog.models import merges, runs, snapshot_runs, tables
+from app.catalog.models import merges, runs, snapshot_runs, table_schemas, tables
 from app.catalog.tables import TABLES, table_of
 from app.catalog.tasks import UNFINISHED
 from app.catalog.transaction import AnyRow, Transaction
-from app.core.table.compaction import MERGES_WAIT, Stop, stop_trigger
+from app.core.table.compaction import MERGES_WAIT, STOP_TRIGGER, Stop, stop_trigger
 from app.core.table.history import TaskKind
 
 
@@ -43,7 +43,7 @@ class Stops:
         recent = [one for one, row in first.items() if row.requested_at <= now < row.requested_at + MERGES_WAIT]
         if not recent:
             return {}
-        known = self.transaction.execute(TABLES.where(tables.c.id.in_(recent))).all()
+        known = self.transaction.execute(_WITH_TRIGGER.where(tables.c.id.in_(recent))).all()
         found = {row.id: stop_trigger(table_of(row).schema.parsed) for row in known}
         triggers = {table_id: trigger for table_id, trigger in found.items() if trigger is not None}
         counts = self._runs(triggers) if triggers else {}
@@ -69,6 +69,8 @@ class Stops:
         return most
 
 
+_WITH_TRIGGER = TABLES.where(table_schemas.c.body.contains(f'"{STOP_TRIGGER}"', autoescape=True))
+"""Tables whose schema names the option: few, and workers ask at every look."""
 _ACTIVE = (
     sa.select(merges.c.id, merges.c.table_id, merges.c.requested_at)
     .where(UNFINISHED, merges.c.kind == TaskKind.COMPACTION)

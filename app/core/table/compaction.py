@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from app.core.table.options import TableOptions
 
+STOP_TRIGGER: Final = "num-sorted-run.stop-trigger"
 MERGES_WAIT = timedelta(minutes=5)
 """For how long merges of a table wait for one compaction at most: slow lookups are better than rows that never come."""
 
@@ -87,5 +89,5 @@ def stop_trigger(options: TableOptions) -> int | None:
     """Runs of one partition at which merges wait for a compaction; never fewer than start one (as in Paimon). None
     where they never wait, which is what Keyfold does unless a table says it (docs/merges.md).
     """
-    stop: int | None = options["num-sorted-run.stop-trigger"]
+    stop: int | None = options[STOP_TRIGGER]
     return None if stop is None else max(options["num-sorted-run.compaction-trigger"], stop)
