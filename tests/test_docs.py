@@ -58,7 +58,11 @@ OF_ROUTES = ["README.md", *(f"docs/{name}.md" for name in WITH_PATHS)]
 ADDRESS = "127.0.0.1:8080"
 END_OF_ANSWER = "--- end of answer ---"
 NOT_A_SETTING = {"KEYFOLD_JAVA_HOME"}  # read where Java is looked for
-OF_TESTS = {"KEYFOLD_RECORD"}  # only docs/extending.md has to do with it
+OF_TESTS = {  # docs/extending.md and docs/make.md alone have to do with them
+    "KEYFOLD_RECORD",
+    "KEYFOLD_EXAMPLES",
+    "KEYFOLD_SCHEMATHESIS_SECONDS",
+}
 
 
 @dataclass
