@@ -79,3 +79,10 @@ def commit(
             rows=sum(run.rows for run in runs),
             records=sum(batch.records for batch in claimed.batches),
         )
+
+
+def by_turns(seeds: int) -> list[tuple[str, int]]:
+    """Seeds of random histories of services, each with the catalog that it is played on, two and two by turns: what
+    a history comes to is the same on both, and each has histories of all sorts.
+    """
+    return [(("sqlite", "postgresql")[seed // 2 % 2], seed) for seed in range(seeds)]

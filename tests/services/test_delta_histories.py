@@ -20,6 +20,7 @@ from app.services.lookups import Images, get_rows
 from app.services.sweeps import sweep
 from app.storage.layout import Warehouse
 from tests.builders import schema_of
+from tests.catalog.builders import by_turns
 from tests.delta_readers import READERS, as_answered
 from tests.histories import ENGINES, KEYS, random_history, random_table
 from tests.oracle import Change, TableCase
@@ -92,7 +93,7 @@ def create(database: CatalogDatabase, schema: TableSchema) -> Table:
 
 
 @pytest.mark.slow(reason="plays histories, read by three engines")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(4))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_read_what_lookups_answer(
     engine: str, seed: int, database: CatalogDatabase, site: MergeSite, images: Images

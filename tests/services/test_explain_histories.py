@@ -21,6 +21,7 @@ from app.services.explained import ExplainedRow
 from app.services.lookups import Images
 from tests import oracle
 from tests.builders import schema_of
+from tests.catalog.builders import by_turns
 from tests.histories import ENGINES, random_history, random_table
 from tests.oracle import Change, TableCase, says
 from tests.services.explained_play import Play, Posted, is_sketch, places_of, records_of
@@ -80,7 +81,7 @@ def play(random: Random, site: MergeSite, images: Images, engine: str, *, forget
 
 
 @pytest.mark.slow(reason="plays histories")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(6))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_explanation_is_the_fold_of_all_records(engine: str, seed: int, site: MergeSite, images: Images) -> None:
     random = Random(f"explained {engine} {seed}")
