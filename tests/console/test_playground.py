@@ -182,4 +182,4 @@ def test_records_are_dragged_and_folded_without_a_script(chrome: Chromium, servi
         plain.open(PAGE)
         plain.page.get_by_label("Records, one JSON object a line").fill('{"id": 7}')
         plain.page.get_by_role("button", name="Fold").click()
-        assert plain.page.get_by_text("1. id 7").is_visible()
+        plain.page.get_by_text("1. id 7").wait_for()

@@ -71,7 +71,7 @@ def test_a_story_is_read_and_gone_back_in_without_a_script(chrome: Browser, serv
         assert window.page.get_by_text("late, but counted").is_visible()
         window.page.get_by_text("8 moments").click()
         window.page.get_by_role("link", name="in snapshot 1").click()
-        assert window.page.get_by_role("heading", name="The row in snapshot 1").is_visible()
+        window.page.get_by_role("heading", name="The row in snapshot 1").wait_for()
 
 
 def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(chrome: Browser, service: Client) -> None:

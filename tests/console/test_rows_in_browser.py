@@ -95,26 +95,26 @@ def test_a_row_is_written_and_a_file_uploaded_without_a_script(
         window.open(f"{ITEMS}/row/new")
         page.get_by_label("id BIGINT").fill("1")
         page.get_by_role("button", name="Add the row").click()
-        assert page.get_by_text("Batch 1 is staged").is_visible()
+        page.get_by_text("Batch 1 is staged").wait_for()
         window.open(f"{ITEMS}/upload")
         page.get_by_label("File", exact=True).set_input_files(
             {"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,x\n"}
         )
         page.get_by_role("button", name="Upload").click()
-        assert page.get_by_role("cell", name="2,x").is_visible()
+        page.get_by_role("cell", name="2,x").wait_for()
         page.get_by_label("File", exact=True).set_input_files(
             {"name": "a.csv", "mimeType": "", "buffer": b"id,price\n2,5\n"}
         )
         page.get_by_role("button", name="Upload").click()
-        assert page.get_by_text("Batch 2 has 1 record and is staged").is_visible()
+        page.get_by_text("Batch 2 has 1 record and is staged").wait_for()
         page.get_by_role("link", name="All batches").click()
         page.get_by_text("Withdraw", exact=True).first.click()
         page.get_by_role("button", name="Withdraw batch 2").click()
-        assert page.get_by_role("row", name="2 withdrawn").is_visible()
+        page.get_by_role("row", name="2 withdrawn").wait_for()
         window.open(f"{ITEMS}/merges")
         page.get_by_role("button", name="Merge now").click()
         page.get_by_role("button", name="Cancel the merge").click()
-        assert page.get_by_text("cancelled").is_visible()
+        page.get_by_text("cancelled").wait_for()
     assert items.get_row("2").status_code == 404
 
 
@@ -129,7 +129,7 @@ def test_a_file_is_uploaded_with_progress_and_its_faults_are_shown(
         page.get_by_label("File", exact=True).set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": bad})
         page.get_by_role("button", name="Upload").click()
         page.get_by_role("heading", name="300 faults, nothing was stored").wait_for()
-        assert page.get_by_role("cell", name="7,<b>7", exact=True).is_visible()
+        page.get_by_role("cell", name="7,<b>7", exact=True).wait_for()
         assert page.evaluate("window.sameDocument") is True
         assert page.evaluate("document.activeElement.id") == "uploaded"
         assert axe_and_size(window) == []
