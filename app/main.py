@@ -81,6 +81,7 @@ from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
 from app.services.views import Views
 from app.settings import Settings
+from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch
 from app.storage.images import Images
 from app.storage.keys_in_flight import KeysInFlight
 from app.storage.layout import Warehouse
@@ -88,7 +89,7 @@ from app.telemetry.entries import SPARK_SERVES, SparkState
 from app.telemetry.hour import Hour
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import start_tracing, stop_tracing
-from app.worker import READY_SECONDS, SPARK, SparkExecutor, SparkWatch, Upkeep, Worker
+from app.worker import Upkeep, Worker
 
 SERVICE = "service"  # the process that does everything
 CONDITION_SECONDS = 2.0  # how often readiness is looked at

@@ -19,7 +19,7 @@ import psutil
 
 from app.core.table.history import Table
 from app.settings import Settings
-from app.worker import SparkExecutor
+from app.spark import SparkExecutor
 from bench.figures import table
 from bench.processes import cpu_seconds
 from bench.site import BenchSite

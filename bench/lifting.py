@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.core.plan.jobs import Job, MergeJob, Progress, Result
-from app.worker import SparkExecutor
+from app.spark import SparkExecutor
 from spark_jobs.executor import SparkJobs
 
 

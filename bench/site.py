@@ -26,11 +26,11 @@ from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.merges import request_merge, run_next_merge
 from app.settings import Settings
+from app.spark import SparkExecutor
 from app.storage.ingest.named import words_of_members
 from app.storage.layout import Warehouse, staging_file
 from app.storage.runs import stored_files
 from app.storage.staging import write_pieces
-from app.worker import SparkExecutor
 from bench.lifting import LiftingExecutor
 from bench.wide_table import base_records, schema_json
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from app.settings import Settings
+from app.spark import SPARK, SparkExecutor, SparkWatch
 from app.telemetry.entries import SparkState
 from app.telemetry.metrics import Metrics
-from app.worker import SPARK, SparkExecutor, SparkWatch
 
 PATIENCE_SECONDS = 10.0
 

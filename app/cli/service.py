@@ -21,13 +21,13 @@ from app.processes import Supervisor
 from app.services.audit_log import AuditLog
 from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.settings import Settings
+from app.spark import SPARK
 from app.storage.modes import how_to_close
 from app.storage.object_stores import is_object_store
 from app.telemetry.exposition import exposed
 from app.telemetry.logs import log_to_stderr
 from app.telemetry.metrics import Metrics
 from app.telemetry.port import metrics_port as metrics_at
-from app.worker import SPARK
 
 logger = logging.getLogger(__name__)
 commands = typer.Typer()

@@ -6,8 +6,8 @@ import typer
 
 from app.cli.settings import DataFolder, settings_of
 from app.services.spark_trial import try_spark
+from app.spark import SparkExecutor
 from app.storage.layout import Warehouse
-from app.worker import SparkExecutor
 
 commands = typer.Typer()
 

@@ -1,0 +1,128 @@
+"""Spark as a service has it: started when it is wanted, and watched. Nothing else that runs in a service knows
+``spark_jobs``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.core.plan.jobs import Job, Progress, Result
+from app.services.repeated import Repeated
+from app.settings import Settings
+from app.telemetry.entries import SparkState
+from app.telemetry.metrics import Metrics
+from app.telemetry.traces import span
+
+if TYPE_CHECKING:
+    from spark_jobs.executor import SparkJobs
+
+logger = logging.getLogger(__name__)
+READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
+PATIENT_SECONDS = 60.0  # until it is told, and told again, that nothing is merged because Spark has not begun
+SPARK = "spark"  # the embedded server among the processes of the metrics
+
+
+class SparkExecutor:
+    """Runs merges and compactions on Spark (``app.services.executor.MergeExecutor``).
+
+    Spark is loaded, and its embedded server started, at the first use or by ``open``, in whatever thread: PySpark takes
+    as long to load as the rest of the service, and the API must answer before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._jobs: SparkJobs | None = None
+
+    def open(self) -> SparkJobs:
+        """Spark, started when it was not. Raises ``Unavailable`` when there is no Java."""
+        with self._lock:
+            if self._jobs is None:
+                from spark_jobs import executor  # noqa: PLC0415  # see the class
+
+                heap = self._settings.spark_heap_mib
+                remote = self._settings.spark_remote
+                self._jobs = executor.SparkJobs(
+                    Path(self._settings.folder).resolve() / "spark",
+                    None if remote is None else remote.get_secret_value(),
+                    self._settings.spark_master,
+                    None if heap is None else heap * 1024 * 1024,
+                    self._settings.umask,
+                )
+            self._jobs.start()
+            return self._jobs
+
+    def ready(self) -> bool:
+        """See ``MergeExecutor.ready``; false before Spark is loaded."""
+        return self._jobs is not None and self._jobs.ready()
+
+    def warm_up(self) -> None:
+        """See ``MergeExecutor.warm_up``."""
+        self.open().warm_up()
+
+    def run(self, tag: str, job: Job, report: Progress) -> Result:
+        """See ``MergeExecutor.run``."""
+        with span(type(job).__name__, {"spark.tag": tag}):
+            return self.open().run(tag, job, report)
+
+    def cancel(self, tag: str) -> None:
+        """See ``MergeExecutor.cancel``."""
+        if self._jobs is not None:
+            self._jobs.cancel(tag)
+
+    @property
+    def pid(self) -> int:
+        """The process of the embedded server; 0 while there is none."""
+        server = None if self._jobs is None else self._jobs.server
+        return (server.jvm_pid or 0) if server is not None else 0
+
+    def close(self) -> None:
+        """End Spark, if it was started."""
+        with self._lock:
+            if self._jobs is not None:
+                self._jobs.close()
+
+
+class SparkWatch(Repeated):
+    """Asks Spark whether it answers, and says so in the metrics, which all processes of the service read."""
+
+    def __init__(
+        self,
+        executor: SparkExecutor,
+        metrics: Metrics,
+        trusted: Callable[[], bool | None] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``trusted``: whether Spark does what merges need; None while nobody knows. ``clock``: seconds."""
+        super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
+        self._executor = executor
+        self._trusted = trusted
+        self._metrics = metrics
+        self._state = SparkState.STARTING
+        self._clock = clock
+        self._began = clock()
+        self._next_word = self._began + PATIENT_SECONDS
+        metrics.say_spark(self._state)
+
+    def _look(self) -> None:
+        trusted = self._trusted()
+        if trusted is False:
+            self._state = SparkState.REFUSED
+        elif trusted and self._executor.ready():
+            if self._state is not SparkState.READY:
+                logger.info("Spark is ready")
+            self._state = SparkState.READY
+        elif self._state is SparkState.READY:
+            logger.warning("Spark does not answer; batches are accepted, and merged when it does")
+            self._state = SparkState.LOST
+        elif self._state is SparkState.STARTING and self._clock() >= self._next_word:
+            waited = "batches are accepted, and merged when it has"
+            logger.warning("Spark has not answered its first queries for %d s; %s", self._clock() - self._began, waited)
+            self._next_word = self._clock() + PATIENT_SECONDS
+        self._metrics.say_spark(self._state)
+        self._metrics.adopt(SPARK, self._executor.pid)
