@@ -21,9 +21,6 @@ SESSION_CONFIGS: Mapping[str, str] = {
     # it looks at itself; of more, a few tasks take shares.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-    # What is gathered in lists is sorted and then written: by hash, Spark would give up after 128 keys, sort after all,
-    # and sort once more what comes out (docs/decisions/0038).
-    "spark.sql.execution.useObjectHashAggregateExec": "false",
     # Ranges side by side are as many tasks. Where each is one partition, Spark 4.1 and later would take their union for
     # one as well: a single task and a single file for the whole table, sorted once more.
     "spark.sql.unionOutputPartitioning": "false",

@@ -222,13 +222,13 @@ def combines_at_once(plan: MergePlan) -> bool:
 def combined_at_once(plan: MergePlan, runs: Sequence[DataFrame], *, oldest: bool = False) -> DataFrame:
     """One state row per key of ``runs``, oldest first, by one aggregation; ``oldest`` as in ``combined``.
 
-    Each row is sorted once, however many runs there are, and gathered as a whole; only those of keys in several runs
-    are combined, in turn (docs/decisions/0038).
+    Each row is gathered as a whole, once, however many runs there are; only those of keys in several runs are combined,
+    in turn (docs/decisions/0038).
     """
     keys, names = key_names(plan), [name for name, _ in plan.state_columns if name not in plan.schema.primary_key]
-    members = ", ".join(f"{literal(name)}, {quote(name)}" for name in names)
+    values = {name: quote(name) for name in names}
     states = [
-        rows.select(*map(_column, keys), F.expr(f"named_struct('{RUN_COLUMN}', {age}, {members})").alias(_STATE))
+        rows.select(*map(_column, keys), F.expr(_aged_sql(str(age), values)).alias(_STATE))
         for age, rows in enumerate(runs)
     ]
     grouped = reduce(DataFrame.unionAll, states).coalesce(1).groupBy(*map(_column, keys))
@@ -241,11 +241,16 @@ def combined_at_once(plan: MergePlan, runs: Sequence[DataFrame], *, oldest: bool
 def _combined_in_turn(plan: MergePlan, names: Sequence[str]) -> str:
     """What the gathered state rows of a key come to, ``o`` the older and ``n`` the newer one of two; most are alone."""
     types, both = dict(plan.state_columns), _combine_sql(plan)
-    members = ", ".join(f"{literal(name)}, CAST({both[name]} AS {types[name].spark})" for name in names)
+    pair = _aged_sql(f"n.{RUN_COLUMN}", {name: f"CAST({both[name]} AS {types[name].spark})" for name in names})
     by_age = f"array_sort({_STATES}, (x, y) -> x.{RUN_COLUMN} - y.{RUN_COLUMN})"  # maps have no order of their own
-    combined_pair = f"named_struct('{RUN_COLUMN}', n.{RUN_COLUMN}, {members})"
-    in_turn = f"aggregate(slice(a, 2, size(a)), a[0], (o, n) -> {combined_pair})"
+    in_turn = f"aggregate(slice(a, 2, size(a)), a[0], (o, n) -> {pair})"
     return f"IF(size({_STATES}) = 1, {_STATES}[0], {bound_sql(by_age, 'a', in_turn)})"
+
+
+def _aged_sql(age: str, values: Mapping[str, str]) -> str:
+    """A state row without its key as one value, with the number of its run."""
+    members = [f"'{RUN_COLUMN}', {age}", *(f"{literal(name)}, {sql}" for name, sql in values.items())]
+    return f"named_struct({', '.join(members)})"
 
 
 def _column(name: str) -> Column:

@@ -90,6 +90,16 @@ def test_every_type_is_stored_as_an_aggregation_stores_it(spark: SparkConnection
     both(Site(spark, tmp_path, plan), [[Change("+I", row) for row in (*rows, nothing)]])
 
 
+def test_keys_may_be_all_that_there_is(spark: SparkConnection, tmp_path: Path) -> None:
+    for place, options in enumerate(({}, {"merge-engine": "first-row"})):
+        table = TableCase((("k", "INT"), ("o", "STRING")), ("k", "o"), options)
+        site = Site(spark, tmp_path / str(place), compile_plan(schema_of(table)))
+        for keys in ((1, 2), (2, 3)):
+            both(site, [[Change("+I", {"k": key, "o": "a"}) for key in keys]])
+        site.compact(0, 2)
+        assert set(visible(site.rows())) == {(key, "a") for key in (1, 2, 3)}
+
+
 def test_the_changelog_of_the_input_is_the_same(spark: SparkConnection, tmp_path: Path) -> None:
     table = TableCase((("k", "INT"), ("a", "INT")), ("k",), {"changelog-producer": "input"})
     site = Site(spark, tmp_path, compile_plan(schema_of(table)))

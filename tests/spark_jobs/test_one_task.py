@@ -113,7 +113,7 @@ def test_code_is_generated_once_for_compactions_of_any_number_of_runs(
     many = explained(site, every, capsys)
     union = few.index("Union")
     assert few[: union + 1] == many[: union + 1]
-    assert "SortAggregate" in "".join(few[:union])
+    assert "Aggregate" in "".join(few[:union])
     assert len(many) - len(few) == (len(few) - union - 1), "twice the runs, twice the scans"
     own = re.compile(r"(?<=_kf_run, )\d+|Location: .*?, PushedFilters")
     assert {own.sub("", step) for step in few[union + 1 :]} == {own.sub("", step) for step in many[union + 1 :]}
