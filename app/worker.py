@@ -7,12 +7,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from app.catalog.repository import WaitingMerge
-from app.core.errors import KeyfoldError
+from app.core.errors import KeyfoldError, NotFound
 from app.core.plan.lanes import lanes_of
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import TaskKind
@@ -30,6 +31,7 @@ from app.services.merge_choice import choose
 from app.services.merge_rounds import claim_round, run_round
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.scrubs import look_again, scrub
+from app.services.small_compactions import is_small_table
 from app.services.spark_trial import try_spark
 from app.services.sweeps import KEYS_KNOWN, mark_run, sweep
 
@@ -64,9 +66,9 @@ NO_SCRUB = Upkeep()
 class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    One thread claims merges and starts each in a thread of its own; compactions have one thread, and so have Delta
-    logs, and keys that are to be forgotten. Another one counts what came late in merges that are over, another reads
-    all files to find damage.
+    One thread claims merges and starts each in a thread of its own; compactions have one thread, and small ones another
+    while one of these takes long; so have Delta logs, and keys that are to be forgotten. Another one counts what came
+    late in merges that are over, another reads all files to find damage.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Worker:
         self._forgetter = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse))
         self._late = LateCounting(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
+        loops["compact-small"] = self._compact_small
         loops["forget"] = self._forget
         loops["late"] = lambda: self._late.run(self._stopped.is_set)
         if upkeep.scrub_bytes_per_second:
@@ -187,24 +190,44 @@ class Worker:
         self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
-        """Do compactions for ``TOGETHER_SECONDS``, one at least; whether another look is wanted at once: it never is,
-        for what they commit wakes whoever looks, and small ones, which are done in this process, shall not have all of
-        it.
+        """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes whoever
+        looks, and small ones, which are done in this process, shall not have all of it.
         """
-        trusted = self._trusted.is_set() and not self._stopped.is_set()
-        if not trusted or not self._giving_way.may_begin(self.site.database):
+        if self._may_compact() and self._giving_way.may_begin(self.site.database):
+            self._compact_some(lambda _: True, self._giving_way.compacting)
+        return False
+
+    def _compact_small(self) -> None:
+        self._repeat(self._compact_beside, lambda: False, BESIDE_SECONDS)
+
+    def _compact_beside(self) -> bool:
+        """As ``_compact_next``, of small tables, while a compaction takes long: none waits for another table's."""
+        if self._may_compact() and self._giving_way.may_begin_beside(self.site.database):
+            self._compact_some(self._is_small, nullcontext)
+        return False
+
+    def _may_compact(self) -> bool:
+        return self._trusted.is_set() and not self._stopped.is_set()
+
+    def _is_small(self, table_id: str) -> bool:
+        if not self.site.small_merge_records:
             return False
+        with suppress(NotFound), self.site.database.reading() as repository:
+            return is_small_table(repository, table_id)
+        return False
+
+    def _compact_some(self, wanted: Callable[[str], bool], around: Callable[[], AbstractContextManager[None]]) -> None:
+        """Do compactions of tables (by id) that are ``wanted``, for ``TOGETHER_SECONDS``, one at least."""
         with self.site.database.reading() as repository:
             waiting = repository.leases.candidates(TaskKind.COMPACTION)
         until = time.monotonic() + TOGETHER_SECONDS
         for one in waiting:
-            lease = self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
-            if lease is not None:
-                with self._giving_way.compacting():
-                    self._work(lease, run_compaction)
-            if self._stopped.is_set() or time.monotonic() >= until:
+            if self._stopped.is_set() or time.monotonic() > until:
                 break
-        return False
+            lease = wanted(one.table_id) and self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
+            if lease:
+                with around():
+                    self._work(lease, run_compaction)
 
     def _publish(self) -> None:
         self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)

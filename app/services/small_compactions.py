@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from app.catalog.repository import Repository
 from app.core.plan.jobs import CompactionJob
+from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
+from app.core.table.option_entries import ChangelogProducer
 from app.services.leases import Lease
 from app.services.small_merges import folds_here, tried_here
 from app.storage.compacted_runs import write_compacted_run
@@ -37,12 +40,28 @@ def compact_here(
 
 
 def is_small(job: CompactionJob) -> bool:
-    """Whether a compaction of runs of the present schema can be done here. What one stores of logs is not the same on
-    Spark.
-    """
-    plan, sizes, files = job.plan, job.sizes, sum(len(run.files) for run in job.runs)
-    few = sizes.rows * len(plan.state_columns) <= MOST_VALUES and files <= MOST_FILES
-    return folds_here(plan) and not plan.settles and few and sizes.size_bytes <= MOST_BYTES
+    """Whether a compaction of runs of the present schema can be done here."""
+    return _are_few(job.plan, job.sizes.rows, job.sizes.size_bytes, sum(len(run.files) for run in job.runs))
+
+
+def is_small_table(repository: Repository, table_id: str) -> bool:
+    """Whether whatever is compacted of the table is done here: all its runs together are few. Raises ``NotFound``."""
+    table, current = repository.tables.existing(table_id), repository.snapshots.current(table_id)
+    runs = current.runs if current else ()
+    told = table.schema.parsed["changelog-producer"] is ChangelogProducer.FULL_COMPACTION
+    here = not told and all(run.schema_id == table.schema_id for run in runs)
+    return here and _are_few(
+        compile_plan(table.schema),
+        sum(run.rows for run in runs),
+        sum(run.size_bytes for run in runs),
+        sum(len(run.files) for run in runs),
+    )
+
+
+def _are_few(plan: MergePlan, rows: int, size_bytes: int, files: int) -> bool:
+    """Whether runs of so much can be combined here. What one stores of logs is not the same on Spark."""
+    few = rows * len(plan.state_columns) <= MOST_VALUES and files <= MOST_FILES and size_bytes <= MOST_BYTES
+    return few and folds_here(plan) and not plan.settles
 
 
 def _compacted(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str) -> tuple[Run, ...]:
