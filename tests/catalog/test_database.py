@@ -181,10 +181,13 @@ def test_a_sqlite_file_that_is_gone_is_never_written_again_nor_made_anew(tmp_pat
     path = tmp_path / "catalog.sqlite"
     database = CatalogDatabase(f"sqlite:///{path}")
     database.migrate()
+    database.close()  # all is in the file: whoever makes another one of its name takes the log beside it for its own
     with database.reading():  # one connection is open, and another would be
         aside = path.rename(tmp_path / "aside")
         if replaced:
-            CatalogDatabase(f"sqlite:///{path}").migrate()
+            other = CatalogDatabase(f"sqlite:///{path}")
+            other.migrate()
+            other.close()
         for block in (database.transaction, database.reading):
             with pytest.raises(Unavailable, match="removed or replaced"), block() as repository:
                 repository.databases.create("shop", {})
