@@ -88,7 +88,8 @@ def measure_javas(sizes: Sizes) -> Iterator[Sequence[str]]:
         f"compactions. {HEAP_BYTES // 2**30} GiB of heap."
     )
     yield ["### Javas", "", about]
-    for program in (find_java(), *(Path(one) for one in os.environ.get("KEYFOLD_BENCH_JAVAS", "").split(":") if one)):
+    others = filter(None, os.environ.get("KEYFOLD_BENCH_JAVAS", "").split(":"))
+    for program in (find_java(), *(Path(one).resolve() for one in others)):
         sets = {name: of for name, of in OPTIONS.items() if name != NO_ARCHIVE or archive_flags(program)}
         found = [_row(name, *_measured(sizes, program, options)) for name, options in sets.items()]
         yield list(table((f"Java {java_major_version(program)}", *STEPS, "all", "MiB in the end"), found))
