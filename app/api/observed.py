@@ -63,6 +63,7 @@ class Observed:
                 raise
             await internal_error(Request(scope), error)(scope, receive, answer.send)
         finally:
+            del scope[ANSWER]  # which has the scope: a ring, one for each request, for the collector of garbage
             seconds, outcome = time.perf_counter() - began, answer.outcome
             self._metrics.answered(scope.get(OPERATION) or operation_of(scope), outcome // 100 or _GONE, seconds)
             if not outcome or self._log_requests:

@@ -42,6 +42,7 @@ from app.telemetry.logs import request_id
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 REFUSAL: Final = "keyfold.refusal"  # the member of the scope that has the error that was answered
 # What Starlette and FastAPI themselves refuse, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
@@ -133,7 +134,7 @@ class ProblemResponse(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """JSON of ``content``."""
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+        return _JSON.encode(content).encode("utf-8", "backslashreplace")
 
 
 def _reference(status: HTTPStatus | str) -> dict[str, Any]:
@@ -153,32 +154,32 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
     """The response that tells ``error`` with ``status``."""
-    request.scope[REFUSAL] = error
-    # Not validated: pydantic refuses the lone surrogates that a message may quote.
-    body = Problem.model_construct(
-        type=f"urn:keyfold:problem:{error.code}",
-        title=error.code.replace("_", " ").capitalize(),
-        status=int(status),
-        detail=error.message,
-        instance=instance or _path(request),
-        request_id=request_id() or "",
-        message=error.message,
-        code=int(status),
-        resource_type=error.resource_type,
-        resource_name=error.resource_name,
-        error_code=error.code,
-        errors=[_fault(violation) for violation in error.violations[:MOST_FAULTS]],
-        error_count=error.total_violations,
-    )
-    content = body.model_dump(by_alias=True, exclude_unset=True)
+    # Without its traceback, whose frames have the scope: a ring would be left to the collector of garbage.
+    request.scope[REFUSAL] = error.with_traceback(None)
+    content = {  # as ``Problem`` declares it, without its checks: pydantic refuses the lone surrogates of a message
+        "type": f"urn:keyfold:problem:{error.code}",
+        "title": error.code.replace("_", " ").capitalize(),
+        "status": int(status),
+        "detail": error.message,
+        "instance": instance or _path(request),
+        "requestId": request_id() or "",
+        "message": error.message,
+        "code": int(status),
+        "resourceType": error.resource_type,
+        "resourceName": error.resource_name,
+        "errorCode": error.code,
+        "errors": [_fault(violation) for violation in error.violations[:MOST_FAULTS]],
+        "errorCount": error.total_violations,
+    }
     headers = {"Cache-Control": "no-store", **_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
     if error.retry_seconds is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
     return ProblemResponse(content, status, headers=headers)
 
 
-def _fault(violation: Violation) -> Fault:
-    told: dict[str, Any] = {
+def _fault(violation: Violation) -> dict[str, Any]:
+    """What ``Fault`` declares, without what there is nothing to say of."""
+    told = {
         "pointer": violation.pointer,
         "code": violation.code,
         "detail": violation.message,
@@ -186,7 +187,7 @@ def _fault(violation: Violation) -> Fault:
         "row": violation.row,
         "column": violation.column,
     }
-    return Fault.model_construct(**{name: value for name, value in told.items() if value is not None})
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _path(request: Request) -> str:

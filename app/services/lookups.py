@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
@@ -26,6 +26,7 @@ from app.services.views import View, schemas_of, view_of
 from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
 from app.storage.layout import Warehouse
 
+_SHOWN: Final = json.JSONEncoder(ensure_ascii=False)
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]
 
 
@@ -108,7 +109,7 @@ def imaged_row(
 def there(found: FoundRow, version: str | None) -> FoundRow:
     """``found``. Raises ``NotFound`` where there is no row; ``version`` is as of ``row_of``."""
     if found.body is None:
-        shown = json.dumps(found.shown_key, ensure_ascii=False)
+        shown = _SHOWN.encode(found.shown_key)
         why = "was deleted" if found.written else "was never written"
         name = found.table.full_name
         where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
@@ -135,16 +136,17 @@ def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/c
     """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have, which stand at
     ``pointer`` in the request.
     """
-    schema = view.table.schema
-    fix = f"columns: {some_of(schema.by_name)}"
-    faults = [
-        Violation(pointer, FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
-        for name in columns or ()
-        if name not in schema.by_name
-    ]
-    if faults:
+    if not columns:
+        return view.columns
+    known = view.table.schema.by_name
+    if unknown := [name for name in columns if name not in known]:
+        fix = f"columns: {some_of(known)}"
+        faults = [
+            Violation(pointer, FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
+            for name in unknown
+        ]
         raise Invalid("the request names unknown columns", violations=faults)
-    return columns or view.columns
+    return columns
 
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:

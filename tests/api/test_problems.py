@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from app.api.outgoing import Outgoing
 from app.api.problems import Problem
 from app.core import errors
-from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, Violation
+from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.http.kinds import KINDS
 from app.main import create_app
 from app.settings import Settings
@@ -97,6 +100,20 @@ def test_every_fault_is_told_and_faults_left_out_are_counted(app: FastAPI, clien
     ]
     assert body["errorCount"] == 5000
     assert Problem.model_validate(body).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_lookup_leaves_nothing_to_the_collector_of_garbage(client: TestClient, create: Callable[..., Any]) -> None:
+    create("kept")
+    client.post(f"{TABLES}/kept/batches", json={"records": [{"id": 1}]}).raise_for_status()
+    gc.collect()
+    gc.disable()
+    try:
+        asked = [client.get(f"{TABLES}/kept/rows", params={"key": key}) for key in (987_001, 1, 987_001, 1)]
+        left = [one for one in gc.get_objects() if isinstance(one, NotFound | Outgoing)]
+    finally:
+        gc.enable()
+    assert [answer.status_code for answer in asked] == [404, 200] * 2
+    assert left == []
 
 
 def test_a_message_that_quotes_half_a_surrogate_pair_is_still_json(app: FastAPI, client: TestClient) -> None:
