@@ -40,6 +40,7 @@ SWEEP_SECONDS = 300.0
 FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by whoever has a row explained
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
+ALONE_SECONDS = 3.0  # the same where no other machine commits: what time alone makes due, a failed merge's next try
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
@@ -82,6 +83,7 @@ class Worker:
         self._stopped = threading.Event()
         self._held = HeldLeases()
         self._giving_way = GivingWay()
+        self._idle_seconds = ALONE_SECONDS if site.database.embedded else IDLE_SECONDS
         self._next_look = float("-inf")
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
@@ -198,7 +200,7 @@ class Worker:
         return False
 
     def _compact_small(self) -> None:
-        self._repeat(self._compact_beside, lambda: False, BESIDE_SECONDS)
+        self._repeat(self._compact_beside, lambda: False, BESIDE_SECONDS, IDLE_SECONDS)  # a clock says what is long
 
     def _compact_beside(self) -> bool:
         """As ``_compact_next``, of small tables, while a compaction takes long: none waits for another table's."""
@@ -263,17 +265,18 @@ class Worker:
         work: Callable[[], bool],
         soon: Callable[[], bool],
         rest_seconds: float = 0.0,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float | None = None,
     ) -> None:
         """Do ``work`` again and again. When there was none, rest until a process of this machine commits
         something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
         """
+        idle = self._idle_seconds if idle_seconds is None else idle_seconds
         while not self._stopped.is_set():
-            seen, pause = self.site.database.commits, idle_seconds
+            seen, pause = self.site.database.commits, idle
             try:
                 if work():
                     continue
-                pause = self.poll_seconds if soon() else max(self.poll_seconds, idle_seconds)
+                pause = self.poll_seconds if soon() else max(self.poll_seconds, idle)
             except KeyfoldError as error:
                 logger.warning("the worker waits: %s", error)
             except Exception:
