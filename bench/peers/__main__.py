@@ -68,40 +68,42 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS], help="systems to run")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a system may take at one size")
     parser.add_argument("--scale", type=float, default=1.0, help="below 1 only to try the benchmark itself")
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the table before the first batch")
+    parser.add_argument("--batches", type=int, default=BATCHES, help="batches, one after the other")
     wanted = parser.parse_args()
     print(*table(("machine", ""), list(machine_facts())), "", sep="\n", flush=True)
     peers = [peer for peer in PEERS if peer.name in wanted.only]
     outcomes: list[Outcome] = []
     for divisor in SMALLER:
-        rows, records = round(ROWS * wanted.scale / divisor), round(RECORDS * wanted.scale / divisor)
-        latest = _at_size(peers, rows, records, wanted.python, wanted.timeout)
+        rows, records = round(wanted.rows * wanted.scale / divisor), round(RECORDS * wanted.scale / divisor)
+        latest = _at_size(peers, rows, records, wanted)
         outcomes += latest
         smaller = {outcome.peer.name for outcome in latest if outcome.too_large}
         if not smaller:
             break
         # Ours runs at every size that another one needs.
         peers = [peer for peer in peers if peer.name in smaller | {OURS}]
-    _print(outcomes)
+    _print(outcomes, wanted.batches)
 
 
-def _at_size(peers: Sequence[Peer], rows: int, records: int, python: str, timeout: float) -> list[Outcome]:
+def _at_size(peers: Sequence[Peer], rows: int, records: int, wanted: argparse.Namespace) -> list[Outcome]:
     with TemporaryDirectory(prefix="keyfold-bench-") as folder:
         source = Path(folder) / "input"
-        _write_input(source, rows, records)
+        _write_input(source, rows, records, wanted.batches)
         outcomes = []
         for peer in peers:
             with TemporaryDirectory(prefix="keyfold-bench-") as own:
-                outcomes.append(_run(peer, rows, records, python, timeout, source, Path(own)))
+                outcomes.append(_run(peer, rows, records, wanted.python, wanted.timeout, source, Path(own)))
                 print(_progress(outcomes[-1]), file=sys.stderr, flush=True)
         return outcomes
 
 
-def _write_input(source: Path, rows: int, records: int) -> None:
+def _write_input(source: Path, rows: int, records: int, batches: int) -> None:
     source.mkdir()
     with pq.ParquetWriter(source / "base.parquet", next(base_records(1)).schema) as writer:
         for chunk in base_records(rows):
             writer.write_table(chunk)
-    for number in range(1, BATCHES + 1):
+    for number in range(1, batches + 1):
         pq.write_table(batch_records(number, rows, records), source / f"batch-{number:02}.parquet")
 
 
@@ -124,9 +126,9 @@ def _progress(outcome: Outcome) -> str:
     return f"{outcome.peer.name} at {outcome.rows:,} rows: {state}"
 
 
-def _print(outcomes: Sequence[Outcome]) -> None:
+def _print(outcomes: Sequence[Outcome], batches: int) -> None:
     print(
-        f"{BATCHES} successive batches of partial updates, half of each new keys, 60 % nulls. Ratios: how many times "
+        f"{batches} successive batches of partial updates, half of each new keys, 60 % nulls. Ratios: how many times "
         "as long as Keyfold at the same size; below 1 Keyfold loses.\n"
     )
     ours = {outcome.rows: outcome for outcome in outcomes if outcome.peer.name == OURS}
