@@ -80,7 +80,7 @@ class StoppingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts; what the application is made of stays until the end, so that the collector of garbage passes it by:
-        to look through it took 40 ms, in which nobody was answered.
+        while it looks through all of that nobody is answered.
         """
         await super().startup(sockets)
         gc.freeze()
