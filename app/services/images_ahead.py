@@ -48,6 +48,8 @@ class ImagesAhead(Repeated):
         for view in self._changed([one for one, mark in marks.items() if mark != self._marks.get(one)]):
             before = self._seen.get(view.table.id)
             if before is not None:
+                kept = {run.id for run in view.runs}
+                self._images.unwant(view.table.id, [run for run in before.runs if run.id not in kept])
                 want_images(self._images, before, view)
             self._seen[view.table.id] = view
         self._marks = marks

@@ -152,8 +152,9 @@ class Counted(Enum):
     IMAGES_ASKED = Entry(
         "keyfold_images_asked",
         Kind.COUNTER,
-        "Images that lookups asked for and that were made, or could not be (no room, a table just dropped).",
-        {"outcome": ("made", "refused")},
+        "Images that lookups asked for and that were made, could not be (no room, a table just dropped), or were asked "
+        "for no more, because a compaction had replaced their run.",
+        {"outcome": ("made", "refused", "withdrawn")},
     )
     SPARK = Entry(
         "keyfold_spark_state",

@@ -14,7 +14,7 @@ from app.services.images_ahead import LOOK_SECONDS, ImagesAhead
 from app.services.lookups import Consistency, Images, imaged_row, row_of
 from app.services.tables import alter_table
 from app.services.views import View, Views
-from tests.services.builders import QUIET, SUM, create_table, merge_staged, post
+from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
 from tests.storage.imaged import build, files_of
 
 WIDE = ("shop", "wide")
@@ -176,3 +176,17 @@ def test_another_form_is_made_of_what_had_images(
     build(images)
     assert named(files_of(images)) == {first.runs[0].id}
     assert len(files_of(images)) == 2
+
+
+def test_the_image_of_a_run_that_a_compaction_replaced_is_not_made(
+    images: Images, site: MergeSite, views: Views, ahead: ImagesAhead, table: Table, merged: Callable[..., None]
+) -> None:
+    merged(table)
+    seen(views)
+    ahead.look()
+    merged(table, 2)
+    ahead.look()  # it asks for the image of the second run
+    compact(site, table)
+    ahead.look()
+    build(images)
+    assert named(files_of(images)) == {run.id for run in seen(views).runs}

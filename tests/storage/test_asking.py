@@ -1,11 +1,14 @@
-"""Images that cannot be made are asked for again, ever less often."""
+"""Images that cannot be made are asked for again, ever less often; those that nobody needs any more are not."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from app.storage.images.asking import Asking
-from app.storage.images.requests import ImageRequest, request_of
+from app.storage.images.builder import Builder
+from app.storage.images.requests import SUFFIX, ImageRequest, request_of
+from app.storage.images.room import Room
 from app.storage.layout import Warehouse
 from app.telemetry.metrics import Metrics
 from tests.storage.imaged import PLAN, made
@@ -39,3 +42,68 @@ def asks(asking: Asking, request: ImageRequest, folder: Path) -> bool:
     path.unlink()
     assert asking.settled(30)
     return True
+
+
+def test_what_is_withdrawn_is_not_made_and_may_be_asked_for_again(warehouse: Warehouse, tmp_path: Path) -> None:
+    folder, metrics = tmp_path / "images", Metrics()
+    asking = Asking(folder, warehouse, 10**9, metrics)
+    asking.builds = False
+    old, new = (
+        request_of("t1", run.id, run.files[0], PLAN.schema, PLAN)
+        for run in (made(warehouse, 3, run_id=name) for name in ("old", "new"))
+    )
+    for request in (old, new):
+        asking.ask(request.name, lambda request=request: request)
+    builder = Builder(folder, warehouse, 10**9)
+    builder._waiting.extend(builder._asked())  # it knows of both before one is withdrawn
+    asking.withdraw("t2", {"new"})
+    asking.withdraw("t1", {"old"})
+    assert builder.work()
+    assert not builder.work()
+    assert asking.settled(30)
+    assert [request.name.path(folder).exists() for request in (old, new)] == [False, True]
+    asking.ask(old.name, lambda: old)
+    assert old.name.request_path(folder).exists(), "it was not refused"
+    old.name.request_path(folder).unlink()
+    asking.close()
+
+
+def test_what_another_process_withdraws_is_not_refused_at_once(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Processes see a compaction at different times; each withdraws what it has asked for."""
+    folder = tmp_path / "images"
+    run = made(warehouse, 3)
+    request = request_of("t1", run.id, run.files[0], PLAN.schema, PLAN)
+    askings = [Asking(folder, warehouse, 10**9, Metrics()) for _ in range(2)]
+    for asking in askings:
+        asking.builds = False
+        asking.ask(request.name, lambda: request)
+    for asking in askings:
+        asking._look()
+        asking.withdraw("t1", {run.id})
+    for asking in askings:
+        asking.ask(request.name, lambda: request)
+        assert request.name.request_path(folder).exists()
+        request.name.request_path(folder).unlink()
+        asking.close()
+
+
+def test_images_are_not_listed_while_there_is_room_enough(tmp_path: Path) -> None:
+    def image(name: str) -> Path:
+        path = tmp_path / "t" / "r" / f"{name}{SUFFIX}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (0, 0))
+        return path
+
+    room = Room(tmp_path, 250)
+    first = image("a")
+    assert room.fits(100)
+    room.take(100)
+    second = image("b")
+    assert room.fits(50)
+    assert first.exists()
+    assert second.exists()
+    assert room.fits(100), "one leaves"
+    assert not first.exists() or not second.exists()
+    assert not room.fits(251)
+    assert first.exists() or second.exists(), "none leaves in vain"

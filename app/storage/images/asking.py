@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _REFUSED_SECONDS = 60.0  # how long an image that was not made is not asked for 
 _LONGEST_REFUSAL = 1800.0  # of a table that is too large for this machine's images there may be thousands
 _KNOWN_REFUSALS = 50_000
 _LONGEST_PAUSE = 60.0
+_GONE_LOOKS = 8  # after which a request that is gone was refused: before, another process may have withdrawn it
 
 
 class _Refusal(NamedTuple):
@@ -52,7 +53,7 @@ class Asking:
         self._metrics = metrics
         self._limit = limit
         self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
-        self._open: set[ImageName] = set()
+        self._open: dict[ImageName, int] = {}  # in how many looks the request was gone
         self._clock = clock
         self._refused: LRUCache[ImageName, _Refusal] = LRUCache(_KNOWN_REFUSALS)
         self._lock = threading.Lock()
@@ -76,11 +77,21 @@ class Asking:
                 logger.warning("no image can be asked for in %s: %s", self._folder, error)
                 self._refuse(name)
                 return
-            self._open.add(name)
+            self._open[name] = 0
             if self._thread is None:
                 self._next_start = max(self._next_start, time.monotonic() + _GATHER_SECONDS)
                 self._thread = threading.Thread(target=self._watch, name="images", daemon=True)
                 self._thread.start()
+
+    def withdraw(self, table_id: str, run_ids: Container[str]) -> None:
+        """Ask no more for images of runs that nobody will look into: of a table that gets a run a second most are gone
+        before their turn, and those that come after them would wait for images in vain.
+        """
+        with self._lock:
+            for name in [one for one in self._open if one.table_id == table_id and one.run_id in run_ids]:
+                self._open.pop(name)
+                name.request_path(self._folder).unlink(missing_ok=True)
+                self._metrics.count(Counted.IMAGES_ASKED, "withdrawn")
 
     def settled(self, timeout: float) -> bool:
         """Whether nothing is asked for any more, after at most ``timeout`` seconds."""
@@ -110,8 +121,11 @@ class Asking:
         """Forget what was answered, see to it that somebody builds the rest; whether there is any."""
         with self._lock:
             for name in [one for one in self._open if not one.request_path(self._folder).exists()]:
-                self._open.discard(name)
+                self._open[name] += 1
                 made = name.path(self._folder).exists()
+                if not made and self._open[name] < _GONE_LOOKS:
+                    continue
+                del self._open[name]
                 self._metrics.count(Counted.IMAGES_ASKED, "made" if made else "refused")
                 if made:
                     self._refused.pop(name, None)

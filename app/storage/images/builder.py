@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from app.storage.images.container import Damaged
 from app.storage.images.lock import builders_lock
 from app.storage.images.making import write_answers, write_states
 from app.storage.images.requests import WANTED, ImageRequest, read_request
-from app.storage.images.room import RECENT_SECONDS, make_room
+from app.storage.images.room import RECENT_SECONDS, Room
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_run, opened_parquet
 
@@ -41,7 +42,8 @@ class Builder:
         self.folder = folder
         self.warehouse = warehouse
         self.limit = limit
-        self.recent_seconds = recent_seconds
+        self._room = Room(folder, limit, recent_seconds)
+        self._waiting: deque[Path] = deque()
         self._aside = folder / _WRITING
         shutil.rmtree(self._aside, ignore_errors=True)  # what an earlier one that was killed left
         for path in folder.glob("*/*/*.arrow*"):
@@ -49,23 +51,32 @@ class Builder:
 
     def work(self) -> bool:
         """Make one image, or find out that it cannot be; whether anything was asked for."""
-        paths = self._asked()
-        for path in paths[:1]:
+        if not self._waiting:  # there may be thousands: they are listed once they are all done
+            self._waiting.extend(self._asked())
+        while self._waiting:
+            path = self._waiting.popleft()
             try:
                 os.utime(path)  # should this one end the process, the next begins with another
-                self._make(read_request(path))
-            except DamagedFile as error:
-                if error.missing:  # most often its table was dropped; who looks it up tells whether anybody needs it
-                    logger.info("no image for %s: its data file is not there", path.name)
-                else:
-                    logger.warning("no image for %s: %s", path.name, error)
-            except Unavailable as error:
-                logger.warning("no image for %s now: %s", path.name, error.message)
-            except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException):
-                # Lookups go on from the Parquet file.
-                logger.warning("no image for %s", path.name, exc_info=True)
-            path.unlink(missing_ok=True)
-        return bool(paths)
+            except FileNotFoundError:  # it was withdrawn
+                continue
+            self._answer(path)
+            return True
+        return False
+
+    def _answer(self, path: Path) -> None:
+        try:
+            self._make(read_request(path))
+        except DamagedFile as error:
+            if error.missing:  # most often its table was dropped; who looks it up tells whether anybody needs it
+                logger.info("no image for %s: its data file is not there", path.name)
+            else:
+                logger.warning("no image for %s: %s", path.name, error)
+        except Unavailable as error:
+            logger.warning("no image for %s now: %s", path.name, error.message)
+        except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException) as error:
+            if not isinstance(error, FileNotFoundError) or path.exists():  # it was not withdrawn meanwhile
+                logger.warning("no image for %s", path.name, exc_info=True)  # lookups go on from the Parquet file
+        path.unlink(missing_ok=True)
 
     def _asked(self) -> list[Path]:
         found = []
@@ -88,14 +99,16 @@ class Builder:
             aside = self._aside / f"{name.form}.{os.getpid()}"
             try:
                 self._write(source, aside, request)
-                if self._fits(aside.stat().st_size):
+                size = aside.stat().st_size
+                if self._fits(size):
                     place.parent.mkdir(parents=True, exist_ok=True)
                     aside.replace(place)
+                    self._room.take(size)
             finally:
                 aside.unlink(missing_ok=True)
 
     def _fits(self, size: int) -> bool:
-        fits = make_room(self.folder, size, self.limit, self.recent_seconds)
+        fits = self._room.fits(size)
         if not fits:
             logger.info("images in use leave no room for %d bytes more; KEYFOLD_IMAGE_BYTES is %d", size, self.limit)
         return fits

@@ -269,6 +269,10 @@ class Images:
         for file in run.files:
             self._states(table_id, run, file)
 
+    def unwant(self, table_id: str, runs: Iterable[Run]) -> None:
+        """Have no image made of runs that lookups need no more, where none is yet."""
+        self.asking.withdraw(table_id, {run.id for run in runs})
+
     def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
         name = ImageName(table_id, run.id, file.name, STATES)
         return self._opened(name, lambda: ImageRequest(name, file))

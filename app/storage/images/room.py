@@ -32,26 +32,47 @@ def stored_images(folder: Path) -> Iterator[Stored]:
         yield Stored(path, found.st_size, found.st_mtime)
 
 
-def make_room(folder: Path, needed: int, limit: int, recent_seconds: float = RECENT_SECONDS) -> bool:
-    """Whether ``needed`` bytes fit below ``limit``, after the least recently used images have left for them.
-
-    None leaves in vain, and none that was used in the last ``recent_seconds``.
+class Room:
+    """The room below ``limit`` bytes, as whoever alone makes images keeps it in mind: there may be tens of thousands of
+    them, which are listed only when what is known to be free does not do.
     """
-    images = sorted(stored_images(folder), key=lambda one: one.used_at)
-    excess = sum(one.size_bytes for one in images) + needed - limit
-    before = time.time() - recent_seconds
-    leaving = []
-    for one in images:
-        if excess <= 0:
-            break
-        if one.used_at <= before:
-            leaving.append(one)
-            excess -= one.size_bytes
-    if excess > 0:
-        return False
-    for one in leaving:
-        one.path.unlink(missing_ok=True)
-    return True
+
+    def __init__(self, folder: Path, limit: int, recent_seconds: float = RECENT_SECONDS) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._recent_seconds = recent_seconds
+        self._free = -1
+
+    def fits(self, needed: int) -> bool:
+        """Whether there is room for ``needed`` bytes, after the least recently used images have left for them.
+
+        None leaves in vain, and none that was used lately.
+        """
+        if needed > self._free:
+            self._free = self._make(needed)
+        return needed <= self._free
+
+    def take(self, size_bytes: int) -> None:
+        """An image of so many bytes was made."""
+        self._free -= size_bytes
+
+    def _make(self, needed: int) -> int:
+        """The bytes that are free, ``needed`` ones if images can leave for them."""
+        images = sorted(stored_images(self._folder), key=lambda one: one.used_at)
+        free = found = self._limit - sum(one.size_bytes for one in images)
+        before = time.time() - self._recent_seconds
+        leaving = []
+        for one in images:
+            if free >= needed:
+                break
+            if one.used_at <= before:
+                leaving.append(one)
+                free += one.size_bytes
+        if free < needed:
+            return found
+        for one in leaving:
+            one.path.unlink(missing_ok=True)
+        return free
 
 
 def touch(path: Path) -> bool:
