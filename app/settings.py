@@ -72,6 +72,12 @@ class Settings(BaseSettings):
         le=100_000,
         description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all work",
     )
+    lifted_merge_mib: int = Field(
+        64,
+        ge=0,
+        le=4096,
+        description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",
+    )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(

@@ -41,15 +41,20 @@ NO_COMPACTION = {"num-sorted-run.compaction-trigger": "1000000"}
 
 class BenchSite:
     """A merge site in ``folder`` with an embedded Spark server, or another ``executor``; tables are made, filled and
-    merged without HTTP.
+    merged without HTTP. ``as_served``: the worker does what it does by itself in a service; else all is Spark's.
     """
 
-    def __init__(self, folder: Path, executor: SparkExecutor | None = None) -> None:
+    def __init__(self, folder: Path, executor: SparkExecutor | None = None, *, as_served: bool = False) -> None:
         settings = Settings(KEYFOLD_DATA=folder)
         self.folder = folder
         self.executor = executor or SparkExecutor(settings)
         self.merges = MergeSite(
-            CatalogDatabase(settings.catalog_url), Warehouse(settings.warehouse_root), self.executor, LEASE_SECONDS
+            CatalogDatabase(settings.catalog_url),
+            Warehouse(settings.warehouse_root),
+            self.executor,
+            LEASE_SECONDS,
+            small_merge_records=settings.small_merge_records if as_served else 0,
+            lifted_merge_bytes=settings.lifted_merge_mib * 2**20 if as_served else 0,
         )
         self.merges.database.migrate()
         with self.merges.database.transaction() as repository:

@@ -34,8 +34,8 @@ class MergeExecutor(Protocol):
 @dataclass(frozen=True)
 class MergeSite:
     """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), the
-    time (epoch seconds) that merges and compactions take for now, and how many records are few enough to be folded in
-    the worker instead (0: none are).
+    time (epoch seconds) that merges and compactions take for now, how many records are few enough to be folded in the
+    worker instead (0: none are), and how much memory those of larger merges may take that it lifts (0: it does none).
     """
 
     database: CatalogDatabase
@@ -44,3 +44,4 @@ class MergeSite:
     lease_seconds: float
     clock: Callable[[], float] = time.time
     small_merge_records: int = 0
+    lifted_merge_bytes: int = 0

@@ -34,6 +34,7 @@ from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
+from app.services.lifted_merges import lift_here
 from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
 from app.services.small_merges import fold_here
@@ -146,6 +147,8 @@ def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease
     looks_up = table.schema.parsed["changelog-producer"] is ChangelogProducer.LOOKUP
     lease.expect(2 if looks_up else 1)
     runs = fold_here(lease, job, batches, folder)
+    if runs is None:
+        runs = lift_here(lease, job, batches, folder)
     if runs is None:
         told = replace(job, distinct_keys=job.plan.lifts and _keys_are_distinct(lease, batches))
         run_checked(lease, told, [file_of_batch(batch) for batch in batches], lease.report)

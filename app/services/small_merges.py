@@ -15,6 +15,7 @@ from app.core.table.option_entries import ChangelogProducer
 from app.core.table.schema import TableSchema
 from app.services.leases import Lease
 from app.storage.folded_runs import write_folded_runs
+from app.storage.lifted_runs import NotLifted
 from app.storage.run_files import TokenShared
 from app.storage.writable import check_not_gone
 
@@ -43,7 +44,11 @@ def tried_here(lease: Lease, write: Callable[[], tuple[Run, ...]]) -> tuple[Run,
         runs = write()
     except Cancelled:
         raise
-    except (DamagedFile, TokenShared):  # before a job of Spark all that it reads is checked, and damage noted
+    except (
+        DamagedFile,
+        TokenShared,
+        NotLifted,
+    ):  # before a job of Spark all that it reads is checked, and damage noted
         return None
     except Exception:
         task = lease.claimed.task

@@ -33,8 +33,12 @@ def write_folded_runs(
     Raises ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow or Python cannot hold, says
     nothing about the batches.
     """
-    by_token = _records_by_token(warehouse, plan.schema, batches)
-    states = [(token, _state(plan, by_token[token], now)) for token in sorted(by_token)]
+    found = RecordsByToken(plan.schema)
+    for batch in sorted(batches, key=lambda batch: batch.number):
+        rows = read_batch(warehouse, batch, plan.schema)
+        for token, row in zip(tokens_of(plan.schema, rows).tolist(), rows.to_pylist(), strict=True):
+            found.add(token, staged_record(plan.schema, batch.number, row))
+    states = found.states(plan, now)
     runs = []
     for place, rows in enumerate(_partitions(plan.schema, states)):
         inner = f"{folder}.{place:x}" if plan.schema.partition_keys else folder
@@ -45,20 +49,23 @@ def write_folded_runs(
     return tuple(runs)
 
 
-def _records_by_token(
-    warehouse: Warehouse, schema: TableSchema, batches: Sequence[Batch]
-) -> Mapping[int, list[Record]]:
-    """The records of each key in arrival order."""
-    found: dict[int, list[Record]] = {}
-    for batch in sorted(batches, key=lambda batch: batch.number):
-        rows = read_batch(warehouse, batch, schema)
-        for token, row in zip(tokens_of(schema, rows).tolist(), rows.to_pylist(), strict=True):
-            record = staged_record(schema, batch.number, row)
-            of_key = found.setdefault(token, [])
-            if of_key and not same_key(_key(schema, of_key[0]), _key(schema, record)):
-                raise TokenShared(f"token {token}")
-            of_key.append(record)
-    return found
+class RecordsByToken:
+    """The records of each key, by its token, that are folded together."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+        self._found: dict[int, list[Record]] = {}
+
+    def add(self, token: int, record: Record) -> None:
+        """One more record. Raises ``TokenShared``."""
+        of_key = self._found.setdefault(token, [])
+        if of_key and not same_key(_key(self._schema, of_key[0]), _key(self._schema, record)):
+            raise TokenShared(f"token {token}")
+        of_key.append(record)
+
+    def states(self, plan: MergePlan, now: int) -> list[tuple[int, StateRow]]:
+        """The tokens, in ascending order, with their state rows."""
+        return [(token, _state(plan, self._found[token], now)) for token in sorted(self._found)]
 
 
 def _key(schema: TableSchema, record: Record) -> Key:

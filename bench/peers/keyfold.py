@@ -28,7 +28,7 @@ class Keyfold(System):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.site = BenchSite(folder)
+        self.site = BenchSite(folder, as_served=True)
         self.site.executor.warm_up()
         self.table = self.site.create_table("t", options={})
 

@@ -1,20 +1,27 @@
-"""Where no key comes twice in a merge, its job is told so; where nobody can be sure, it is not."""
+"""Where no key comes twice in a merge, its job is told so, or the worker does without one; else it is aggregated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, TaskState
+from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import MOST_COMPARED_BATCHES
-from tests.services.builders import SUM, create_table, post, schema, totals
+from app.storage import lifted_runs
+from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import files_in, flip
-from tests.services.executor import PythonExecutor
+from tests.services.executor import BrokenExecutor, PythonExecutor
 from tests.services.test_altered_tables import alter
+from tests.services.test_partitions import merge as merge_partitioned
+from tests.services.test_partitions import numbers, partitioned
 from tests.services.test_small_merges import merge
 
 Batches = Sequence[Sequence[Mapping[str, Any]]]
@@ -78,6 +85,117 @@ def test_a_damaged_batch_is_told_as_before(site: MergeSite, executor: PythonExec
     [file] = files_in(site.warehouse, table.id, "staging")
     flip(file)
     task = merge(site, table)
+    assert task.state is TaskState.FAILED
+    assert "staging/" in str(task.error)
+    assert executor.merges == 0
+
+
+@pytest.fixture
+def lifting(site: MergeSite) -> MergeSite:
+    """A worker that folds one record by itself, and lifts the records of larger merges where it can."""
+    return replace(site, small_merge_records=1, lifted_merge_bytes=2**20)
+
+
+def test_a_merge_of_many_keys_needs_no_executor(lifting: MergeSite, images: Images) -> None:
+    table = create_table(lifting.database)
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    for turn in range(1, 4):
+        merged(without, table, [[{"id": id_, "n": turn * id_} for id_ in range(100)], [{"id": 7, "n": 1}]])
+    assert totals(lifting.database, images, table, [0, 7, 99, 100]) == [0, 6 * 7 + 3, 6 * 99, None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "merges"),
+    [
+        ({}, 0),
+        ({"lifted_merge_bytes": 0}, 1),
+        ({"lifted_merge_bytes": 300}, 1),
+        ({"small_merge_records": 0}, 1),
+    ],
+    ids=["bounded", "off", "too large", "all is for Spark"],
+)
+def test_what_the_settings_do_not_allow_is_left_to_the_executor(
+    changes: Mapping[str, int], merges: int, lifting: MergeSite, executor: PythonExecutor, images: Images
+) -> None:
+    table = create_table(lifting.database)
+    merged(replace(lifting, **changes), table, [[{"id": id_, "n": id_} for id_ in range(100)]])
+    assert executor.merges == merges
+    assert totals(lifting.database, images, table, [0, 99, 100]) == [0, 99, None]
+
+
+def test_keys_that_come_again_are_folded_if_they_are_few(
+    lifting: MergeSite, executor: PythonExecutor, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create_table(lifting.database)
+    values = len(compile_plan(table.schema).state_columns)
+    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 3 * values)
+    again = {"id": 5, "n": 1}
+    for turn, merges in enumerate((0, 0, 1)):
+        merged(lifting, table, [[*({"id": id_, "n": 1} for id_ in range(10)), *[again] * (turn + 1)]])
+        assert executor.merges == merges
+    assert totals(lifting.database, images, table, [4, 5, 9]) == [3, 3 + 1 + 2 + 3, 3]
+
+
+def test_a_rule_that_needs_the_values_is_left_to_the_executor(
+    lifting: MergeSite, executor: PythonExecutor, images: Images
+) -> None:
+    table = create_table(lifting.database)
+    merged(lifting, table, [[{"id": id_, "n": 5} for id_ in range(10)]])
+    assert executor.merges == 0
+    merged(lifting, table, [[{"id": id_, "n": 2, "_kind": "-U"} for id_ in range(10)]])
+    assert executor.merges == 1, "the value is taken from the total"
+    assert totals(lifting.database, images, table, [0, 9]) == [3, 3]
+
+
+def test_lifted_records_of_an_older_schema_and_a_changelog_of_the_input_are_left_to_the_executor(
+    lifting: MergeSite, executor: PythonExecutor, images: Images
+) -> None:
+    table = create_table(lifting.database)
+    post(lifting.database, lifting.warehouse, {"id": 1, "n": 1}, {"id": 2, "n": 1})
+    alter(lifting, table, (1, "m"), options={"merge-engine": "aggregation", "fields.m.aggregate-function": "sum"})
+    assert merge(lifting, table).state is TaskState.SUCCEEDED
+    assert executor.merges == 1
+    told = create_table(lifting.database, SUM | {"changelog-producer": "input"}, "told")
+    post(lifting.database, lifting.warehouse, {"id": 1, "n": 1}, {"id": 2, "n": 1}, name="told")
+    assert merge(lifting, told).state is TaskState.SUCCEEDED
+    assert executor.merges == 2
+    assert totals(lifting.database, images, told, [1]) == [1]
+
+
+def test_each_partition_gets_a_run_of_its_own(lifting: MergeSite, images: Images) -> None:
+    table = partitioned(lifting)
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    merge_partitioned(without, table, ("2024-05-01", "a", 1, 1), ("2024-05-02", "a", 1, 2), ("2024-05-01", "a", 2, 7))
+    merge_partitioned(without, table, ("2024-05-02", "a", 1, 3), ("2024-05-02", "b", 1, 4))
+    snapshot = snapshot_of(lifting.database, table)
+    assert snapshot is not None
+    assert sorted((run.partition, run.rows) for run in snapshot.runs) == [
+        ('{"day":"2024-05-01","shop":"a"}', 2),
+        ('{"day":"2024-05-02","shop":"a"}', 1),
+        ('{"day":"2024-05-02","shop":"a"}', 1),
+        ('{"day":"2024-05-02","shop":"b"}', 1),
+    ]
+    keys = [("2024-05-01", "a", 1), ("2024-05-01", "a", 2), ("2024-05-02", "a", 1), ("2024-05-02", "b", 1)]
+    assert numbers(lifting, images, table, *keys) == [1, 7, 5, 4]
+
+
+def test_many_rows_are_written_in_row_groups(lifting: MergeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifted_runs, "ROW_GROUP_BYTES", 2**10)
+    table = create_table(lifting.database)
+    merged(lifting, table, [[{"id": id_, "n": id_} for id_ in range(500)]])
+    [file] = files_in(lifting.warehouse, table.id, "runs")
+    found = pq.ParquetFile(file)
+    assert found.num_row_groups > 5
+    tokens = found.read()[TOKEN_COLUMN].to_pylist()
+    assert tokens == sorted(tokens)
+
+
+def test_a_damaged_batch_that_would_be_lifted_is_told(lifting: MergeSite, executor: PythonExecutor) -> None:
+    table = create_table(lifting.database)
+    post(lifting.database, lifting.warehouse, *({"id": id_, "n": id_} for id_ in range(50)))
+    [file] = files_in(lifting.warehouse, table.id, "staging")
+    flip(file)
+    task = merge(lifting, table)
     assert task.state is TaskState.FAILED
     assert "staging/" in str(task.error)
     assert executor.merges == 0

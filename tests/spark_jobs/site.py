@@ -23,6 +23,7 @@ from app.storage.changelogs import read_changelog
 from app.storage.compacted_runs import write_compacted_run
 from app.storage.folded_runs import write_folded_runs
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
+from app.storage.lifted_runs import write_lifted_runs
 from app.storage.runs import read_run, stored_files
 from app.storage.staging import write_batch
 from spark_jobs.changes import write_changes
@@ -102,6 +103,15 @@ class Site:
         run_id = uuid.uuid4().hex
         batches = [self._batch(uri, number, size) for uri, number, size in staged]
         write_folded_runs(self.warehouse, self.table_id, run_id, self.plan, batches, self.now)
+        self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
+        self.plans[run_id] = self.plan
+        return run_id
+
+    def merge_lifted_here(self, staged: Sequence[tuple[str, int, int]], most_bytes: int = 2**20) -> str:
+        """As ``merge_staged``, without Spark, by whole columns. Raises ``NotLifted``."""
+        run_id = uuid.uuid4().hex
+        batches = [self._batch(uri, number, size) for uri, number, size in staged]
+        write_lifted_runs(self.warehouse, self.table_id, run_id, self.plan, batches, self.now, most_bytes)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
         return run_id

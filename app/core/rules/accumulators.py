@@ -114,7 +114,9 @@ class Sum(Rule):
         if not self.part.takes(record):
             return self.empty
         value = record.values[self.column.name]
-        return self.of_total(value if record.kind.add else _minus(value))
+        if record.kind.add:
+            return {**self.empty, self.column.name: value}  # a value of the column is inside its type
+        return self.of_total(_minus(value))
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         totals = [total for total in (self.total(older), self.total(newer)) if total is not None]
