@@ -137,6 +137,14 @@ def test_columns_and_change_events_are_posted_as_records_are(batches: TestClient
     assert faults(wrong) == [("/columns/x", "unknown_column")]
 
 
+@pytest.mark.parametrize("kind", ['"\\ud800"', '"\xfc"', '""', "5", "null", '"+X"'])
+def test_a_kind_that_is_none_is_a_fault_of_its_record_whatever_it_is(kind: str, batches: TestClient) -> None:
+    body = f'{{"records": [{{"id": 1, "_kind": "+U"}}, {{"id": 2, "_kind": {kind}}}]}}'.encode()
+    answer = batches.post(BATCHES, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert faults(answer) == [("/records/1/_kind", "bad_row_kind")]
+
+
 def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(batches: TestClient) -> None:
     answer = post(batches, {"id": 1}, {"id": "x", "note": 5}, {"note": "a"}, 7, {"id": 4, "nope": 1, "_kind": "?"})
     assert answer.status_code == 400

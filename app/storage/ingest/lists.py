@@ -80,9 +80,10 @@ class SentObjects:
     def kind_texts(self) -> pa.Array | None:
         """``_kind`` of each record; +I where it has none."""
         kinds = [record.get(KIND_MEMBER, "+I") for record in self._objects]
-        if set(map(type, kinds)) <= {str}:
-            return pa.array(kinds, pa.string()) if kinds.count("+I") < len(kinds) else None
-        return pa.array([kind if isinstance(kind, str) else None for kind in kinds], pa.string())
+        if kinds.count("+I") == len(kinds):
+            return None
+        # Half a surrogate pair is text, too, but not for Arrow; every kind is ASCII.
+        return pa.array([kind if isinstance(kind, str) and kind.isascii() else None for kind in kinds], pa.string())
 
     def record(self, row: int) -> object:
         """One record, as it was sent."""
