@@ -172,7 +172,27 @@ def json_values(array: pa.Array) -> Sequence[Any]:
     """The values as JSON would have them, for a decoder to read."""
     if types.is_temporal(array.type):
         return _temporal_texts(array)
-    return [json_value(value) for value in array.to_pylist()]
+    try:
+        return [json_value(value) for value in array.to_pylist()]
+    except (ArithmeticError, ValueError):  # a time or a number, perhaps inside, that Python cannot hold
+        return [_json_of(value) for value in array]
+
+
+def _json_of(value: pa.Scalar) -> Any:
+    """One value as JSON would have it, whatever is inside: in the place of what Python cannot hold is its text, which a
+    decoder refuses.
+    """
+    if not value.is_valid:
+        return None
+    if types.is_temporal(value.type):
+        return _temporal_texts(pa.array([value]))[0]
+    if types.is_struct(value.type):
+        return {field.name: _json_of(value[place]) for place, field in enumerate(value.type)}
+    if types.is_map(value.type):
+        return [(_json_of(entry["key"]), _json_of(entry["value"])) for entry in value.values]
+    if _list(value.type):
+        return [_json_of(inner) for inner in value.values]
+    return value.cast(pa.string()).as_py() if types.is_decimal(value.type) else json_value(value.as_py())
 
 
 def _temporal_texts(array: pa.Array) -> list[str | None]:

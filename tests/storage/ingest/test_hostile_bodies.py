@@ -289,3 +289,16 @@ def test_a_file_that_says_less_than_it_holds_is_refused() -> None:
     pq.write_table(many(3), out)
     with pytest.raises(Invalid):
         joined(FORMATS[PARQUET].pieces(RecordDecoder(compile_plan(SCHEMA)), out.getvalue()[:-1], SMALL))
+
+
+def test_what_python_cannot_hold_inside_a_nested_value_is_refused_by_its_place() -> None:
+    """A time after the year 9999, which Arrow holds, in one of three rows."""
+    fields = [{"name": "id", "type": "INT"}, {"name": "r", "type": "ROW<at TIMESTAMP(6), of ARRAY<DATE>>"}]
+    decoder = RecordDecoder(compile_plan(TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})))
+    lists = pa.ListArray.from_arrays([0, 1, 2, 2], pa.array([5, 2**30], pa.date32()))
+    for inner, place in ((pa.array([5, 2**62, None], pa.timestamp("us")), "at"), (lists, "of/0")):
+        rows = pa.StructArray.from_arrays([inner], [place[:2]])
+        body = arrow_body(pa.table({"id": pa.array([1, 2, 3], pa.int32()), "r": rows}))
+        with pytest.raises(Invalid) as refusal:
+            joined(Upload(body, ARROW).pieces(decoder, SMALL))
+        assert [fault.pointer for fault in refusal.value.violations] == [f"/records/1/r/{place}"]
