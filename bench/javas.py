@@ -26,7 +26,7 @@ from bench.site import BenchSite
 from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.executor import SparkJobs
-from spark_jobs.java import archive_flags, find_java, java_major_version
+from spark_jobs.java import AHEAD_OF_TIME, CLASS_DATA, class_archives, find_java, java_major_version
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
 
@@ -39,8 +39,9 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "serial collector": (NOT_PARALLEL, "-XX:+UseSerialGC"),
     "G1": (NOT_PARALLEL, "-XX:+UseG1GC"),
     "C1 only": ("-XX:TieredStopAtLevel=1",),
-    NO_ARCHIVE: ("-Xshare:auto", "-XX:SharedArchiveFile=/nowhere"),
 }
+# By how the archive that there is is called.
+_WITHOUT = {CLASS_DATA: ("-Xshare:auto", "-XX:SharedArchiveFile=/nowhere"), AHEAD_OF_TIME: ("-XX:AOTMode=off",)}
 _KINDS = (("compiler", ("C1 ", "C2 ")), ("collector", ("GC ", "G1 ", "VM ")), ("tasks", ("Executor",)))
 STEPS = (
     "start and first queries",
@@ -90,7 +91,9 @@ def measure_javas(sizes: Sizes) -> Iterator[Sequence[str]]:
     yield ["### Javas", "", about]
     others = filter(None, os.environ.get("KEYFOLD_BENCH_JAVAS", "").split(":"))
     for program in (find_java(), *(Path(one).resolve() for one in others)):
-        sets = {name: of for name, of in OPTIONS.items() if name != NO_ARCHIVE or archive_flags(program)}
+        sets = dict(OPTIONS)
+        for archive in class_archives(program)[:1]:
+            sets[NO_ARCHIVE] = _WITHOUT[archive.suffix]
         found = [_row(name, *_measured(sizes, program, options)) for name, options in sets.items()]
         yield list(table((f"Java {java_major_version(program)}", *STEPS, "all", "MiB in the end"), found))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,25 @@ class SparkJobs:
     ) -> None:
         self.server = None if remote else EmbeddedServer(folder, master=master, heap_bytes=heap_bytes, umask=umask)
         self.connection = SparkConnection(remote or self._embedded())
+
+    @classmethod
+    def on_server(
+        cls,
+        folder: Path,
+        *,
+        java: Path,
+        java_options: Sequence[str],
+        heap_bytes: int,
+        stop_seconds: int,
+        start_timeout_seconds: float,
+    ) -> SparkJobs:
+        """Jobs of an embedded server of another making, which is not started yet."""
+        jobs = cls(folder, None, "local[*]", heap_bytes)
+        jobs.server = EmbeddedServer(
+            folder, java=java, java_options=java_options, heap_bytes=heap_bytes, stop_seconds=stop_seconds
+        )
+        jobs.connection = SparkConnection(jobs.server, start_timeout_seconds=start_timeout_seconds)
+        return jobs
 
     def _embedded(self) -> EmbeddedServer:
         assert self.server is not None, "without a remote there is an embedded server"

