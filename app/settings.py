@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     lifted_merge_mib: int = Field(
         64,
         ge=0,
-        le=4096,
+        le=1024,
         description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")

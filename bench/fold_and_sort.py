@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
@@ -11,6 +12,7 @@ from app.core.plan.jobs import FileSizes, MergeJob
 from app.core.rules.spark_sql import quote
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.distinct_keys import keys_are_distinct
+from app.storage.lifted_runs import write_lifted_runs
 from bench.compaction import TARGET_FILE_BYTES
 from bench.figures import Figure, Ratio, interleaved, seconds
 from bench.site import BenchSite
@@ -22,6 +24,7 @@ from spark_jobs.token_ranges import ROW_GROUP_BYTES, range_count, spread
 
 TABLE_ROWS = 1_000_000  # whose keys are half of the batch's; the jobs read none of its files
 TARGET = 1.3
+_BYTES_A_RECORD = 1000  # in memory, more than any
 
 
 def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
@@ -38,8 +41,14 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
         assert distinct, "no key comes twice in a batch of the benchmark"
         run_merge(spark, replace(job, distinct_keys=distinct))
 
+    def merge_here() -> None:
+        """As the worker merges what is not too large, without Spark."""
+        here = uuid.uuid4().hex
+        write_lifted_runs(site.merges.warehouse, table.id, here, job.plan, [batch], 0, batch.records * _BYTES_A_RECORD)
+
     with site.session() as spark:
         steps = {
+            "merge in the worker": lambda: seconds(merge_here),
             "merge job": lambda: seconds(lambda: merge(spark)),
             "merge job, aggregated": lambda: seconds(lambda: run_merge(spark, job)),
             "sort": lambda: seconds(lambda: _sort(spark, job)),
@@ -50,9 +59,9 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
         f"The merge job alone on one staged batch of {sizes.records:,} records, keys compared before as the service "
         "does it: no key comes twice. The same batch aggregated, as if one did. And beside them a job that reads the "
         "same file, computes tokens, sorts by token and key and writes the columns with the same settings, folding "
-        "nothing.",
+        "nothing. The same batch merged by the worker, without Spark.",
         timings,
-        [Ratio("merge job", "sort", TARGET), Ratio("merge job, aggregated", "sort", TARGET)],
+        [Ratio(of, "sort", TARGET) for of in ("merge in the worker", "merge job", "merge job, aggregated")],
     )
 
 

@@ -126,8 +126,8 @@ class _Records:
         if len(self._told) > MOST_FORMS:
             raise NotLifted("records name many sets of columns")
         # Of a column that is null everywhere or nowhere nobody needs to ask in which records.
-        self._nulls = {name: rows[name].null_count for name in schema.by_name}
-        self._known = {name: bool(count) for name, count in self._nulls.items() if count in {0, rows.num_rows}}
+        nulls = {name: rows[name].null_count for name in schema.by_name}
+        self._known = {name: bool(count) for name, count in nulls.items() if count in {0, rows.num_rows}}
 
     def _kinds_and_names(self) -> tuple[list[tuple[RowKind, frozenset[str] | None]], Places]:
         """The kinds and names that there are together, and which of them each record has."""
