@@ -67,6 +67,37 @@ def test_columns_that_are_taken_whole_are_what_spark_folds(
     assert shown(table, site) == expected, "after a compaction"
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.filter_too_much])
+@given(seed=st.integers(0, 2**32))
+def test_columns_that_are_taken_whole_are_what_records_come_to_one_by_one(
+    engine: str, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """Without Spark, so that it is many tables."""
+    random = Random(seed)
+    table, retracts = random_table(random, engine, times=2)
+    note(str(table))
+    plan = compile_plan(schema_of(table))
+    assume(plan.replay is None and plan.lifts)
+    site = Site(None, tmp_path_factory.mktemp("warehouse"), plan)  # type: ignore[arg-type]  # nothing asks for it
+    history = random_history(random, table, retracts, 60)
+    pieces = [*with_distinct_keys(table, history), history]
+    lifted = 0
+    for piece in pieces:
+        staged = [site.stage(piece[batch]) for batch in cut(random, len(piece), 2)]
+        try:
+            site.merge_lifted_here(staged)
+        except NotLifted:
+            continue
+        site.merge_staged_here(staged)
+        folded, here = site.runs.pop(), site.runs.pop()
+        assert (here.rows, here.live_rows) == (folded.rows, folded.live_rows)
+        if here.files:
+            lifted += 1
+            assert repr(stored(site, here).to_pylist()) == repr(stored(site, folded).to_pylist())
+    assume(lifted)
+
+
 def test_every_type_is_written_as_spark_writes_it(spark: SparkConnection, tmp_path: Path) -> None:
     columns = (("k", "INT"), *((f"c{i}", data_type) for i, data_type in enumerate(VALUES)))
     for place, engine in enumerate(ENGINES):
