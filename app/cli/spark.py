@@ -23,7 +23,8 @@ def spark_archive() -> None:
 
     def rehearse(jobs: MergeExecutor) -> None:
         with TemporaryDirectory(prefix="keyfold-") as folder:
-            try_spark(Warehouse(folder), jobs, _KEYS)
+            for fault in try_spark(Warehouse(folder), jobs, _KEYS):
+                typer.echo(fault, err=True)
         typer.echo("a table was merged and compacted")
 
     archive = make_archive(rehearse)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from app.core.plan.jobs import MergeJob
+from app.core.plan.record_forms import lifts_by_form
 from app.core.table.history import Batch, Run
 from app.core.table.option_entries import ChangelogProducer
 from app.services.leases import Lease
@@ -47,4 +48,5 @@ def _can_be_tried(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool
     small = sizes.size_bytes <= min(site.lifted_merge_bytes, sizes.target_file_bytes)
     few = sizes.rows <= MOST_RECORDS and len(batches) <= MOST_BATCHES
     here = site.small_merge_records > 0 and not told and job.plan.lifts and job.plan.replay is None
-    return here and small and few and all(batch.schema_id == table.schema_id for batch in batches)
+    present = all(batch.schema_id == table.schema_id for batch in batches)
+    return here and small and few and present and lifts_by_form(job.plan)

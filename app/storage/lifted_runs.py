@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_forms import Lift, NotByForm, NullMatters, RecordForm, ValueOf, lifts_of, state_of
+from app.core.rules.accumulators import Sum
 from app.core.rules.rule import State
 from app.core.table.history import Batch, Run
 from app.core.table.keys import partition_text
@@ -31,10 +32,12 @@ from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import Tokens, tokens_of
 
 MOST_FOLDED_VALUES: Final = 100_000  # records whose key comes again, times the columns of a state row: 0.2 s of CPU
+MOST_FOLDED_BYTES: Final = 2**20  # in memory; as Python's objects some hundred times as much at worst
 MOST_FORMS: Final = 1_000  # that a rule is asked about: some milliseconds
 MOST_ASKED: Final = 40  # columns of which a rule wants to know whether they are null
 MOST_PARTITIONS: Final = 100
 ROW_GROUP_BYTES: Final = 16 * 2**20  # as Spark's runs have them
+_NULL_BYTES = 5  # of a value in memory that takes nearly nothing in a file
 _MOST_COUNTED = 2**20  # codes that are found by counting; more are sorted
 
 Places = npt.NDArray[np.int64]
@@ -64,17 +67,40 @@ def write_lifted_runs(
     if any(column.type.family is Family.FLOATING for column in schema.key_columns):
         raise NotLifted("-0.0 and 0.0 are one key")
     in_order = sorted(batches, key=lambda batch: batch.number)
+    _check_size(warehouse, in_order, most_bytes)
     tokens = np.concatenate([_tokens(warehouse, batch, schema) for batch in in_order])
     order = np.argsort(tokens, kind="stable")
     again = _come_again(tokens[order])
-    most_folded = 0 if plan.unions else MOST_FOLDED_VALUES  # unions of sketches have other bytes here
-    if np.count_nonzero(again) * len(plan.state_columns) > most_folded:
+    if np.count_nonzero(again) * len(plan.state_columns) > (MOST_FOLDED_VALUES if _folds_alike(plan) else 0):
         raise NotLifted("many keys come several times")
-    rows = _rows(warehouse, in_order, schema, most_bytes)
+    rows = pa.concat_tables([read_batch(warehouse, batch, schema) for batch in in_order]).combine_chunks()
+    others = rows.take(pa.array(order[again]))
+    if others.nbytes > MOST_FOLDED_BYTES:
+        raise NotLifted("records of keys that come several times are large")
     states = _lifted(plan, rows, order[~again], tokens, now)
     if again.any():
-        states = _with_folded(plan, states, in_order, rows, order[again], tokens, now)
+        states = _with_folded(plan, states, in_order, others, order[again], tokens, now)
     return tuple(_write(warehouse, table_id, folder, plan, states, batches[0].schema_id))
+
+
+def _folds_alike(plan: MergePlan) -> bool:
+    """Whether a fold of several records gives the very bytes that Spark's gives: unions of sketches do not, and sums of
+    binary fractions are rounded at other steps.
+    """
+    sums = [rule.column.type.family for rule in plan.rules if isinstance(rule, Sum)]
+    return not plan.unions and Family.FLOATING not in sums
+
+
+def _check_size(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int) -> None:
+    """Raises ``NotLifted`` for more in memory than that, as footers say it: staging files have no dictionaries."""
+    size = 0
+    for batch in batches:
+        with opened_parquet(warehouse, file_of_batch(batch)) as parquet:
+            groups = map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
+            chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+        size += sum(chunk.total_uncompressed_size + _NULL_BYTES * chunk.num_values for chunk in chunks)
+        if size > most_bytes:
+            raise NotLifted(f"more than {most_bytes} bytes")
 
 
 def _tokens(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> Tokens:
@@ -88,16 +114,6 @@ def _come_again(ordered: Tokens) -> npt.NDArray[np.bool_]:
     again[1:] |= same
     again[:-1] |= same
     return again
-
-
-def _rows(warehouse: Warehouse, batches: Sequence[Batch], schema: TableSchema, most_bytes: int) -> pa.Table:
-    """The records of all batches, each column in one piece."""
-    read: list[pa.Table] = []
-    for batch in batches:
-        read.append(read_batch(warehouse, batch, schema))
-        if sum(rows.nbytes for rows in read) > most_bytes:
-            raise NotLifted(f"more than {most_bytes} bytes")
-    return pa.concat_tables(read).combine_chunks()
 
 
 def _lifted(plan: MergePlan, rows: pa.Table, places: Places, tokens: Tokens, now: int) -> pa.Table:
@@ -218,17 +234,15 @@ def _with_folded(
     plan: MergePlan,
     lifted: pa.Table,
     batches: Sequence[Batch],
-    rows: pa.Table,
+    others: pa.Table,
     places: Places,
     tokens: Tokens,
     now: int,
 ) -> pa.Table:
-    """``lifted`` and the state rows of the records at ``places``, which are folded one by one."""
+    """``lifted`` and the state rows of the ``others``, the records at ``places``, which are folded one by one."""
     numbers = np.repeat([batch.number for batch in batches], [batch.records for batch in batches])[places]
     found = RecordsByToken(plan.schema)
-    for token, number, row in zip(
-        tokens[places].tolist(), numbers.tolist(), rows.take(pa.array(places)).to_pylist(), strict=True
-    ):
+    for token, number, row in zip(tokens[places].tolist(), numbers.tolist(), others.to_pylist(), strict=True):
         found.add(token, staged_record(plan.schema, number, row))
     whole = pa.concat_tables([lifted, state_table(plan, found.states(plan, now))])
     return whole.take(pa.array(np.argsort(whole[TOKEN_COLUMN].to_numpy())))

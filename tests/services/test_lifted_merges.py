@@ -13,7 +13,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, TaskState
 from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import MergeSite
-from app.services.lookups import Images
+from app.services.lookups import Consistency, Images, get_rows
 from app.services.merges import MOST_COMPARED_BATCHES
 from app.storage import lifted_runs
 from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
@@ -199,3 +199,33 @@ def test_a_damaged_batch_that_would_be_lifted_is_told(lifting: MergeSite, execut
     assert task.state is TaskState.FAILED
     assert "staging/" in str(task.error)
     assert executor.merges == 0
+
+
+def test_columns_that_are_null_here_and_there_are_lifted_where_no_rule_asks(
+    lifting: MergeSite, executor: PythonExecutor, images: Images
+) -> None:
+    """A row that is replaced as a whole keeps null as any value: its columns make no forms."""
+    names = [f"c{place}" for place in range(12)]
+    with lifting.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        columns = (("id", "BIGINT"), ("n", "BIGINT"), *((name, "INT") for name in names))
+        table = repository.tables.create("shop", "wide", schema(*columns))
+    bits = {name: 1 << place for place, name in enumerate(names)}
+    rows = [{"id": id_, "n": id_, **{name: id_ for name in names if id_ & bits[name]}} for id_ in range(3000)]
+    merged(replace(lifting, lifted_merge_bytes=2**22), table, [rows[:1000], rows[1000:2000], rows[2000:]])
+    assert executor.merges == 0
+    with lifting.database.reading() as repository:
+        now = repository.tables.get("shop", "wide")
+        [found] = get_rows(repository, images, now, [(1365,)], Consistency.MERGED)
+    assert found.row == {"id": 1365, "n": 1365} | {name: 1365 if 1365 & bits[name] else None for name in names}
+
+
+def test_records_that_are_large_are_not_folded_one_by_one(lifting: MergeSite, executor: PythonExecutor) -> None:
+    table = create_table(lifting.database)
+    few = [{"id": id_, "n": 1} for id_ in range(10)]
+    merged(lifting, table, [[*few, few[0]]])
+    assert executor.merges == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifted_runs, "MOST_FOLDED_BYTES", 10)
+        merged(lifting, table, [[*few, few[0]]])
+    assert executor.merges == 1

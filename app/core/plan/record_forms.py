@@ -16,7 +16,13 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.rules.rule import Rule, State
 from app.core.table.records import ARRIVAL_COLUMN, Record, RowKind
 
-Lift = Callable[[Record], State]
+
+@dataclass(frozen=True)
+class Lift:
+    """A part of ``fold.lift``; of the columns ``kept`` it never matters whether they are null."""
+
+    of: Callable[[Record], State]
+    kept: frozenset[str] = frozenset()
 
 
 class NotByForm(Exception):
@@ -32,7 +38,7 @@ class NullMatters(Exception):
 
 
 class ValueOf:
-    """Stands for a record's value of ``column``, which is not null. It can be kept, and nothing else."""
+    """Stands for a record's value of ``column``. It can be kept, and nothing else."""
 
     __slots__ = ("column",)
 
@@ -59,10 +65,13 @@ class RecordForm:
 class _StandIns(Mapping[str, Any]):
     """The values of the records of a form."""
 
-    def __init__(self, nulls: Mapping[str, bool]) -> None:
+    def __init__(self, nulls: Mapping[str, bool], kept: frozenset[str]) -> None:
         self._nulls = nulls
+        self._kept = kept
 
     def __getitem__(self, name: str) -> ValueOf | None:
+        if name in self._kept:
+            return ValueOf(name)
         if name not in self._nulls:
             raise NullMatters(name)
         return None if self._nulls[name] else ValueOf(name)
@@ -78,7 +87,21 @@ def lifts_of(plan: MergePlan, touched: int) -> Sequence[Lift]:
     """``fold.lift`` of everything but the key, a part for each rule and one for the row itself, so that each part asks
     about few columns.
     """
-    return [*(partial(_lift, plan, rule) for rule in plan.rules), lambda record: plan.row.lift(record, touched)]
+    of_rules = [Lift(partial(_lift, plan, rule), rule.kept) for rule in plan.rules]
+    return [*of_rules, Lift(lambda record: plan.row.lift(record, touched))]
+
+
+def lifts_by_form(plan: MergePlan) -> bool:
+    """Whether a record that adds a value to every column is lifted without a look at these; false of plans that keep
+    logs of what they were told.
+    """
+    form = RecordForm(RowKind.INSERT, None, dict.fromkeys(plan.schema.by_name, False))
+    try:
+        for lift in lifts_of(plan, 0):
+            state_of(lift, form)
+    except NotByForm:
+        return False
+    return True
 
 
 def _lift(plan: MergePlan, rule: Rule, record: Record) -> State:
@@ -92,7 +115,7 @@ def state_of(lift: Lift, form: RecordForm) -> State:
     """
     arrival: Any = ValueOf(ARRIVAL_COLUMN)
     try:
-        return lift(Record(form.kind, _StandIns(form.nulls), arrival, form.named))
+        return lift.of(Record(form.kind, _StandIns(form.nulls, lift.kept), arrival, form.named))
     except (NullMatters, NotByForm):
         raise
     except Exception as error:  # whatever a rule does with a value that is none

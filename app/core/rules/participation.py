@@ -185,6 +185,12 @@ class Participation:
         return next((condition.reason(record) for condition in self.conditions if not condition.met(record)), None)
 
     @cached_property
+    def looked_at(self) -> frozenset[str]:
+        """The columns of which it matters whether they are null."""
+        not_null = {condition.column.name for condition in self.conditions if isinstance(condition, NotNull)}
+        return frozenset({*not_null, *self.group})
+
+    @cached_property
     def adds_only(self) -> bool:
         """Whether no retract takes part."""
         return any(isinstance(condition, Adds) for condition in self.conditions)

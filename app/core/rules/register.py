@@ -103,6 +103,10 @@ class Register(Rule):
         """The columns that a clearing retract sets to its own values: those of the order."""
         return frozenset({*self.part.group, *(field.column.name for field in self.order.fields)}) & self._own
 
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        return self._own - self.part.looked_at
+
     def lift(self, record: Record) -> State:
         state = self.empty
         if not self.part.takes(record):

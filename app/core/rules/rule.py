@@ -89,6 +89,11 @@ class Rule(ABC):
         """State columns that this rule needs beside its visible columns."""
 
     @property
+    def kept(self) -> frozenset[str]:
+        """The columns whose values ``lift`` stores as they are, null or not, and never looks at."""
+        return frozenset()
+
+    @property
     def bounds(self) -> tuple[TotalBounds, ...]:
         """The ranges in which accumulated values must end; none where every value is legal."""
         return ()

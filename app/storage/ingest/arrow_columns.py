@@ -174,7 +174,7 @@ def json_values(array: pa.Array) -> Sequence[Any]:
         return _temporal_texts(array)
     try:
         return [json_value(value) for value in array.to_pylist()]
-    except (ArithmeticError, ValueError):  # a time or a number, perhaps inside, that Python cannot hold
+    except (ArithmeticError, ValueError, KeyError):  # inside, a time, number or time zone that Python does not have
         return [_json_of(value) for value in array]
 
 
@@ -184,8 +184,10 @@ def _json_of(value: pa.Scalar) -> Any:
     """
     if not value.is_valid:
         return None
+    if types.is_dictionary(value.type):
+        return _json_of(value.value)
     if types.is_temporal(value.type):
-        return _temporal_texts(pa.array([value]))[0]
+        return _temporal_texts(pa.array([value], value.type))[0]
     if types.is_struct(value.type):
         return {field.name: _json_of(value[place]) for place, field in enumerate(value.type)}
     if types.is_map(value.type):

@@ -8,6 +8,7 @@ import io
 import random
 import tracemalloc
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -296,9 +297,20 @@ def test_what_python_cannot_hold_inside_a_nested_value_is_refused_by_its_place()
     fields = [{"name": "id", "type": "INT"}, {"name": "r", "type": "ROW<at TIMESTAMP(6), of ARRAY<DATE>>"}]
     decoder = RecordDecoder(compile_plan(TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})))
     lists = pa.ListArray.from_arrays([0, 1, 2, 2], pa.array([5, 2**30], pa.date32()))
-    for inner, place in ((pa.array([5, 2**62, None], pa.timestamp("us")), "at"), (lists, "of/0")):
+    late = pa.array([5, 2**62, None], pa.timestamp("us"))
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), late[:2])
+    for inner, place in ((late, "at"), (coded, "at"), (lists, "of/0")):
         rows = pa.StructArray.from_arrays([inner], [place[:2]])
         body = arrow_body(pa.table({"id": pa.array([1, 2, 3], pa.int32()), "r": rows}))
         with pytest.raises(Invalid) as refusal:
             joined(Upload(body, ARROW).pieces(decoder, SMALL))
         assert [fault.pointer for fault in refusal.value.violations] == [f"/records/1/r/{place}"]
+
+
+def test_a_time_zone_that_nobody_knows_inside_a_nested_value_is_as_outside() -> None:
+    fields = [{"name": "id", "type": "INT"}, {"name": "r", "type": "ROW<at TIMESTAMP(6) WITH LOCAL TIME ZONE>"}]
+    decoder = RecordDecoder(compile_plan(TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})))
+    rows = pa.StructArray.from_arrays([pa.array([5], pa.timestamp("us", "Nowhere/X"))], ["at"])
+    body = arrow_body(pa.table({"id": pa.array([1], pa.int32()), "r": rows}))
+    found = joined(Upload(body, ARROW).pieces(decoder, SMALL))
+    assert found.columns["r"].to_pylist() == [{"at": datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)}]
