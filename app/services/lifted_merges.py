@@ -18,7 +18,7 @@ from app.services.small_merges import tried_here
 from app.storage.lifted_runs import write_lifted_runs
 
 MOST_RECORDS: Final = 1_000_000  # of a run of one file, as Spark's tasks have them
-MOST_BATCHES: Final = 32  # among many batches a key mostly comes twice
+MOST_COMPARED_BATCHES: Final = 32  # each file is opened once more; among many batches a key mostly comes twice
 _one_at_a_time = threading.Lock()  # for their memory
 
 
@@ -46,7 +46,7 @@ def _can_be_tried(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool
     site, table, sizes = lease.site, lease.claimed.table, job.sizes
     told = table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
     small = sizes.size_bytes <= min(site.lifted_merge_bytes, sizes.target_file_bytes)
-    few = sizes.rows <= MOST_RECORDS and len(batches) <= MOST_BATCHES
+    few = sizes.rows <= MOST_RECORDS and len(batches) <= MOST_COMPARED_BATCHES
     here = site.small_merge_records > 0 and not told and job.plan.lifts and job.plan.replay is None
     present = all(batch.schema_id == table.schema_id for batch in batches)
     return here and small and few and present and lifts_by_form(job.plan)

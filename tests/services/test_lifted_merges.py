@@ -13,8 +13,8 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, TaskState
 from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import MergeSite
+from app.services.lifted_merges import MOST_COMPARED_BATCHES
 from app.services.lookups import Consistency, Images, get_rows
-from app.services.merges import MOST_COMPARED_BATCHES
 from app.storage import lifted_runs
 from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import files_in, flip
