@@ -78,6 +78,12 @@ class Settings(BaseSettings):
         le=1024,
         description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",
     )
+    column_compaction_mib: int = Field(
+        1024,
+        ge=0,
+        le=2**20,
+        description="largest compaction, by its files, that a worker does by itself; 0: Spark does all but few rows",
+    )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(

@@ -13,7 +13,7 @@ from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.compact import run_compaction
 from spark_jobs.expressions import key_names, state_schema
-from spark_jobs.token_ranges import ROW_GROUP_BYTES, range_count, spread
+from spark_jobs.token_ranges import ROW_GROUP_BYTES, spread
 
 TABLE_ROWS = 1_000_000
 TARGET = 1.3
@@ -61,7 +61,7 @@ def _both(spark: SparkSession, job: CompactionJob) -> DataFrame:
 
 
 def _sorted(rows: DataFrame, job: CompactionJob) -> DataFrame:
-    return spread(rows, range_count(job.sizes)).sortWithinPartitions(*key_names(job.plan))
+    return spread(rows, job.sizes.ranges).sortWithinPartitions(*key_names(job.plan))
 
 
 def _write(rows: DataFrame, job: CompactionJob) -> None:

@@ -20,7 +20,7 @@ from bench.sizes import Sizes
 from bench.wide_table import batch_records
 from spark_jobs.expressions import key_names, record_schema, records
 from spark_jobs.merge import run_merge
-from spark_jobs.token_ranges import ROW_GROUP_BYTES, range_count, spread
+from spark_jobs.token_ranges import ROW_GROUP_BYTES, spread
 
 TABLE_ROWS = 1_000_000  # whose keys are half of the batch's; the jobs read none of its files
 TARGET = 1.3
@@ -69,6 +69,6 @@ def _sort(spark: SparkSession, job: MergeJob) -> None:
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbered = records(job.plan, staged, {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()})
     columns = [TOKEN_COLUMN, *(column.name for column in job.plan.schema.columns)]
-    rows = spread(numbered.select(*(F.col(quote(name)) for name in columns)), range_count(job.sizes))
+    rows = spread(numbered.select(*(F.col(quote(name)) for name in columns)), job.sizes.ranges)
     ordered = rows.sortWithinPartitions(*key_names(job.plan))
     ordered.write.mode("overwrite").option("parquet.block.size", ROW_GROUP_BYTES).parquet(job.output)

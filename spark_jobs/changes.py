@@ -16,7 +16,7 @@ from app.core.table.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import FIELD_ID, combined, equals, key_names, without_substitution
 from spark_jobs.stored_runs import combined_runs, read_run
-from spark_jobs.token_ranges import TokenRange, range_count, write_in_ranges
+from spark_jobs.token_ranges import TokenRange, write_in_ranges
 
 _BEFORE, _AFTER, _CHANGE = "_kf_before", "_kf_after", "_kf_change"
 
@@ -30,7 +30,7 @@ def write_changes(spark: SparkSession, job: ChangesJob) -> None:
     order = [F.col(quote(name)).asc_nulls_first() for name in (*key_names(job.plan), KIND_COLUMN)]
     write_in_ranges(
         spark,
-        range_count(job.sizes),
+        job.sizes.ranges,
         lambda one: _changes_in(spark, job, one),
         lambda rows, mode: without_substitution(rows).sortWithinPartitions(*order).write.mode(mode).parquet(job.output),
     )

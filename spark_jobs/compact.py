@@ -13,7 +13,7 @@ from app.core.plan.jobs import CompactionJob
 from spark_jobs.bitmaps import register_bitmaps
 from spark_jobs.expressions import compacted
 from spark_jobs.stored_runs import combined_runs
-from spark_jobs.token_ranges import TokenRange, range_count, write_in_ranges, write_rows
+from spark_jobs.token_ranges import TokenRange, write_in_ranges, write_rows
 
 
 def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
@@ -22,7 +22,7 @@ def run_compaction(spark: SparkSession, job: CompactionJob) -> None:
         register_bitmaps(spark)
     write_in_ranges(
         spark,
-        range_count(job.sizes),
+        job.sizes.ranges,
         lambda one: _combined_in(spark, job, one),
         lambda rows, mode: write_rows(job.plan, rows, job.output, mode=mode),
     )

@@ -19,7 +19,7 @@ from spark_jobs.expressions import (
     records,
     without_substitution,
 )
-from spark_jobs.token_ranges import range_count, spread, write_rows
+from spark_jobs.token_ranges import spread, write_rows
 
 
 def run_merge(spark: SparkSession, job: MergeJob) -> None:
@@ -30,7 +30,7 @@ def run_merge(spark: SparkSession, job: MergeJob) -> None:
         register_bitmaps(spark)
     staged = spark.read.schema(record_schema(job.plan.schema)).parquet(*job.batches)
     numbers = {uri.rsplit("/", 1)[-1]: number for uri, number in job.batches.items()}
-    ranges = range_count(job.sizes)
+    ranges = job.sizes.ranges
     rows = spread(records(job.plan, staged, numbers), ranges)
     lifts = job.distinct_keys and job.plan.lifts
     states = lifted(job.plan, rows, job.now) if lifts else folded(job.plan, rows, job.now, ranged=ranges > 1)

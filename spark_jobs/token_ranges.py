@@ -10,27 +10,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.jobs import FileSizes, StoredFile, StoredRun
+from app.core.plan.jobs import StoredFile, StoredRun
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.spark_sql import quote
 from app.core.table.records import PARTITION_COLUMN, TOKEN_COLUMN
 from spark_jobs.expressions import RANGE_COLUMN, key_names, without_substitution
 
-ROWS_PER_RANGE = 1_000_000  # what one task sorts in memory with ease
 ROW_GROUP_BYTES = 16 * 1024**2  # in memory; a lookup without an image reads one group (docs/decisions/0008)
 RANGES_PER_QUERY = 32, 128  # least and most: each is a branch of the plan, which takes time to be planned
 _MANY = 1 << 20  # rows: so many that no core is left without
 _SMALLEST, _TOKENS = -(1 << 63), 1 << 64
-
-
-def range_count(sizes: FileSizes) -> int:
-    """The power of two of token ranges that keeps files near their target size and tasks small; it follows the table as
-    it grows.
-    """
-    ranges = 1
-    while ranges * ROWS_PER_RANGE < sizes.rows or ranges * sizes.target_file_bytes < sizes.size_bytes:
-        ranges *= 2
-    return ranges
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from app.core.table.history import ChangelogFile, Run, Snapshot, Table, Task, Ta
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
 from app.services.checked_jobs import run_checked
+from app.services.column_compactions import combine_here
 from app.services.commits import Commit, commit_on_current
 from app.services.delta import waits_for_its_first
 from app.services.executor import MergeSite
@@ -221,7 +222,10 @@ def _combine(
         picked[0].full,
     )
     told = _wants_changes(options, picked)
-    runs = None if told else compact_here(lease, job, [one.runs for one in picked], folder)
+    of_partitions = [one.runs for one in picked]
+    runs = None if told else compact_here(lease, job, of_partitions, folder)
+    if runs is None and not told:
+        runs = combine_here(lease, job, of_partitions, folder)
     if runs is None:
         run_checked(lease, job, _files(table, picked), lease.report)
         runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)

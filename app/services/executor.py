@@ -35,7 +35,8 @@ class MergeExecutor(Protocol):
 class MergeSite:
     """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), the
     time (epoch seconds) that merges and compactions take for now, how many records are few enough to be folded in the
-    worker instead (0: none are), and how much memory those of larger merges may take that it lifts (0: it does none).
+    worker instead (0: none are), how much memory those of larger merges may take that it lifts (0: it does none), and
+    how large the files may be that it compacts (0: none but few rows).
     """
 
     database: CatalogDatabase
@@ -45,3 +46,4 @@ class MergeSite:
     clock: Callable[[], float] = time.time
     small_merge_records: int = 0
     lifted_merge_bytes: int = 0
+    column_compaction_bytes: int = 0

@@ -15,8 +15,7 @@ from app.core.table.option_entries import ChangelogProducer
 from app.core.table.schema import TableSchema
 from app.services.leases import Lease
 from app.storage.folded_runs import write_folded_runs
-from app.storage.lifted_runs import NotLifted
-from app.storage.run_files import TokenShared
+from app.storage.run_files import LeftToSpark, TokenShared
 from app.storage.writable import check_not_gone
 
 logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ def tried_here(lease: Lease, write: Callable[[], tuple[Run, ...]]) -> tuple[Run,
     except (
         DamagedFile,
         TokenShared,
-        NotLifted,
+        LeftToSpark,
     ):  # before a job of Spark all that it reads is checked, and damage noted
         return None
     except Exception:

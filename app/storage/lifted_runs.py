@@ -27,7 +27,7 @@ from app.core.types.kinds import Family
 from app.storage.folded_runs import RecordsByToken
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch, opened_parquet
-from app.storage.run_files import MANY_ROWS, run_schema, state_table, write_run_file
+from app.storage.run_files import MANY_ROWS, LeftToSpark, row_groups, run_schema, state_table, write_run_file
 from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import Tokens, tokens_of
 
@@ -36,15 +36,10 @@ MOST_FOLDED_BYTES: Final = 2**20  # in memory; as Python's objects some hundred 
 MOST_FORMS: Final = 1_000  # that a rule is asked about: some milliseconds
 MOST_ASKED: Final = 40  # columns of which a rule wants to know whether they are null
 MOST_PARTITIONS: Final = 100
-ROW_GROUP_BYTES: Final = 16 * 2**20  # as Spark's runs have them
 _NULL_BYTES = 5  # of a value in memory that takes nearly nothing in a file
 _MOST_COUNTED = 2**20  # codes that are found by counting; more are sorted
 
 Places = npt.NDArray[np.int64]
-
-
-class NotLifted(Exception):
-    """These records are for Spark, for a reason that says nothing against them."""
 
 
 def write_lifted_runs(
@@ -59,24 +54,24 @@ def write_lifted_runs(
     """Write the state rows of the records of ``batches``, which were written under the plan's schema, at ``now`` (epoch
     seconds) as a run of one file below ``folder``, or one in each partition. They are durable after ``sync_runs``.
 
-    Raises ``NotLifted`` where the records take more than ``most_bytes`` in memory, too many keys come several times, or
-    a rule needs the records' values; ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow or
-    Python cannot hold, says nothing about the batches.
+    Raises ``LeftToSpark`` where the records take more than ``most_bytes`` in memory, too many keys come several times,
+    or a rule needs the records' values; ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow
+    or Python cannot hold, says nothing about the batches.
     """
     schema = plan.schema
     if any(column.type.family is Family.FLOATING for column in schema.key_columns):
-        raise NotLifted("-0.0 and 0.0 are one key")
+        raise LeftToSpark("-0.0 and 0.0 are one key")
     in_order = sorted(batches, key=lambda batch: batch.number)
     _check_size(warehouse, in_order, most_bytes)
     tokens = np.concatenate([_tokens(warehouse, batch, schema) for batch in in_order])
     order = np.argsort(tokens, kind="stable")
     again = _come_again(tokens[order])
     if np.count_nonzero(again) * len(plan.state_columns) > (MOST_FOLDED_VALUES if _folds_alike(plan) else 0):
-        raise NotLifted("many keys come several times")
+        raise LeftToSpark("many keys come several times")
     rows = pa.concat_tables([read_batch(warehouse, batch, schema) for batch in in_order]).combine_chunks()
     others = rows.take(pa.array(order[again]))
     if others.nbytes > MOST_FOLDED_BYTES:
-        raise NotLifted("records of keys that come several times are large")
+        raise LeftToSpark("records of keys that come several times are large")
     states = _lifted(plan, rows, order[~again], tokens, now)
     if again.any():
         states = _with_folded(plan, states, in_order, others, order[again], tokens, now)
@@ -92,7 +87,7 @@ def _folds_alike(plan: MergePlan) -> bool:
 
 
 def _check_size(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int) -> None:
-    """Raises ``NotLifted`` for more in memory than that, as footers say it: staging files have no dictionaries."""
+    """Raises ``LeftToSpark`` for more in memory than that, as footers say it: staging files have no dictionaries."""
     size = 0
     for batch in batches:
         with opened_parquet(warehouse, file_of_batch(batch)) as parquet:
@@ -100,7 +95,7 @@ def _check_size(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int)
             chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
         size += sum(chunk.total_uncompressed_size + _NULL_BYTES * chunk.num_values for chunk in chunks)
         if size > most_bytes:
-            raise NotLifted(f"more than {most_bytes} bytes")
+            raise LeftToSpark(f"more than {most_bytes} bytes")
 
 
 def _tokens(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> Tokens:
@@ -140,7 +135,7 @@ class _Records:
         self._places = places
         self._told, self._found = self._kinds_and_names()
         if len(self._told) > MOST_FORMS:
-            raise NotLifted("records name many sets of columns")
+            raise LeftToSpark("records name many sets of columns")
         # Of a column that is null everywhere or nowhere nobody needs to ask in which records.
         nulls = {name: rows[name].null_count for name in schema.by_name}
         self._known = {name: bool(count) for name, count in nulls.items() if count in {0, rows.num_rows}}
@@ -167,20 +162,20 @@ class _Records:
             except NullMatters as error:
                 asked.append(error.column)
             except NotByForm as error:
-                raise NotLifted(str(error)) from error
+                raise LeftToSpark(str(error)) from error
 
     def _forms(self, asked: Sequence[str]) -> tuple[Places, list[RecordForm]]:
         """The forms that there are when it is told of the columns ``asked`` whether they are null, and which of them
         each record has.
         """
         if len(asked) > MOST_ASKED:
-            raise NotLifted("a rule that asks of many columns whether they are null")
+            raise LeftToSpark("a rule that asks of many columns whether they are null")
         codes = self._found
         for name in asked:
             codes = codes * 2 + self._is_null(name)
         there, found = _numbered(codes)
         if len(there) > MOST_FORMS:
-            raise NotLifted("records have many forms")
+            raise LeftToSpark("records have many forms")
         return found, [self._form(code, asked) for code in there.tolist()]
 
     def _form(self, code: int, asked: Sequence[str]) -> RecordForm:
@@ -203,7 +198,7 @@ class _Records:
         if all(isinstance(value, ValueOf) for value in present):
             [name, *others] = {value.column for value in present}
             if others or name not in self._schema.by_name:
-                raise NotLifted(f"one column of {name} and {others}")
+                raise LeftToSpark(f"one column of {name} and {others}")
             return self.values(name, _there(of_states)[found]).cast(data_type)
         if all(isinstance(value, dict) for value in present):
             parts = [
@@ -212,7 +207,7 @@ class _Records:
             return pa.StructArray.from_arrays(parts, fields=list(data_type), mask=pa.array(~_there(of_states)[found]))
         if all(isinstance(value, bool | int) for value in present):
             return pa.array(of_states, data_type).take(pa.array(found))
-        raise NotLifted("a value that is made of others")
+        raise LeftToSpark("a value that is made of others")
 
 
 def _there(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
@@ -253,7 +248,7 @@ def _write(
 ) -> Iterator[Run]:
     for place, (partition, rows) in enumerate(_partitions(plan.schema, states)):
         inner = folder if partition is None else f"{folder}.{place:x}"
-        written = write_run_file(warehouse, table_id, inner, plan, _row_groups(rows), MANY_ROWS)
+        written = write_run_file(warehouse, table_id, inner, plan, row_groups(rows), MANY_ROWS)
         if written is not None:
             yield Run(inner, schema_id, (written.file,), partition, live_rows=written.live_rows)
 
@@ -268,14 +263,8 @@ def _partitions(schema: TableSchema, states: pa.Table) -> Iterator[tuple[str | N
         values = states[name].combine_chunks().dictionary_encode(null_encoding="encode")
         _, codes = _numbered(codes * len(values.dictionary) + values.indices.to_numpy(zero_copy_only=False))
     if codes.max() >= MOST_PARTITIONS:
-        raise NotLifted("records of many partitions")
+        raise LeftToSpark("records of many partitions")
     for code in range(codes.max() + 1):
         rows = states.filter(pa.array(codes == code))
         [values] = rows.select(list(schema.partition_keys)).slice(0, 1).to_pylist()
         yield partition_text(schema, values), rows
-
-
-def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
-    at_once = max(1, len(rows) * ROW_GROUP_BYTES // max(1, rows.nbytes))
-    for start in range(0, len(rows), at_once):
-        yield rows.slice(start, at_once)

@@ -1,9 +1,9 @@
-"""The one file of a run that is written in this process, as Spark's jobs lay out theirs (design §5)."""
+"""The files of a run that are written in this process, as Spark's jobs lay out theirs (design §5)."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -20,7 +20,6 @@ from app.storage.arrow import arrow_field, arrow_type
 from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.layout import Warehouse, run_folder, sync_file_system, sync_folder, sync_new_folders
 
-_FILE: Final = "part-00000.parquet"
 # A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
 FEW_ROWS: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False}
 MANY_ROWS: Final[Mapping[str, Any]] = {
@@ -29,6 +28,13 @@ MANY_ROWS: Final[Mapping[str, Any]] = {
     "store_schema": False,
     "store_decimal_as_integer": True,
 }
+
+
+ROW_GROUP_BYTES: Final = 16 * 2**20  # in memory, as Spark's runs have them
+
+
+class LeftToSpark(Exception):
+    """Work that is Spark's, for a reason that says nothing against what was read."""
 
 
 class TokenShared(Exception):
@@ -60,6 +66,13 @@ def state_table(plan: MergePlan, rows: Sequence[tuple[int, Mapping[str, Any]]]) 
     return pa.table(columns, schema=schema)
 
 
+def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """``rows`` in pieces as large as a row group shall be."""
+    at_once = max(1, len(rows) * ROW_GROUP_BYTES // max(1, rows.nbytes))
+    for start in range(0, len(rows), at_once):
+        yield rows.slice(start, at_once)
+
+
 def write_run_file(
     warehouse: Warehouse,
     table_id: str,
@@ -67,9 +80,10 @@ def write_run_file(
     plan: MergePlan,
     pieces: Iterable[pa.Table],
     how: Mapping[str, Any],
+    place: int = 0,
 ) -> WrittenFile | None:
-    """Write the file of the run, of tables as ``state_table`` makes them, by token; a piece becomes a row group. None,
-    and no file, where there is no row. It is durable after ``sync_runs``.
+    """Write the file at ``place`` among those of the run, of tables as ``state_table`` makes them, by token; a piece
+    becomes a row group. None, and no file, where there is no row. It is durable after ``sync_runs``.
 
     It is summed up before it reaches the disk: what the disk makes of it is found out by whoever reads it.
     """
@@ -77,11 +91,11 @@ def write_run_file(
     first = next(filled, None)
     if first is None:
         return None
-    folder = run_folder(table_id, run_id)
+    folder, name = run_folder(table_id, run_id), f"part-{place:05}.parquet"
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(warehouse.path(*folder))
     rows = live = 0
-    with warehouse.filesystem.open_output_stream(warehouse.path(*folder, _FILE)) as stream:
+    with warehouse.filesystem.open_output_stream(warehouse.path(*folder, name)) as stream:
         summed, last = SummedSink(stream), first
         with (
             io.BufferedWriter(summed, BLOCK_BYTES) as sink,  # Parquet comes in many small pieces
@@ -92,7 +106,7 @@ def write_run_file(
                 rows, live = rows + len(last), live + _live_rows(last)
     found = summed.sums.checksums
     ends = first[TOKEN_COLUMN][0].as_py(), last[TOKEN_COLUMN][-1].as_py()
-    return WrittenFile(DataFile(_FILE, rows, found.size_bytes, *ends, found.digest, found.block_digests), live)
+    return WrittenFile(DataFile(name, rows, found.size_bytes, *ends, found.digest, found.block_digests), live)
 
 
 def _live_rows(rows: pa.Table) -> int:

@@ -15,7 +15,7 @@ from app.core.table.records import TOKEN_COLUMN
 from app.services.executor import MergeSite
 from app.services.lifted_merges import MOST_COMPARED_BATCHES
 from app.services.lookups import Consistency, Images, get_rows
-from app.storage import lifted_runs
+from app.storage import lifted_runs, run_files
 from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import files_in, flip
 from tests.services.executor import BrokenExecutor, PythonExecutor
@@ -180,7 +180,7 @@ def test_each_partition_gets_a_run_of_its_own(lifting: MergeSite, images: Images
 
 
 def test_many_rows_are_written_in_row_groups(lifting: MergeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifted_runs, "ROW_GROUP_BYTES", 2**10)
+    monkeypatch.setattr(run_files, "ROW_GROUP_BYTES", 2**10)
     table = create_table(lifting.database)
     merged(lifting, table, [[{"id": id_, "n": id_} for id_ in range(500)]])
     [file] = files_in(lifting.warehouse, table.id, "runs")

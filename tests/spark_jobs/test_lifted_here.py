@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.types.kinds import Kind
-from app.storage.lifted_runs import NotLifted
+from app.storage.run_files import LeftToSpark
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, examples, random_history, random_table
@@ -28,7 +28,7 @@ from tests.spark_jobs.test_types import VALUES
 
 
 def both(site: Site, batches: Sequence[Sequence[Change]]) -> None:
-    """Merges of the same staged batches, on Spark and here; the latter's run stays. Raises ``NotLifted``."""
+    """Merges of the same staged batches, on Spark and here; the latter's run stays. Raises ``LeftToSpark``."""
     staged = [site.stage(changes) for changes in batches]
     site.merge_lifted_here(staged)
     here = site.runs.pop()
@@ -59,7 +59,7 @@ def test_columns_that_are_taken_whole_are_what_spark_folds(
     try:
         for piece in pieces:
             both(site, [piece[batch] for batch in cut(random, len(piece), 2)])
-    except NotLifted:
+    except LeftToSpark:
         assume(condition=False)
     expected = visible(expected_rows(table, [change for piece in pieces for change in piece]))
     assert shown(table, site) == expected
@@ -87,7 +87,7 @@ def test_columns_that_are_taken_whole_are_what_records_come_to_one_by_one(
         staged = [site.stage(piece[batch]) for batch in cut(random, len(piece), 2)]
         try:
             site.merge_lifted_here(staged)
-        except NotLifted:
+        except LeftToSpark:
             continue
         site.merge_staged_here(staged)
         folded, here = site.runs.pop(), site.runs.pop()

@@ -54,7 +54,7 @@ def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bo
 
     ``oldest``: nothing older lies below, so a hidden row may go, and what can change no more is settled.
     """
-    aged = plan.row.aged(state, now)
+    aged = {**state, **plan.row.aged(state, now)}
     if not oldest:
         return aged
     settled = {name: value for rule in plan.rules for name, value in rule.settled(aged).items()}

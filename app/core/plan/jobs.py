@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from app.core.plan.merge_plan import MergePlan
+
+ROWS_PER_RANGE: Final = 1_000_000  # what one task sorts in memory with ease
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,16 @@ class FileSizes:
     rows: int
     size_bytes: int
     target_file_bytes: int
+
+    @property
+    def ranges(self) -> int:
+        """The power of two of token ranges that keeps files near their target size and tasks small; it follows the
+        table as it grows.
+        """
+        count = 1
+        while count * ROWS_PER_RANGE < self.rows or count * self.target_file_bytes < self.size_bytes:
+            count *= 2
+        return count
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
-from app.core.types.numbers import EXACT, as_float32, fits, range_of
+from app.core.types.numbers import EXACT, as_float32, range_of
 
 
 def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Unfoldable:
@@ -85,11 +85,20 @@ class Sum(Rule):
         """The state whose sum is ``total``, a number of any range; None if nothing was summed."""
         if total is not None and self.column.type.kind is Kind.FLOAT:
             total = as_float32(total)
-        inside = total is None or fits(self.column.type, total)
+        inside = total is None or self._holds(total)
         state: State = {self.column.name: total if inside else None}
         if self._carry:
             state[self._carry] = None if inside else Decimal(total) if self._wide_type.kind is Kind.DECIMAL else total
         return state
+
+    @cached_property
+    def _range(self) -> tuple[Any, Any]:
+        low, high = range_of(self.column.type)
+        return (int(low), int(high)) if self.column.type.family is Family.INTEGER else (low, high)
+
+    def _holds(self, total: Any) -> bool:
+        """Whether the column can hold a total; FLOAT and DOUBLE take any (§5.1)."""
+        return not self._carry or bool(self._range[0] <= total <= self._range[1])
 
     def total(self, state: Mapping[str, Any]) -> Any:
         """The sum, wherever the state keeps it."""

@@ -50,6 +50,14 @@ class NamedValues(Rule):
     def said_sql(self, state: str) -> Sql:
         return {column.name: is_named_sql(state, column) for column in self.columns}
 
+    @property
+    def apart(self) -> tuple[Rule, ...]:
+        return tuple(NamedValues((column,)) for column in self.columns)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.columns)
+
     def part_of(self, column: Column) -> Participation:
         """The records that set the column."""
         return Participation((Adds(), Names((column,), UNCHANGED)))

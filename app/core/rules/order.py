@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import total_ordering
@@ -78,7 +77,7 @@ class OrderField:
         return chosen if plain else [self.rank(value) for value in chosen]
 
     def _scalar(self, value: Any) -> Any:
-        if self.floor and isinstance(value, datetime):
+        if self.floor and self.column.type.family is Family.TIMESTAMP:
             unit = 1_000_000 if self.floor is Floor.SECOND else 1_000
             return value.replace(microsecond=value.microsecond // unit * unit)
         if self.integral and self.column.type.family in CONVERTED:

@@ -105,7 +105,7 @@ class Register(Rule):
 
     @cached_property
     def kept(self) -> frozenset[str]:
-        return self._own - self.part.looked_at
+        return self._own - self.part.looked_at - {field.column.name for field in self.order.fields}
 
     def lift(self, record: Record) -> State:
         state = self.empty
@@ -140,15 +140,20 @@ class Register(Rule):
 
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of the order's columns in the record that ``state`` holds."""
-        stored = (state[self._order_column] if self._order_column else None) or {}
-        return {**state, **{name: stored.get(member) for member, name, _ in self._stored_order}}
+        return {
+            field.column.name: state[name] if member is None else self._stored(state).get(member)
+            for field, name, member in self.order_places
+        }
+
+    def _stored(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the state holds of the order beside its visible columns; nothing where no record was seen."""
+        stored: Mapping[str, Any] | None = state[self._order_column] if self._order_column else None
+        return {} if stored is None else stored
 
     def rank(self, state: Mapping[str, Any]) -> tuple[Any, ...]:
         """The place in the order of the record that ``state`` holds."""
-        values = self.order_values(state)
-        stored = (state[self._order_column] if self._order_column else None) or {}
-        add = stored["add"] if self._stores_flag else bool(state.get(LIVE_COLUMN))
-        return self.order.rank(values, add)
+        add = self.order.flag and (self._stored(state)["add"] if self._stores_flag else bool(state.get(LIVE_COLUMN)))
+        return self.order.rank(self.order_values(state), add)
 
     def newer_wins(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
         """Whether ``combine`` keeps the newer state; equal order goes to the later arrival (§1.2)."""

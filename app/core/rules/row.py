@@ -160,10 +160,12 @@ class RowRule:
         """As ``is_live``, over a relation of state rows."""
         return "TRUE" if self.liveness is Liveness.ALWAYS else LIVE_COLUMN
 
-    def aged(self, state: Mapping[str, Any], now: int) -> Mapping[str, Any]:
-        """A state row as a compaction at ``now`` (epoch seconds) stores it: from now on it knows a time."""
+    def aged(self, state: Mapping[str, Any], now: int) -> State:
+        """What replaces columns of a state row that a compaction at ``now`` (epoch seconds) stores: from now on it
+        knows a time.
+        """
         unknown = self.retained is not None and state.get(TOUCHED_COLUMN) is None
-        return {**state, TOUCHED_COLUMN: now} if unknown else state
+        return {TOUCHED_COLUMN: now} if unknown else {}
 
     def aged_sql(self, now: int) -> Sql:
         """As ``aged``: what replaces columns of a relation of state rows."""

@@ -90,8 +90,13 @@ class Rule(ABC):
 
     @property
     def kept(self) -> frozenset[str]:
-        """The columns whose values ``lift`` stores as they are, null or not, and never looks at."""
+        """The columns whose values ``lift`` and ``combine`` store as they are, null or not, and never look at."""
         return frozenset()
+
+    @property
+    def apart(self) -> tuple[Rule, ...]:
+        """Rules of as few columns each as can be, which together combine states as this one does."""
+        return (self,)
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:

@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Mapping
 from decimal import Context, Decimal, InvalidOperation
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import FaultCode
@@ -51,7 +52,8 @@ def range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
     return Decimal(-half), Decimal(half - 1)
 
 
-def float_rank(value: float) -> int:
+@singledispatch
+def float_rank(value: Any) -> Any:
     """A number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last (§3.1)."""
     if value != value:
         return 2**64
