@@ -25,6 +25,7 @@ from tests.cluster import Cluster, spark_cluster
 EXECUTORS = (1, 2, 4)
 TABLE_ROWS = 400_000
 FILES = {"target-file-size": "1 mb"}  # as many ranges as a table of tens of millions of rows has
+ON_SPARK = {"KEYFOLD_COLUMN_COMPACTION_MIB": "0"}
 WITH_PAGES = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 
 
@@ -60,7 +61,9 @@ def _split(folder: Path, executors: int, number: int, rows: int, records: int) -
     below.mkdir()
     with (
         spark_cluster(below, executors, WITH_PAGES) as cluster,
-        started(keyfold(folder / "data"), below / "serve.log", {"KEYFOLD_SPARK_REMOTE": cluster.remote}) as server,
+        started(
+            keyfold(folder / "data"), below / "serve.log", ON_SPARK | {"KEYFOLD_SPARK_REMOTE": cluster.remote}
+        ) as server,
         client_of(server.url) as client,
     ):
         wait_ok(client, "/readyz", PATIENCE_SECONDS)

@@ -1,9 +1,10 @@
-"""What a full compaction of a base and four young runs costs beyond a copy, in CPU seconds of the JVM: cold and warm,
-and which of its threads take them.
+"""What a full compaction of a base and four young runs costs beyond a copy, in CPU seconds of the worker or of the JVM:
+cold and warm, and which of the JVM's threads take them.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -13,8 +14,9 @@ import psutil
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.jobs import CompactionJob, FileSizes
-from bench.compaction import TARGET_FILE_BYTES
+from app.core.plan.jobs import CompactionJob
+from app.core.table.history import Table
+from bench.compaction import combine_here, copy_here, full_compaction
 from bench.figures import interleaved, table
 from bench.site import BenchSite, bench_site
 from bench.sizes import Sizes
@@ -30,17 +32,19 @@ THREADS: Mapping[str, tuple[str, ...]] = {"tasks": ("Executor",), "compiler": ("
 GOALS = {"cold": 1.3, "warm": 1.15}
 
 Step = Callable[[SparkSession, CompactionJob], None]
+StepHere = Callable[[BenchSite, Table, CompactionJob], None]
 
 
 def measure_many_runs(sizes: Sizes) -> Iterator[Sequence[str]]:
     """The first of each step in a JVM of its own, then all in turns in one JVM."""
-    cold = {name: [_cold(sizes, name) for _ in range(sizes.rounds)] for name in STEPS}
+    names = (*STEPS_HERE, *STEPS)
+    cold = {name: [_cold(sizes, name) for _ in range(sizes.rounds)] for name in names}
     with bench_site() as site:
-        job = many_runs(site, sizes)
+        made = many_runs(site, sizes)
         with site.session() as spark:
-            steps = {name: _counted(site, spark, job, name) for name in STEPS}
+            steps = {name: _counted(site, spark, made, name) for name in names}
             warm = interleaved(steps, sizes.rounds, WARM_UPS)
-    head = ("CPU seconds, medians", *STEPS, "ratio", "goal")
+    head = ("CPU seconds, medians", *STEPS_HERE, "ratio", *STEPS, "ratio", "goal")
     yield [
         "### Full compaction of many runs",
         "",
@@ -50,18 +54,15 @@ def measure_many_runs(sizes: Sizes) -> Iterator[Sequence[str]]:
     ]
 
 
-def many_runs(site: BenchSite, sizes: Sizes) -> CompactionJob:
-    """The full compaction of a run as a load leaves it and of those of later batches, which Spark has merged."""
+def many_runs(site: BenchSite, sizes: Sizes) -> Table:
+    """A table of a run as a load leaves it and of those of later batches, which Spark has merged."""
     rows = sizes.rows(BASE_ROWS)
     made = site.create_table("many_runs")
     site.load(made, rows)
     for number in range(1, YOUNG + 1):
         site.stage(made, batch_records(number, rows, sizes.rows(YOUNG_ROWS)))
         site.merge(made)
-    snapshot = site.snapshot(made)
-    runs = tuple(site.stored(made, run) for run in snapshot.runs)
-    file_sizes = FileSizes(snapshot.stored_rows, snapshot.size_bytes, TARGET_FILE_BYTES)
-    return CompactionJob(site.plan(made), runs, file_sizes, str(site.folder / "many_runs"), 0, oldest=True)
+    return made
 
 
 def _copy(spark: SparkSession, job: CompactionJob) -> None:
@@ -84,21 +85,28 @@ def _write(rows: DataFrame, job: CompactionJob) -> None:
 
 
 STEPS: Mapping[str, Step] = {"compaction": run_compaction, "copy": _copy, "sorted copy": _sorted_copy}
+STEPS_HERE: Mapping[str, StepHere] = {"compaction in the worker": combine_here, "copy in the worker": copy_here}
 
 
 def _cold(sizes: Sizes, name: str) -> Counter[str]:
     """What the first of a step takes in a JVM that has merged, but neither compacted nor copied."""
     with bench_site() as site:
-        job = many_runs(site, sizes)
+        made = many_runs(site, sizes)
         with site.session() as spark:
-            return _counted(site, spark, job, name)()
+            return _counted(site, spark, made, name)()
 
 
-def _counted(site: BenchSite, spark: SparkSession, job: CompactionJob, name: str) -> Callable[[], Counter[str]]:
+def _counted(site: BenchSite, spark: SparkSession, made: Table, name: str) -> Callable[[], Counter[str]]:
+    job = full_compaction(site, made)
+    pid = os.getpid() if name in STEPS_HERE else site.executor.pid
+
     def run() -> Counter[str]:
-        before = cpu_by_thread(site.executor.pid)
-        STEPS[name](spark, job)
-        taken = cpu_by_thread(site.executor.pid)
+        before = cpu_by_thread(pid)
+        if name in STEPS_HERE:
+            STEPS_HERE[name](site, made, job)
+        else:
+            STEPS[name](spark, job)
+        taken = cpu_by_thread(pid)
         taken.subtract(before)
         return taken
 
@@ -106,8 +114,8 @@ def _counted(site: BenchSite, spark: SparkSession, job: CompactionJob, name: str
 
 
 def cpu_by_thread(pid: int) -> Counter[str]:
-    """CPU seconds of a JVM so far: ``all``, and those of the threads that live, by kind. They are hundredths each, and
-    threads end: the kinds come to a little less than all.
+    """CPU seconds of a process so far: ``all``, and those of the threads that live, by kind. They are hundredths each,
+    and threads end: the kinds come to a little less than all.
     """
     process = psutil.Process(pid)
     times = process.cpu_times()
@@ -124,7 +132,11 @@ def cpu_by_thread(pid: int) -> Counter[str]:
 
 def _cells(when: str, found: Mapping[str, Sequence[Counter[str]]]) -> Iterator[Sequence[str]]:
     for kind in ("all", *THREADS, "rest"):
-        medians = [median(one[kind] for one in found[name]) for name in STEPS]
-        ratio = f"{medians[0] / medians[1]:.2f}" if kind == "all" else ""
+        taken = {name: median(one[kind] for one in found[name]) for name in found}
+        here = [f"{taken[name]:.2f}" if kind == "all" else "" for name in STEPS_HERE]
+        ratios = [
+            f"{taken[name] / taken[copy]:.2f}" if kind == "all" else ""
+            for name, copy in (("compaction in the worker", "copy in the worker"), ("compaction", "copy"))
+        ]
         goal = f"≤ {GOALS[when]:.2f}" if kind == "all" else ""
-        yield (f"{when}: {kind}", *(f"{taken:.2f}" for taken in medians), ratio, goal)
+        yield (f"{when}: {kind}", *here, ratios[0], *(f"{taken[name]:.2f}" for name in STEPS), ratios[1], goal)

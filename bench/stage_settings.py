@@ -10,7 +10,7 @@ from functools import partial
 import psutil
 
 from app.core.plan.jobs import FileSizes, MergeJob
-from bench.compaction import measured_runs
+from bench.compaction import full_compaction, two_runs
 from bench.figures import Figure, Ratio, seconds
 from bench.processes import Server
 from bench.site import BenchSite, bench_site
@@ -55,7 +55,7 @@ def measure_settings(sizes: Sizes) -> Figure:
 
 
 def _measured(site: BenchSite, sizes: Sizes, configs: Mapping[str, str]) -> Iterator[tuple[str, float]]:
-    compaction = measured_runs(site, sizes)
+    compaction = full_compaction(site, two_runs(site, sizes))
     merge = _merge_job(site, sizes)
     server = site.executor.open().server
     assert server is not None, "benchmarks run on a server of their own"

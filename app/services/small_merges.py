@@ -77,4 +77,4 @@ def folds_here(plan: MergePlan) -> bool:
     """Whether state rows of the plan are stored by this process as Spark stores them: the logs of replayed rows and
     unions of sketches have other bytes here.
     """
-    return plan.replay is None and not plan.unions
+    return plan.replay is None and not plan.sketches

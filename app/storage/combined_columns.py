@@ -63,21 +63,53 @@ class Allowance:
 
 @dataclass(frozen=True)
 class ColumnSteps:
-    """What a compaction does with the state rows of a plan; ``now`` and ``oldest`` as in ``CompactionJob``."""
+    """What is done with the state rows of a plan: how two of a key are combined, what is kept of one that is left, and
+    which are combined with which.
+    """
 
     plan: MergePlan
     combine: tuple[Step, ...]
-    compact: Step
+    compact: tuple[Step, ...]
+    pairs: Callable[[Places, Places], Iterator[tuple[Places, Places]]]
 
     @classmethod
-    def of(cls, plan: MergePlan, now: int, *, oldest: bool) -> ColumnSteps:
-        """The steps of a plan that does not settle."""
-        return cls(plan, combine_steps(plan), compact_step(plan, now, oldest=oldest))
+    def of_compaction(cls, plan: MergePlan, now: int, *, oldest: bool) -> ColumnSteps:
+        """Those of a plan that does not settle; ``now`` and ``oldest`` as in ``CompactionJob``. Runs are combined in
+        turn, as Spark does it, for sums of binary fractions depend on it.
+        """
+        return cls(plan, combine_steps(plan), (compact_step(plan, now, oldest=oldest),), _in_turn)
+
+    @classmethod
+    def of_merge(cls, plan: MergePlan) -> ColumnSteps:
+        """Those of records, each lifted by itself, of which one key may have very many."""
+        return cls(plan, combine_steps(plan), (), _by_halves)
+
+
+def _in_turn(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
+    """The places of rows to be combined into the older of both: the first row of each key with each later one. The rows
+    of a key are ``counts`` from ``starts`` on.
+    """
+    for place in range(1, int(counts.max(initial=1))):
+        several = starts[counts > place]
+        yield several, several + place
+
+
+def _by_halves(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
+    """As ``_in_turn``, neighbours first: a key with a thousand rows takes ten steps."""
+    several = counts > 1
+    starts, counts = starts[several], counts[several]
+    places = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+    number, last = places - np.repeat(starts, counts), np.repeat(counts, counts)
+    stride = 1
+    while stride < int(counts.max(initial=1)):
+        older = places[(number % (2 * stride) == 0) & (number + stride < last)]
+        yield older, older + stride
+        stride *= 2
 
 
 def combined(steps: ColumnSteps, tokens: Tokens, rows: pa.Table, allowance: Allowance) -> pa.Table:
-    """The state rows that a compaction keeps, by token, of some that have ``tokens``: those of one key in the order of
-    their runs, oldest first, and all rows of a key.
+    """The state rows that are kept, by token, of some that have ``tokens``: those of one key in the order of their
+    ages, oldest first, and all rows of a key.
 
     Raises ``LeftToSpark`` and ``TokenShared``.
     """
@@ -88,14 +120,13 @@ def combined(steps: ColumnSteps, tokens: Tokens, rows: pa.Table, allowance: Allo
     starts = np.flatnonzero(first)
     counts = np.diff(starts, append=len(order))
     _check_keys(steps.plan, rows, order[:-1][~first[1:]], order[1:][~first[1:]])
-    keys = _Keys(rows, order[starts])
-    for place in range(1, int(counts.max(initial=1))):
-        several = np.flatnonzero(counts > place)
-        _Pairs(keys, several, order[starts[several] + place], steps.plan, allowance).take(steps.combine)
+    states = _States(rows, order)
+    for older, newer in steps.pairs(starts, counts):
+        _Pairs(states, older, newer, steps.plan, allowance).take(steps.combine)
     for name in steps.plan.schema.primary_key:
-        keys.rows_of[name] = order[starts + counts - 1]
-    left = _Pairs(keys, np.arange(len(starts)), None, steps.plan, allowance).take([steps.compact])
-    return keys.table(run_schema(steps.plan), ordered[starts], left)
+        states.rows_of[name][starts] = order[starts + counts - 1]
+    left = starts[_Pairs(states, starts, None, steps.plan, allowance).take(steps.compact)]
+    return states.table(run_schema(steps.plan), ordered, left)
 
 
 def _check_keys(plan: MergePlan, rows: pa.Table, before: Places, after: Places) -> None:
@@ -141,37 +172,36 @@ class _Values:
         return self._constants[value]
 
 
-class _Keys:
-    """The state row of each key: by column the place of its value, at first its oldest row."""
+class _States:
+    """State rows by token and age: by column the place of the value of each, at first that of a stored row."""
 
-    def __init__(self, rows: pa.Table, oldest: Places) -> None:
+    def __init__(self, rows: pa.Table, order: Places) -> None:
         names = [name for name in rows.schema.names if name != TOKEN_COLUMN]
         self.values = {name: _Values(rows[name].chunk(0)) for name in names}
-        self.rows_of = {name: oldest.copy() for name in names}
+        self.rows_of = {name: order.copy() for name in names}
 
-    def table(self, schema: pa.Schema, tokens: Tokens, left: Truths) -> pa.Table:
-        """The state rows of the keys that are ``left``, as a run's file has them."""
-        columns = [pa.array(tokens[left])]
+    def table(self, schema: pa.Schema, tokens: Tokens, places: Places) -> pa.Table:
+        """Those at ``places``, as a run's file has them."""
+        columns = [pa.array(tokens[places])]
         names = schema.names[1:]
-        columns += [self.values[name].take(self.rows_of[name][left]) for name in names]
+        columns += [self.values[name].take(self.rows_of[name][places]) for name in names]
         return pa.table(columns, schema=schema)
 
 
 class _Pairs:
-    """Of each of ``keys`` the state row so far, and where ``newer`` is given, the row (by number) that comes next."""
+    """State rows at the places ``older``, and where ``newer`` is given, the one that each of them is combined with."""
 
     def __init__(
-        self, keys: _Keys, chosen: Places, newer: Places | None, plan: MergePlan, allowance: Allowance
+        self, states: _States, older: Places, newer: Places | None, plan: MergePlan, allowance: Allowance
     ) -> None:
-        self._keys = keys
-        self._chosen = chosen
-        self._newer = newer
+        self._states = states
+        self._places = {Side.OLDER: older, Side.NEWER: older if newer is None else newer}
         self._plan = plan
         self._allowance = allowance
 
     def take(self, steps: Sequence[Step]) -> Truths:
-        """Have what the ``steps`` make of the pairs as state rows; which of them are left."""
-        left = np.ones(len(self._chosen), dtype=bool)
+        """Have what the ``steps`` make of the pairs in place of the older ones; which of these are left."""
+        left = np.ones(len(self._older), dtype=bool)
         replaced: list[tuple[str, Places, Places]] = []
         for step in steps:
             for places, outcome in self._outcomes(step):
@@ -181,13 +211,17 @@ class _Pairs:
                     replaced += self._one_by_one(step, places, left)
                 else:
                     replaced += self._replaced(outcome, places)
-        for name, keys, values in replaced:  # when all steps have seen the rows as they were
-            self._keys.rows_of[name][keys] = values
+        for name, older, values in replaced:  # when all steps have seen the rows as they were
+            self._states.rows_of[name][older] = values
         return left
+
+    @property
+    def _older(self) -> Places:
+        return self._places[Side.OLDER]
 
     def _outcomes(self, step: Step) -> Iterator[tuple[Places, Outcome | NotByForm | None]]:
         """What the step makes of which pairs."""
-        waiting: list[tuple[tuple[tuple[Question, bool], ...], Places]] = [((), np.arange(len(self._chosen)))]
+        waiting: list[tuple[tuple[tuple[Question, bool], ...], Places]] = [((), np.arange(len(self._older)))]
         forms = 0
         while waiting:
             answers, places = waiting.pop()
@@ -206,7 +240,7 @@ class _Pairs:
     def _answered(self, question: Question, places: Places) -> Truths:
         match question:
             case IsNull(Stored(side, column)):
-                nulls = self._keys.values[column].nulls
+                nulls = self._states.values[column].nulls
                 return np.asarray(nulls[self._rows(side, column, places)])
             case IsNull(term):
                 return np.asarray(self._of(term, places).is_null())
@@ -229,14 +263,12 @@ class _Pairs:
 
     def _rows(self, side: Side, column: str, places: Places) -> Places:
         """Where the values of a column are in the rows of a side."""
-        if side is Side.NEWER and self._newer is not None:
-            return self._newer[places]
-        return self._keys.rows_of[column][self._chosen[places]]
+        return self._states.rows_of[column][self._places[side][places]]
 
     def _of(self, term: Term, places: Places) -> pa.Array:
         match term:
             case Stored(side, column):
-                return self._keys.values[column].take(self._rows(side, column, places))
+                return self._states.values[column].take(self._rows(side, column, places))
             case Member(of, name):
                 return pc.struct_field(self._of(of, places), name)
             case Ranked(of):
@@ -247,36 +279,36 @@ class _Pairs:
                 return pc.bit_wise_or(self._of(left, places), self._of(right, places))
 
     def _replaced(self, outcome: Outcome, places: Places) -> Iterator[tuple[str, Places, Places]]:
-        """The columns that change: of which keys, and where their values are."""
-        keys = self._chosen[places]
+        """The columns that change: of which of the older rows, and where their values are."""
+        older = self._older[places]
         for name, value in outcome.items():
-            values = self._keys.values[name]
+            values = self._states.values[name]
             match value:
                 case Stored(Side.OLDER, column) if column == name:
                     continue
                 case Stored(side, column) if column == name:
-                    yield name, keys, self._rows(side, column, places)
+                    yield name, older, self._rows(side, column, places)
                 case None | bool() | int() | Decimal():
-                    yield name, keys, np.full(len(keys), values.constant(value))
+                    yield name, older, np.full(len(older), values.constant(value))
                 case _:
-                    yield name, keys, values.add(self._of(value, places).cast(values.array.type))
+                    yield name, older, values.add(self._of(value, places).cast(values.array.type))
 
     def _one_by_one(self, step: Step, places: Places, left: Truths) -> Iterator[tuple[str, Places, Places]]:
         """As ``_replaced``, of rows that are combined as Python's objects; those that go are not ``left``."""
-        self._allowance.take(len(places) * len(self._keys.values))
+        self._allowance.take(len(places) * len(self._states.values))
         for some in np.split(places, range(_FOLDED_AT_ONCE, len(places), _FOLDED_AT_ONCE)):
-            sides = [self._states(side, some) for side in step.sides]
+            sides = [self._as_objects(side, some) for side in step.sides]
             states = [step.of(*of_key) for of_key in zip(*sides, strict=True)]
             stay = np.array([state is not None for state in states])
             left[some[~stay]] = False
             for name in {name: None for state in states for name in state or ()}:
                 told = np.array([state is not None and name in state for state in states])
                 found = [state[name] for state in states if state is not None and name in state]
-                values = self._keys.values[name]
-                yield name, self._chosen[some[told]], values.add(pa.array(found, values.array.type))
+                values = self._states.values[name]
+                yield name, self._older[some[told]], values.add(pa.array(found, values.array.type))
 
-    def _states(self, side: Side, places: Places) -> Sequence[Mapping[str, Any]]:
-        columns = self._keys.values
+    def _as_objects(self, side: Side, places: Places) -> Sequence[Mapping[str, Any]]:
+        columns = self._states.values
         of_names = [columns[name].take(self._rows(side, name, places)).to_pylist() for name in columns]
         return [dict(zip(columns, values, strict=True)) for values in zip(*of_names, strict=True)]
 

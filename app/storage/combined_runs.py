@@ -52,7 +52,7 @@ def write_combined_run(
     """
     if any(column.type.family is Family.FLOATING for column in plan.schema.key_columns):
         raise LeftToSpark("-0.0 and 0.0 are one key")
-    steps, allowance = ColumnSteps.of(plan, now, oldest=oldest), Allowance(MOST_FOLDED_VALUES)
+    steps, allowance = ColumnSteps.of_compaction(plan, now, oldest=oldest), Allowance(MOST_FOLDED_VALUES)
 
     def combine(found: Sequence[Rows]) -> tuple[int, pa.Table]:
         tokens, rows = _together(plan, found)
@@ -60,8 +60,8 @@ def write_combined_run(
 
     def pieces(tokens: TokenRange) -> Generator[pa.Table]:
         with (
-            closing(_ahead(_windows(warehouse, table_id, runs, tokens))) as read,
-            closing(_ahead(map(combine, read))) as done,
+            closing(ahead(_windows(warehouse, table_id, runs, tokens))) as read,
+            closing(ahead(map(combine, read))) as done,
         ):
             for count, rows in done:
                 go_on(count)
@@ -103,7 +103,7 @@ def _together(plan: MergePlan, found: Sequence[Rows]) -> tuple[Tokens, pa.Table]
     return np.concatenate([rows.tokens for rows in found]), pa.concat_tables(of_runs).combine_chunks()
 
 
-def _ahead(pieces: Iterator[T]) -> Generator[T]:
+def ahead(pieces: Iterator[T]) -> Generator[T]:
     """The same pieces, each made in a thread while whoever asked has the one before."""
     with ThreadPoolExecutor(1) as thread:
         following = thread.submit(next, pieces, None)

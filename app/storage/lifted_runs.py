@@ -1,8 +1,9 @@
-"""Runs of many records most of whose keys come once, made in this process of whole columns and written as Spark's
-merges write them (docs/decisions/0044).
+"""Runs of many records, made in this process of whole columns and written as Spark's merges write them
+(docs/decisions/0044).
 
 What becomes of a record by itself is asked of the rules once for all records of one form
-(``app.core.plan.record_forms``); those few whose key comes again are folded one by one.
+(``app.core.plan.record_forms``). The state rows of those whose key comes again are combined, by whole columns as well
+(``app.storage.combined_columns``); where columns cannot tell, these records are folded one by one, if they are few.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import KIND_COLUMN, TOKEN_COLUMN, RowKind
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Family
+from app.storage.combined_columns import Allowance, ColumnSteps, combined
 from app.storage.folded_runs import RecordsByToken
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch, opened_parquet
@@ -31,8 +33,8 @@ from app.storage.run_files import MANY_ROWS, LeftToSpark, row_groups, run_schema
 from app.storage.staging import read_batch, staged_record
 from app.storage.tokens import Tokens, tokens_of
 
-MOST_FOLDED_VALUES: Final = 100_000  # records whose key comes again, times the columns of a state row: 0.2 s of CPU
-MOST_FOLDED_BYTES: Final = 2**20  # in memory; as Python's objects some hundred times as much at worst
+MOST_FOLDED_VALUES: Final = 100_000  # of records that columns cannot tell of, times the columns of a state row: 0.2 s
+MOST_FOLDED_BYTES: Final = 2**20  # of these in memory; as Python's objects some hundred times as much at worst
 MOST_FORMS: Final = 1_000  # that a rule is asked about: some milliseconds
 MOST_ASKED: Final = 40  # columns of which a rule wants to know whether they are null
 MOST_PARTITIONS: Final = 100
@@ -54,8 +56,8 @@ def write_lifted_runs(
     """Write the state rows of the records of ``batches``, which were written under the plan's schema, at ``now`` (epoch
     seconds) as a run of one file below ``folder``, or one in each partition. They are durable after ``sync_runs``.
 
-    Raises ``LeftToSpark`` where the records take more than ``most_bytes`` in memory, too many keys come several times,
-    or a rule needs the records' values; ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow
+    Raises ``LeftToSpark`` where the records take more than ``most_bytes`` in memory, or a rule needs the values of
+    more than a few; ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow
     or Python cannot hold, says nothing about the batches.
     """
     schema = plan.schema
@@ -66,15 +68,14 @@ def write_lifted_runs(
     tokens = np.concatenate([_tokens(warehouse, batch, schema) for batch in in_order])
     order = np.argsort(tokens, kind="stable")
     again = _come_again(tokens[order])
-    if np.count_nonzero(again) * len(plan.state_columns) > (MOST_FOLDED_VALUES if _folds_alike(plan) else 0):
-        raise LeftToSpark("many keys come several times")
+    if again.any() and not _folds_alike(plan):
+        raise LeftToSpark("keys come several times")
     rows = pa.concat_tables([read_batch(warehouse, batch, schema) for batch in in_order]).combine_chunks()
-    others = rows.take(pa.array(order[again]))
-    if others.nbytes > MOST_FOLDED_BYTES:
-        raise LeftToSpark("records of keys that come several times are large")
     states = _lifted(plan, rows, order[~again], tokens, now)
     if again.any():
-        states = _with_folded(plan, states, in_order, others, order[again], tokens, now)
+        others = _folded(plan, in_order, rows, order[again], tokens, now)
+        whole = pa.concat_tables([states, others])
+        states = whole.take(pa.array(np.argsort(whole[TOKEN_COLUMN].to_numpy())))
     return tuple(_write(warehouse, table_id, folder, plan, states, batches[0].schema_id))
 
 
@@ -83,7 +84,7 @@ def _folds_alike(plan: MergePlan) -> bool:
     binary fractions are rounded at other steps.
     """
     sums = [rule.column.type.family for rule in plan.rules if isinstance(rule, Sum)]
-    return not plan.unions and Family.FLOATING not in sums
+    return not plan.sketches and Family.FLOATING not in sums
 
 
 def _check_size(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int) -> None:
@@ -112,7 +113,7 @@ def _come_again(ordered: Tokens) -> npt.NDArray[np.bool_]:
 
 
 def _lifted(plan: MergePlan, rows: pa.Table, places: Places, tokens: Tokens, now: int) -> pa.Table:
-    """The state rows of the records at ``places``, in that order, each of a key of its own."""
+    """The state rows of the records at ``places``, in that order, each by itself."""
     if not len(places):
         return run_schema(plan).empty_table()
     records = _Records(plan.schema, rows, places)
@@ -225,22 +226,30 @@ def _numbered(codes: Places) -> tuple[Places, Places]:
     return there, places[codes]
 
 
-def _with_folded(
-    plan: MergePlan,
-    lifted: pa.Table,
-    batches: Sequence[Batch],
-    others: pa.Table,
-    places: Places,
-    tokens: Tokens,
-    now: int,
+def _folded(
+    plan: MergePlan, batches: Sequence[Batch], rows: pa.Table, places: Places, tokens: Tokens, now: int
 ) -> pa.Table:
-    """``lifted`` and the state rows of the ``others``, the records at ``places``, which are folded one by one."""
+    """The state rows of the records at ``places``, all of each key, by token and arrival."""
+    try:
+        lifted = _lifted(plan, rows, places, tokens, now)
+        return combined(ColumnSteps.of_merge(plan), tokens[places], lifted, Allowance(MOST_FOLDED_VALUES))
+    except LeftToSpark:
+        if len(places) * len(plan.state_columns) > MOST_FOLDED_VALUES:
+            raise
+    return _folded_one_by_one(plan, batches, rows.take(pa.array(places)), places, tokens, now)
+
+
+def _folded_one_by_one(
+    plan: MergePlan, batches: Sequence[Batch], rows: pa.Table, places: Places, tokens: Tokens, now: int
+) -> pa.Table:
+    """As ``_folded``, of the records in ``rows``."""
+    if rows.nbytes > MOST_FOLDED_BYTES:
+        raise LeftToSpark("records of keys that come several times are large")
     numbers = np.repeat([batch.number for batch in batches], [batch.records for batch in batches])[places]
     found = RecordsByToken(plan.schema)
-    for token, number, row in zip(tokens[places].tolist(), numbers.tolist(), others.to_pylist(), strict=True):
+    for token, number, row in zip(tokens[places].tolist(), numbers.tolist(), rows.to_pylist(), strict=True):
         found.add(token, staged_record(plan.schema, number, row))
-    whole = pa.concat_tables([lifted, state_table(plan, found.states(plan, now))])
-    return whole.take(pa.array(np.argsort(whole[TOKEN_COLUMN].to_numpy())))
+    return state_table(plan, found.states(plan, now))
 
 
 def _write(

@@ -17,13 +17,19 @@ from tests.services.builders import SUM, create_table, post
 from tests.services.clocks import Seconds, SetClock, clock, database
 from tests.services.executor import PythonExecutor
 from tests.services.test_altered_tables import alter
-from tests.services.test_small_compactions import OPTIONS, merge, small, table_of_two_runs
+from tests.services.test_small_compactions import OPTIONS, merge, table_of_two_runs
 from tests.services.test_worker import succeeded, until, working
 
-__all__ = ["clock", "database", "small"]
+__all__ = ["clock", "database"]
 TOLD = OPTIONS | {"changelog-producer": "full-compaction"}  # the executor's, however few its rows are
 
 TABLES = {"few": OPTIONS, "told": TOLD, "wide": OPTIONS}
+
+
+@pytest.fixture
+def small(site: MergeSite) -> MergeSite:
+    """A worker that compacts a few rows by itself, and merges one record."""
+    return replace(site, small_merge_records=1)
 
 
 class Gated(PythonExecutor):

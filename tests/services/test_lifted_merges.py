@@ -123,17 +123,38 @@ def test_what_the_settings_do_not_allow_is_left_to_the_executor(
     assert totals(lifting.database, images, table, [0, 99, 100]) == [0, 99, None]
 
 
-def test_keys_that_come_again_are_folded_if_they_are_few(
+def test_keys_that_come_again_are_combined_by_columns_however_often(lifting: MergeSite, images: Images) -> None:
+    table = create_table(lifting.database)
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    often = {5: 601, 6: 2, 7: 3, 8: 64}
+    for _ in range(2):
+        records = [{"id": id_, "n": n} for id_, times in often.items() for n in range(times)]
+        merged(without, table, [[{"id": 4, "n": 1}, *records[::2]], records[1::2]])
+    expected = [times * (times - 1) for times in often.values()]
+    assert totals(lifting.database, images, table, [4, *often, 9]) == [2, *expected, None]
+
+
+def test_the_record_that_arrived_last_wins_however_often_its_key_came(lifting: MergeSite, images: Images) -> None:
+    table = create_table(lifting.database, {})
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    first = [{"id": n % 3, "n": n} for n in range(500)]
+    merged(without, table, [first, [{"id": 2, "n": -1}, {"id": 1, "_kind": "-D"}]])
+    assert totals(lifting.database, images, table, [0, 1, 2]) == [498, None, -1]
+
+
+def test_what_columns_cannot_tell_of_keys_that_come_again_is_folded_one_by_one_if_it_is_few(
     lifting: MergeSite, executor: PythonExecutor, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The total that a retract leaves is calculated from its value."""
     table = create_table(lifting.database)
     values = len(compile_plan(table.schema).state_columns)
-    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 3 * values)
-    again = {"id": 5, "n": 1}
-    for turn, merges in enumerate((0, 0, 1)):
-        merged(lifting, table, [[*({"id": id_, "n": 1} for id_ in range(10)), *[again] * (turn + 1)]])
+    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 4 * values)
+    others = [{"id": id_, "n": 1} for id_ in range(10)]
+    replaced = [{"id": 10, "n": 1, "_kind": "-U"}, {"id": 10, "n": 3, "_kind": "+U"}]
+    for turn, merges in enumerate((0, 0, 1), start=1):
+        merged(lifting, table, [[*others, *replaced * turn]])
         assert executor.merges == merges
-    assert totals(lifting.database, images, table, [4, 5, 9]) == [3, 3 + 1 + 2 + 3, 3]
+    assert totals(lifting.database, images, table, [4, 10]) == [3, 2 * (1 + 2 + 3)]
 
 
 def test_a_rule_that_needs_the_values_is_left_to_the_executor(
@@ -222,10 +243,11 @@ def test_columns_that_are_null_here_and_there_are_lifted_where_no_rule_asks(
 
 def test_records_that_are_large_are_not_folded_one_by_one(lifting: MergeSite, executor: PythonExecutor) -> None:
     table = create_table(lifting.database)
-    few = [{"id": id_, "n": 1} for id_ in range(10)]
-    merged(lifting, table, [[*few, few[0]]])
+    records = [{"id": id_, "n": 1} for id_ in range(10)]
+    records += [{"id": 5, "n": 1, "_kind": "-U"}]
+    merged(lifting, table, [records])
     assert executor.merges == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifted_runs, "MOST_FOLDED_BYTES", 10)
-        merged(lifting, table, [[*few, few[0]]])
+        merged(lifting, table, [records])
     assert executor.merges == 1

@@ -1,4 +1,6 @@
-"""Compactions of few rows: done in the worker, and left to the executor whenever anything is out of the ordinary."""
+"""Compactions that the worker does itself, of few rows one by one and of many by whole columns, and leaves to the
+executor whenever anything is out of the ordinary.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import pytest
 from app.core.plan.jobs import CompactionJob, FileSizes, StoredFile, StoredRun
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, Task, TaskKind, TaskState
+from app.services import small_compactions
 from app.services.compactions import ask_for_compaction, run_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Lease, claim
@@ -29,10 +32,13 @@ from tests.services.test_partitions import numbers, partitioned
 OPTIONS = SUM | QUIET
 
 
-@pytest.fixture
-def small(site: MergeSite) -> MergeSite:
-    """A worker that compacts a few rows by itself, and merges one record."""
-    return replace(site, small_merge_records=1)
+@pytest.fixture(params=["one_by_one", "by_columns"])
+def small(site: MergeSite, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MergeSite:
+    """A worker that compacts a few rows by itself, either way, and merges one record."""
+    if request.param == "one_by_one":
+        return replace(site, small_merge_records=1)
+    monkeypatch.setattr(small_compactions, "MOST_VALUES", 0)
+    return replace(site, small_merge_records=1, column_compaction_bytes=2**30)
 
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:

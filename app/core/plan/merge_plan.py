@@ -29,6 +29,7 @@ from app.core.table.options import FoldingOptions, TableOptions
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
+from app.core.types.kinds import Family
 
 _ANSWERS = 1  # the version of how answers are spelled
 
@@ -126,6 +127,11 @@ class MergePlan:
     def unions(self) -> tuple[Union, ...]:
         """The rules that show something else than their state column, those of replayed rows included."""
         return tuple(rule for rule in self.column_rules if isinstance(rule, Union))
+
+    @cached_property
+    def sketches(self) -> tuple[Union, ...]:
+        """The unions of sketches and bitmaps, which Spark writes in other bytes than Python does."""
+        return tuple(rule for rule in self.unions if rule.column.type.family is Family.BINARY)
 
     @cached_property
     def replay(self) -> Replay | None:
