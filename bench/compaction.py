@@ -14,6 +14,7 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.plan.jobs import CompactionJob, FileSizes
 from app.core.table.history import Run, Table
 from app.core.table.option_entries import TABLE_OPTIONS
+from app.storage.combined_columns import ColumnSteps
 from app.storage.combined_runs import WINDOW_BYTES, ahead, write_combined_run
 from app.storage.run_files import MANY_ROWS, row_groups, run_schema, write_run_file
 from app.storage.scans.reading import TokenRange, batches_of
@@ -81,9 +82,8 @@ def combine_here(site: BenchSite, table: Table, job: CompactionJob) -> None:
     """The compaction as the worker does it, by whole columns, without a commit."""
     runs, folder = site.snapshot(table).runs, uuid.uuid4().hex
     warehouse = site.merges.warehouse
-    write_combined_run(
-        warehouse, table.id, folder, job.plan, runs, job.sizes, job.now, oldest=job.oldest, go_on=lambda _: None
-    )
+    steps = ColumnSteps.of_compaction(job.plan, job.now, oldest=job.oldest)
+    write_combined_run(warehouse, table.id, folder, steps, runs, job.sizes, lambda _: None)
 
 
 def copy_here(site: BenchSite, table: Table, job: CompactionJob) -> None:
@@ -92,8 +92,7 @@ def copy_here(site: BenchSite, table: Table, job: CompactionJob) -> None:
 
     def pieces(run: Run) -> Iterator[pa.Table]:
         every = batches_of(site.merges.warehouse, table.id, run, TokenRange(), most_bytes=WINDOW_BYTES)
-        for batch in ahead(every):
-            yield from row_groups(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
+        return row_groups(pa.Table.from_batches([batch]).select(schema.names).cast(schema) for batch in ahead(every))
 
     for place, run in enumerate(site.snapshot(table).runs):
         write_run_file(site.merges.warehouse, table.id, folder, job.plan, pieces(run), MANY_ROWS, place)

@@ -1,9 +1,10 @@
-"""Compactions of many rows: done here, in the worker, by whole columns (docs/decisions/0045)."""
+"""Compactions that are done here, in the worker, by whole columns (docs/decisions/0045)."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -11,41 +12,55 @@ from app.core.plan.jobs import CompactionJob, FileSizes
 from app.core.plan.unknown_states import combines_by_form
 from app.core.table.history import Run
 from app.services.leases import Lease
-from app.services.small_merges import folds_here, tried_here
+from app.services.small_compactions import compacts_here, is_small
+from app.services.small_merges import tried_here
+from app.storage.combined_columns import ColumnSteps
 from app.storage.combined_runs import write_combined_run
 from app.storage.run_files import sync_runs
 
-MOST_RUNS: Final = 200  # of a partition, that are read side by side
+MOST_RUNS: Final = 32  # of a partition, that are read side by side; of each a row group is in memory
+_LOOKS_SECONDS = 0.2
 _one_at_a_time = threading.Lock()  # for their memory
 
 
 def combine_here(
     lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str
 ) -> tuple[Run, ...] | None:
-    """Do a compaction without Spark, by whole columns: combine the neighbouring runs of each partition in ``picked``
-    and write what ``job`` says into ``folder``. The runs are durable. None where it was not done: that is for Spark,
-    which begins the folder anew.
+    """Do a compaction without Spark: combine the neighbouring runs of each partition in ``picked`` and write what
+    ``job`` says into ``folder``. The runs are durable. None where it was not done: that is for Spark, which begins the
+    folder anew.
 
     Raises ``Cancelled``, and ``Unavailable`` when the warehouse is not there any more.
     """
-    if not _can_be_tried(lease, job, picked):
-        return None
-    with _one_at_a_time:
-        lease.check()
-        return tried_here(lease, partial(_combined, lease, job, picked, folder))
-
-
-def _can_be_tried(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]]) -> bool:
-    """Runs of an older schema are read by Spark; what one stores of logs and of sketches is not the same there."""
     site, schema_id = lease.site, lease.claimed.table.schema_id
-    small = job.sizes.size_bytes <= site.column_compaction_bytes and all(len(runs) <= MOST_RUNS for runs in picked)
-    present = all(run.schema_id == schema_id for runs in picked for run in runs)
-    alike = folds_here(job.plan) and not job.plan.settles
-    return site.small_merge_records > 0 and small and present and alike and combines_by_form(job.plan)
+    present = all(run.schema_id == schema_id for runs in picked for run in runs)  # others are read by Spark
+    if site.small_merge_records == 0 or not present or not compacts_here(job.plan):
+        return None
+    combine = partial(_combined, lease, job, picked, folder)
+    if is_small(job):
+        return tried_here(lease, combine)
+    large = job.sizes.size_bytes > site.column_compaction_bytes or any(len(runs) > MOST_RUNS for runs in picked)
+    if large or not combines_by_form(job.plan):
+        return None
+    with _alone(lease):
+        return tried_here(lease, combine)
+
+
+@contextmanager
+def _alone(lease: Lease) -> Iterator[None]:
+    """With no other one at its side that is not small. Raises ``Cancelled``."""
+    while not _one_at_a_time.acquire(timeout=_LOOKS_SECONDS):
+        lease.check()
+    try:
+        lease.check()
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
 def _combined(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str) -> tuple[Run, ...]:
     table, warehouse, made, read = lease.claimed.table, lease.site.warehouse, [], 0
+    steps = ColumnSteps.of_compaction(job.plan, job.now, oldest=job.oldest)
 
     def go_on(rows: int) -> None:
         nonlocal read
@@ -57,9 +72,7 @@ def _combined(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]],
         run_id = folder if runs[0].partition is None else f"{folder}.{place:x}"
         rows, size = sum(run.rows for run in runs), sum(run.size_bytes for run in runs)
         sizes = FileSizes(rows, size, job.sizes.target_file_bytes)
-        files = write_combined_run(
-            warehouse, table.id, run_id, job.plan, runs, sizes, job.now, oldest=job.oldest, go_on=go_on
-        )
+        files = write_combined_run(warehouse, table.id, run_id, steps, runs, sizes, go_on)
         if files:
             live = sum(file.live_rows for file in files)
             made.append(Run(run_id, table.schema_id, tuple(f.file for f in files), runs[0].partition, live_rows=live))

@@ -27,7 +27,6 @@ from app.services.delta import waits_for_its_first
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
-from app.services.small_compactions import compact_here
 from app.services.twins import publish
 from app.storage.changelogs import read_changelog
 from app.storage.layout import changelog_folder, run_folder
@@ -222,10 +221,7 @@ def _combine(
         picked[0].full,
     )
     told = _wants_changes(options, picked)
-    of_partitions = [one.runs for one in picked]
-    runs = None if told else compact_here(lease, job, of_partitions, folder)
-    if runs is None and not told:
-        runs = combine_here(lease, job, of_partitions, folder)
+    runs = None if told else combine_here(lease, job, [one.runs for one in picked], folder)
     if runs is None:
         run_checked(lease, job, _files(table, picked), lease.report)
         runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)

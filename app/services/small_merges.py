@@ -50,6 +50,7 @@ def tried_here(lease: Lease, write: Callable[[], tuple[Run, ...]]) -> tuple[Run,
     ):  # before a job of Spark all that it reads is checked, and damage noted
         return None
     except Exception:
+        lease.check()  # what fails because the worker ends is for nobody else
         task = lease.claimed.task
         logger.warning("%s %s is left to Spark: it cannot be folded here", task.kind, task.id, exc_info=True)
         return None

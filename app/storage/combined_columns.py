@@ -132,7 +132,7 @@ def combined(steps: ColumnSteps, tokens: Tokens, rows: pa.Table, allowance: Allo
 def _check_keys(plan: MergePlan, rows: pa.Table, before: Places, after: Places) -> None:
     """Raises ``TokenShared`` unless neighbours of one token have one key."""
     for name in plan.schema.primary_key if len(before) else ():
-        values = rows[name].chunk(0)
+        values = _whole(rows[name])
         same = pc.equal(values.take(pa.array(before)), values.take(pa.array(after)))
         if not pc.all(pc.fill_null(same, False)).as_py():
             raise TokenShared(f"rows of one token differ in {name}")
@@ -142,9 +142,22 @@ class _Values:
     """The values of a column: those of all rows, and those that were made of them."""
 
     def __init__(self, values: pa.Array) -> None:
-        self.array = values
+        self._pieces = [values]
+        self._length = len(values)
         self._nulls: Truths | None = None
         self._constants: dict[Constant, int] = {}
+
+    @property
+    def type(self) -> pa.DataType:
+        """What all of them are."""
+        return self._pieces[0].type
+
+    @property
+    def array(self) -> pa.Array:
+        """All of them, put together when somebody looks at them."""
+        if len(self._pieces) > 1:
+            self._pieces = [pa.concat_arrays(self._pieces)]
+        return self._pieces[0]
 
     @property
     def nulls(self) -> Truths:
@@ -159,15 +172,16 @@ class _Values:
 
     def add(self, values: pa.Array) -> Places:
         """The places of further values."""
-        start = len(self.array)
-        self.array = pa.concat_arrays([self.array, values])
+        start = self._length
+        self._pieces.append(values)
+        self._length += len(values)
         self._nulls = None
-        return np.arange(start, len(self.array))
+        return np.arange(start, self._length)
 
     def constant(self, value: Constant) -> int:
         """The place of a value that many rows have."""
         if value not in self._constants:
-            [place] = self.add(pa.array([value], self.array.type))
+            [place] = self.add(pa.array([value], self.type))
             self._constants[value] = int(place)
         return self._constants[value]
 
@@ -177,7 +191,7 @@ class _States:
 
     def __init__(self, rows: pa.Table, order: Places) -> None:
         names = [name for name in rows.schema.names if name != TOKEN_COLUMN]
-        self.values = {name: _Values(rows[name].chunk(0)) for name in names}
+        self.values = {name: _Values(_whole(rows[name])) for name in names}
         self.rows_of = {name: order.copy() for name in names}
 
     def table(self, schema: pa.Schema, tokens: Tokens, places: Places) -> pa.Table:
@@ -291,7 +305,7 @@ class _Pairs:
                 case None | bool() | int() | Decimal():
                     yield name, older, np.full(len(older), values.constant(value))
                 case _:
-                    yield name, older, values.add(self._of(value, places).cast(values.array.type))
+                    yield name, older, values.add(self._of(value, places).cast(values.type))
 
     def _one_by_one(self, step: Step, places: Places, left: Truths) -> Iterator[tuple[str, Places, Places]]:
         """As ``_replaced``, of rows that are combined as Python's objects; those that go are not ``left``."""
@@ -305,12 +319,47 @@ class _Pairs:
                 told = np.array([state is not None and name in state for state in states])
                 found = [state[name] for state in states if state is not None and name in state]
                 values = self._states.values[name]
-                yield name, self._older[some[told]], values.add(pa.array(found, values.array.type))
+                yield name, self._older[some[told]], values.add(pa.array(found, values.type))
 
     def _as_objects(self, side: Side, places: Places) -> Sequence[Mapping[str, Any]]:
-        columns = self._states.values
-        of_names = [columns[name].take(self._rows(side, name, places)).to_pylist() for name in columns]
-        return [dict(zip(columns, values, strict=True)) for values in zip(*of_names, strict=True)]
+        columns = _Objects(lambda name: self._states.values[name].take(self._rows(side, name, places)).to_pylist())
+        return [_Row(columns, number) for number in range(len(places))]
+
+
+class _Objects(dict[str, list[Any]]):
+    """Columns as Python's objects: those that somebody has asked for."""
+
+    def __init__(self, made: Callable[[str], list[Any]]) -> None:
+        super().__init__()
+        self._made = made
+
+    def __missing__(self, name: str) -> list[Any]:
+        self[name] = self._made(name)
+        return self[name]
+
+
+class _Row(Mapping[str, Any]):
+    """A row of them. Its rules know which columns there are."""
+
+    def __init__(self, columns: _Objects, number: int) -> None:
+        self._columns = columns
+        self._number = number
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name][self._number]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column in one piece. Raises ``LeftToSpark`` of texts that are too long together for that."""
+    if column.num_chunks != 1:
+        raise LeftToSpark("values that are too large together")
+    return column.chunk(0)
 
 
 def _truths(values: pa.Array) -> Truths:

@@ -257,7 +257,7 @@ def _write(
 ) -> Iterator[Run]:
     for place, (partition, rows) in enumerate(_partitions(plan.schema, states)):
         inner = folder if partition is None else f"{folder}.{place:x}"
-        written = write_run_file(warehouse, table_id, inner, plan, row_groups(rows), MANY_ROWS)
+        written = write_run_file(warehouse, table_id, inner, plan, row_groups([rows]), MANY_ROWS)
         if written is not None:
             yield Run(inner, schema_id, (written.file,), partition, live_rows=written.live_rows)
 

@@ -66,11 +66,24 @@ def state_table(plan: MergePlan, rows: Sequence[tuple[int, Mapping[str, Any]]]) 
     return pa.table(columns, schema=schema)
 
 
-def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
-    """``rows`` in pieces as large as a row group shall be."""
+def row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of ``pieces``, in tables as large as a row group shall be."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += piece.nbytes
+        if size >= ROW_GROUP_BYTES:
+            *whole, rest = _cut(pa.concat_tables(waiting))
+            yield from whole
+            waiting, size = [rest], rest.nbytes
+    if waiting:
+        yield from _cut(pa.concat_tables(waiting))
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.Table]:
     at_once = max(1, len(rows) * ROW_GROUP_BYTES // max(1, rows.nbytes))
-    for start in range(0, len(rows), at_once):
-        yield rows.slice(start, at_once)
+    return (rows.slice(start, at_once) for start in range(0, max(1, len(rows)), at_once))
 
 
 def write_run_file(

@@ -20,8 +20,8 @@ from app.core.table.history import Batch, BatchState, Run
 from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.storage.changelogs import read_changelog
+from app.storage.combined_columns import ColumnSteps
 from app.storage.combined_runs import write_combined_run
-from app.storage.compacted_runs import write_compacted_run
 from app.storage.folded_runs import write_folded_runs
 from app.storage.layout import Warehouse, changelog_file, changelog_folder, data_file, run_folder, staging_file
 from app.storage.lifted_runs import write_lifted_runs
@@ -190,44 +190,14 @@ class Site:
         self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
         self.plans[run_id] = self.plan
 
-    def compact_here(self, first: int, last: int) -> None:
-        """As ``compact``, as a worker does it by itself."""
-        chosen = [run for run in self.runs[first:last] if run.files]
-        if not chosen:
-            return
-        run_id = uuid.uuid4().hex
-        written = write_compacted_run(
-            self.warehouse,
-            self.table_id,
-            run_id,
-            self.plan,
-            chosen,
-            self.now,
-            oldest=first == 0,
-            go_on=lambda: None,
-        )
-        self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
-        self.plans[run_id] = self.plan
-        files, live = ((), 0) if written is None else ((written.file,), written.live_rows)
-        assert (self.runs[first].files, self.runs[first].live_rows) == (files, live)
-
     def combine_here(self, first: int, last: int) -> None:
-        """As ``compact``, as a worker does it of many rows. Raises ``LeftToSpark``."""
+        """As ``compact``, as a worker does it. Raises ``LeftToSpark``."""
         chosen = [run for run in self.runs[first:last] if run.files]
         if not chosen:
             return
         run_id, rows = uuid.uuid4().hex, sum(run.rows for run in chosen)
-        written = write_combined_run(
-            self.warehouse,
-            self.table_id,
-            run_id,
-            self.plan,
-            chosen,
-            self.sizes(rows),
-            self.now,
-            oldest=first == 0,
-            go_on=lambda _: None,
-        )
+        steps, sizes = ColumnSteps.of_compaction(self.plan, self.now, oldest=first == 0), self.sizes(rows)
+        written = write_combined_run(self.warehouse, self.table_id, run_id, steps, chosen, sizes, lambda _: None)
         self.runs[first:last] = [read_run(self.warehouse, self.table_id, run_id, 0)]
         self.plans[run_id] = self.plan
         assert self.runs[first].files == tuple(one.file for one in written)

@@ -4,6 +4,8 @@ to.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -11,23 +13,26 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from app.core.plan.fold import combine_all, compacted
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.unknown_states import combines_by_form
 from app.core.table.history import Run
-from app.services.small_merges import folds_here
-from app.storage import combined_columns, combined_runs
-from app.storage.run_files import LeftToSpark
+from app.core.table.records import TOKEN_COLUMN
+from app.services.small_compactions import compacts_here
+from app.storage import combined_columns, combined_runs, run_files
+from app.storage.layout import data_file
+from app.storage.run_files import LeftToSpark, state_table
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
-from tests.histories import ENGINES, KEYS, cut, random_history, random_table
+from tests.histories import ENGINES, KEYS, cut, examples, random_history, random_table
 from tests.oracle import Change, TableCase
 from tests.spark_jobs.site import Site
 from tests.spark_jobs.test_agreement import expected_rows, shown, visible
-from tests.spark_jobs.test_compacted_runs import columns_of
 from tests.spark_jobs.test_folded_runs import assert_same, stored
 from tests.spark_jobs.test_types import VALUES
 
@@ -50,18 +55,24 @@ def both(site: Site, first: int, last: int) -> tuple[pa.Table, pa.Table]:
     return of_files(site, by_spark), of_files(site, here)
 
 
+def columns_of(site: Site, run: Run) -> list[tuple[str, str, str, str]]:
+    """The columns of a run's file as Parquet has them."""
+    with pq.ParquetFile(site.warehouse.path(*data_file(site.table_id, run.id, run.files[0].name))) as file:
+        columns = [file.schema.column(place) for place in range(len(file.schema.names))]
+    return [(one.path, one.physical_type, str(one.logical_type), one.converted_type) for one in columns]
+
+
 def of_files(site: Site, run: Run) -> pa.Table:
     return pa.concat_tables([stored(site, replace(run, files=(file,))) for file in run.files])
 
 
 def is_combined_here(drawn: tuple[TableCase, bool]) -> bool:
     """Others are left to Spark."""
-    plan = compile_plan(schema_of(drawn[0]))
-    return folds_here(plan) and not plan.settles and combines_by_form(plan)
+    return compacts_here(compile_plan(schema_of(drawn[0])))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=6)
+@settings(max_examples=examples(12))
 @given(seed=st.integers(0, 2**32))
 def test_a_compaction_by_columns_writes_what_spark_writes(
     engine: str, spark: SparkConnection, tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -88,6 +99,62 @@ def test_a_compaction_by_columns_writes_what_spark_writes(
         assert_same(*both(site, 0, len(site.runs)))
     if plan.row.retained is None:  # else late records meet no row that was forgotten
         assert shown(table, site) == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=examples(25))
+@given(seed=st.integers(0, 2**32))
+def test_a_compaction_by_columns_is_what_rows_come_to_one_by_one(
+    engine: str, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """Without Spark, so that it is many tables, and to the byte of what Python shows: -0.0 is not 0.0 here."""
+    random = Random(seed)
+    table, retracts = next(filter(is_combined_here, (random_table(random, engine, times=2) for _ in range(1000))))
+    table.options.update(random.choice(({}, {"tombstone.time-retained": "1 d"})))
+    note(str(table))
+    plan = compile_plan(schema_of(table))
+    site = Site(None, tmp_path_factory.mktemp("warehouse"), plan)  # type: ignore[arg-type]  # nothing asks for it
+    site.target_file_bytes = random.choice((KEYS // 4, 1024**2))
+    history = random_history(random, table, retracts, 120)
+    for piece in cut(random, len(history), 5):
+        site.merge_here([history[piece]])
+        site.now += random.choice((0, 1, DAY))
+    first = random.choice((0, random.randrange(len(site.runs))))
+    chosen = [run for run in site.runs[first:] if run.files]
+    expected = one_by_one(site, chosen, oldest=first == 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(combined_runs, "WINDOW_BYTES", random.choice((2**8, 2**10, 2**12, 2**25)))
+        site.combine_here(first, len(site.runs))
+    here = site.runs[first].files and of_files(site, site.runs[first])
+    assert repr(here.to_pylist() if here else []) == repr(expected.to_pylist())
+
+
+def one_by_one(site: Site, runs: Sequence[Run], *, oldest: bool) -> pa.Table:
+    """What the fold in Python keeps of the state rows of ``runs``."""
+    by_token: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for run in runs:
+        for row in of_files(site, run).to_pylist():
+            by_token[row.pop(TOKEN_COLUMN)].append(row)
+    states = {token: combine_all(site.plan, of_key) for token, of_key in sorted(by_token.items())}
+    kept = {token: compacted(site.plan, state or {}, site.now, oldest=oldest) for token, state in states.items()}
+    return state_table(site.plan, [(token, state) for token, state in kept.items() if state is not None])
+
+
+def test_row_groups_do_not_get_smaller_with_each_compaction(spark: SparkConnection, tmp_path: Path) -> None:
+    plan = compile_plan(schema_of(TableCase((("k", "INT"), ("a", "STRING")), ("k",))))
+    site = Site(spark, tmp_path, plan)
+    for turn in range(4):
+        site.merge_here([[Change("+I", {"k": key, "a": "x" * 100}) for key in range(0, 1000, turn + 1)]])
+        if turn:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(combined_runs, "WINDOW_BYTES", 2**12)
+                patch.setattr(run_files, "ROW_GROUP_BYTES", 2**15)
+                site.combine_here(0, 2)
+        [file] = site.runs[0].files
+        with pq.ParquetFile(site.warehouse.path(*data_file(site.table_id, site.runs[0].id, file.name))) as parquet:
+            rows = [parquet.metadata.row_group(place).num_rows for place in range(parquet.metadata.num_row_groups)]
+        assert len(rows) == 1 if not turn else len(rows) < 8
+        assert min(rows[:-1], default=200) > 100
 
 
 def test_totals_outside_their_column_are_carried_as_on_spark(spark: SparkConnection, tmp_path: Path) -> None:

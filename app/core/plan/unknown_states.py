@@ -17,10 +17,10 @@ from typing import Any, NoReturn, cast
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.plan.record_forms import NotByForm
-from app.core.rules.rule import Rule, State
+from app.core.rules.row import RESET_COLUMN
+from app.core.rules.rule import Combine, State
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
-from app.core.types.numbers import float_rank
 
 # Families whose values sort alike in Python and in whole columns; FLOATING only by its rank.
 ORDERED = frozenset(
@@ -233,7 +233,7 @@ class Unknown:
 
     @property
     def ranked(self) -> Unknown:
-        """Its place in the order of FLOAT and DOUBLE."""
+        """Its place in the order of FLOAT and DOUBLE, as ``float_rank`` asks for it."""
         return Unknown(Ranked(self.term), self._type, self._answers)
 
 
@@ -252,11 +252,6 @@ class _Bits:
         raise NotByForm("bits of a word")
 
     __hash__ = __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __int__ = __index__ = _refused
-
-
-@float_rank.register
-def _(value: Unknown) -> Unknown:
-    return value.ranked
 
 
 def _known(term: Term, data_type: DataType, answers: Answers) -> Unknown | None:
@@ -339,15 +334,12 @@ def combine_steps(plan: MergePlan) -> tuple[Step, ...]:
     little, and one for the row itself.
     """
     types = dict(plan.state_columns)
-    rules = [apart for rule in plan.rules for apart in rule.apart]
-    return (
-        *(Step(partial(_combined, plan, rule), types, kept=rule.kept) for rule in rules),
-        Step(plan.row.combine, types),
-    )
+    parts = [Step(partial(_combined, plan, part), types, kept=rule.kept) for rule in plan.rules for part in rule.parts]
+    return (*parts, Step(plan.row.combine, types))
 
 
-def _combined(plan: MergePlan, rule: Rule, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
-    return rule.combine_all([newer] if plan.row.ends(newer) else [older, newer])
+def _combined(plan: MergePlan, part: Combine, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
+    return part([newer] if plan.row.ends(newer) else [older, newer])
 
 
 def compact_step(plan: MergePlan, now: int, *, oldest: bool) -> Step:
@@ -379,6 +371,8 @@ def _is_told(step: Step, carries: frozenset[str]) -> bool:
                 answer = column in carries
             case IsNull() | IsLess() | IsEqual():
                 answer = False
+            case IsTrue(Stored(_, column)):
+                answer = column != RESET_COLUMN  # else nothing would be combined
             case IsTrue() | HasBits():
                 answer = True
             case _:

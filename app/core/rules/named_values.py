@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from operator import or_
 from typing import Any
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import UNCHANGED, Adds, Names, Participation
-from app.core.rules.rule import HiddenColumn, Rule, Sql, State
+from app.core.rules.rule import Combine, HiddenColumn, Rule, Sql, State
 from app.core.rules.spark_sql import ref
 from app.core.table.named_columns import bit_of, column_bit_sql, is_named_sql, word_of
 from app.core.table.records import ARRIVAL_COLUMN, Record
@@ -51,8 +52,8 @@ class NamedValues(Rule):
         return {column.name: is_named_sql(state, column) for column in self.columns}
 
     @property
-    def apart(self) -> tuple[Rule, ...]:
-        return tuple(NamedValues((column,)) for column in self.columns)
+    def parts(self) -> tuple[Combine, ...]:
+        return (self._joined_word, *(partial(self._latest_value, column) for column in self.columns))
 
     @property
     def kept(self) -> frozenset[str]:
@@ -77,15 +78,18 @@ class NamedValues(Rule):
         return {**state, self.word: (older.get(self.word) or 0) | named}
 
     def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
-        words = [state.get(self.word) or 0 for state in states]
-        state: State = {}
-        for column in self.columns:
-            bit = bit_of(column)
-            latest = next((place for place in range(len(states) - 1, 0, -1) if words[place] & bit), 0)
-            state[column.name] = states[latest][column.name]
-        for named in words[1:]:
-            words[0] |= named
-        return {**state, self.word: words[0]}
+        words = self._words(states)
+        values = {column.name: _latest(column, words, states) for column in self.columns}
+        return {**values, self.word: reduce(or_, words)}
+
+    def _words(self, states: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [state.get(self.word) or 0 for state in states]
+
+    def _joined_word(self, states: Sequence[Mapping[str, Any]]) -> State:
+        return {self.word: reduce(or_, self._words(states))}
+
+    def _latest_value(self, column: Column, states: Sequence[Mapping[str, Any]]) -> State:
+        return {column.name: _latest(column, self._words(states), states)}
 
     def fold_log(self, records: LogRecords) -> State:
         state, word = self.empty, 0
@@ -124,3 +128,10 @@ class NamedValues(Rule):
         }
         both = f"coalesce({older}.{self.word}, 0L) | coalesce({newer}.{self.word}, 0L)"
         return {**values, self.word: both}
+
+
+def _latest(column: Column, words: Sequence[Any], states: Sequence[Mapping[str, Any]]) -> Any:
+    """The value of the last state that named the column, as ``words`` tell; of the first one where none did."""
+    bit = bit_of(column)
+    latest = next((place for place in range(len(states) - 1, 0, -1) if words[place] & bit), 0)
+    return states[latest][column.name]

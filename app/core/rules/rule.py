@@ -7,7 +7,7 @@ state is stored in the run: the visible columns, and hidden ones where they alon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, reduce
@@ -23,6 +23,8 @@ from app.core.types.kinds import Kind
 
 State = dict[str, Any]
 Sql = dict[str, str]
+Combine = Callable[[Sequence[Mapping[str, Any]]], State]
+"""What becomes of some state columns of one key: of its states, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ class Rule(ABC):
         return frozenset()
 
     @property
-    def apart(self) -> tuple[Rule, ...]:
-        """Rules of as few columns each as can be, which together combine states as this one does."""
-        return (self,)
+    def parts(self) -> tuple[Combine, ...]:
+        """Functions which together say what ``combine_all`` says, each of as few state columns as can be."""
+        return (self.combine_all,)
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:

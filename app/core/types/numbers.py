@@ -7,7 +7,6 @@ import re
 import struct
 from collections.abc import Mapping
 from decimal import Context, Decimal, InvalidOperation
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import FaultCode
@@ -52,9 +51,12 @@ def range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
     return Decimal(-half), Decimal(half - 1)
 
 
-@singledispatch
 def float_rank(value: Any) -> Any:
-    """A number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last (§3.1)."""
+    """A number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last (§3.1). What stands in for a value says
+    by itself what it is (``ranked``).
+    """
+    if not isinstance(value, float) and hasattr(value, "ranked"):
+        return value.ranked
     if value != value:
         return 2**64
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]

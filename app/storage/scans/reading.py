@@ -57,22 +57,33 @@ class Rows:
 
 
 class RunRows:
-    """The rows of one run, read as they are taken."""
+    """The rows of one run, read as they are taken. ``least_bytes`` of them are here before any is: the run that has the
+    fewest ends the window of all.
+    """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], least_bytes: int = 0) -> None:
         self._batches = batches
+        self._least_bytes = least_bytes
         self._rows: Rows | None = None
         self.ended = False
 
     def fill(self) -> None:
         """Have rows of two tokens at least, unless the run ends before: those of the last one may go on."""
-        while not self.ended and (self._rows is None or self._rows.tokens[0] == self._rows.tokens[-1]):
+        known = [] if self._rows is None else [self._rows.batch]
+        pieces = list(known)
+        while not self.ended and self._are_few(pieces):
             following = next(self._batches, None)
             if following is None:
                 self.ended = True
             elif following.num_rows:
-                known = [] if self._rows is None else [self._rows.batch]
-                self._rows = _with_tokens(pa.concat_batches([*known, following]))
+                pieces.append(following)
+        if len(pieces) > len(known):
+            self._rows = _with_tokens(pa.concat_batches(pieces))
+
+    def _are_few(self, pieces: Sequence[pa.RecordBatch]) -> bool:
+        if sum(piece.nbytes for piece in pieces) < self._least_bytes or not pieces:
+            return True
+        return bool(pieces[0].column(TOKEN_COLUMN)[0] == pieces[-1].column(TOKEN_COLUMN)[-1])
 
     @property
     def bound(self) -> int | None:
