@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final, TypeVar
@@ -37,7 +37,7 @@ from app.storage.run_files import (
 from app.storage.scans.reading import LEAST_TOKEN, Rows, RunRows, TokenRange, batches_of, windows
 from app.storage.tokens import Tokens
 
-WINDOW_BYTES: Final = 32 * 2**20  # of all runs together, in memory
+WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
 _MOST_WINDOW_BYTES: Final = 8 * WINDOW_BYTES  # of few rows that are large
 _TOKENS = 2**64
 T = TypeVar("T")
@@ -75,6 +75,7 @@ def write_combined_run(
 
     written: list[WrittenFile] = []
     with (
+        _memory_given_back(runs),
         closing(ahead(_windows(warehouse, table_id, runs))) as read,
         closing(ahead(map(combine, read))) as done,
     ):
@@ -83,6 +84,16 @@ def write_combined_run(
             file = write_run_file(warehouse, table_id, run_id, plan, groups, MANY_ROWS, len(written))
             written += [file] if file is not None else []
     return tuple(written)
+
+
+@contextmanager
+def _memory_given_back(runs: Sequence[Run]) -> Iterator[None]:
+    """What Arrow keeps for later goes back to the system, where it is much: some hundred MiB."""
+    try:
+        yield
+    finally:
+        if sum(run.size_bytes for run in runs) > WINDOW_BYTES:
+            pa.default_memory_pool().release_unused()
 
 
 def _by_range(pieces: Iterator[pa.Table], count: int) -> Iterator[tuple[int, pa.Table]]:
