@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql.connect import functions as F  # noqa: N812  # the name that PySpark's own documentation uses
@@ -10,6 +11,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.jobs import FileSizes, MergeJob
 from app.core.rules.spark_sql import quote
+from app.core.table.history import Batch
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.distinct_keys import keys_are_distinct
 from app.storage.lifted_runs import write_lifted_runs
@@ -41,16 +43,21 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
         assert distinct, "no key comes twice in a batch of the benchmark"
         run_merge(spark, replace(job, distinct_keys=distinct))
 
-    def merge_here() -> None:
+    halves = [site.stage(table, batch_records(1, sizes.rows(TABLE_ROWS), sizes.records // 2)) for _ in range(2)]
+    twice = replace(job, batches={site.staged_uri(table, half): half.number for half in halves})
+
+    def merge_here(batches: Sequence[Batch]) -> None:
         """As the worker merges what is not too large, without Spark."""
-        here = uuid.uuid4().hex
-        write_lifted_runs(site.merges.warehouse, table.id, here, job.plan, [batch], 0, batch.records * _BYTES_A_RECORD)
+        here, most = uuid.uuid4().hex, sizes.records * _BYTES_A_RECORD
+        write_lifted_runs(site.merges.warehouse, table.id, here, job.plan, batches, 0, most)
 
     with site.session() as spark:
         steps = {
-            "merge in the worker": lambda: seconds(merge_here),
+            "merge in the worker": lambda: seconds(lambda: merge_here([batch])),
+            "merge in the worker, each key twice": lambda: seconds(lambda: merge_here(halves)),
             "merge job": lambda: seconds(lambda: merge(spark)),
             "merge job, aggregated": lambda: seconds(lambda: run_merge(spark, job)),
+            "merge job, each key twice": lambda: seconds(lambda: run_merge(spark, twice)),
             "sort": lambda: seconds(lambda: _sort(spark, job)),
         }
         timings = interleaved(steps, sizes.rounds, warm_ups=4)
@@ -59,9 +66,10 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
         f"The merge job alone on one staged batch of {sizes.records:,} records, keys compared before as the service "
         "does it: no key comes twice. The same batch aggregated, as if one did. And beside them a job that reads the "
         "same file, computes tokens, sorts by token and key and writes the columns with the same settings, folding "
-        "nothing. The same batch merged by the worker, without Spark.",
+        "nothing. The same batch merged by the worker, without Spark; and half of its records, each of them twice, "
+        "merged by both.",
         timings,
-        [Ratio(of, "sort", TARGET) for of in ("merge in the worker", "merge job", "merge job, aggregated")],
+        [Ratio(of, "sort", TARGET) for of in steps if of != "sort"],
     )
 
 

@@ -1,6 +1,4 @@
-"""Merges of many records, most of whose keys come once: done here, in the worker, by whole columns
-(docs/decisions/0044).
-"""
+"""Merges of many records: done here, in the worker, by whole columns (docs/decisions/0044)."""
 
 from __future__ import annotations
 
@@ -18,14 +16,13 @@ from app.services.small_merges import tried_here
 from app.storage.lifted_runs import write_lifted_runs
 
 MOST_RECORDS: Final = 1_000_000  # of a run of one file, as Spark's tasks have them
-MOST_COMPARED_BATCHES: Final = 32  # each file is opened once more; among many batches a key mostly comes twice
+MOST_BATCHES: Final = 200  # each file is about a millisecond
 _one_at_a_time = threading.Lock()  # for their memory
 
 
 def lift_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str) -> tuple[Run, ...] | None:
-    """Do a merge without Spark, in which each record is nearly always a state row by itself, and write what ``job``
-    says into ``folder``. The runs are durable after ``sync_runs``. None where it was not done: that is for Spark, which
-    begins the folder anew.
+    """Do a merge without Spark, by whole columns, and write what ``job`` says into ``folder``. The runs are durable
+    after ``sync_runs``. None where it was not done: that is for Spark, which begins the folder anew.
 
     Raises ``Cancelled``, and ``Unavailable`` when the warehouse is not there any more.
     """
@@ -46,7 +43,7 @@ def _can_be_tried(lease: Lease, job: MergeJob, batches: Sequence[Batch]) -> bool
     site, table, sizes = lease.site, lease.claimed.table, job.sizes
     told = table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
     small = sizes.size_bytes <= min(site.lifted_merge_bytes, sizes.target_file_bytes)
-    few = sizes.rows <= MOST_RECORDS and len(batches) <= MOST_COMPARED_BATCHES
+    few = sizes.rows <= MOST_RECORDS and len(batches) <= MOST_BATCHES
     here = site.small_merge_records > 0 and not told and job.plan.lifts and job.plan.replay is None
     present = all(batch.schema_id == table.schema_id for batch in batches)
     return here and small and few and present and lifts_by_form(job.plan)

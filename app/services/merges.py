@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
@@ -34,7 +35,7 @@ from app.services.commits import Commit, commit_on_current
 from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
-from app.services.lifted_merges import MOST_COMPARED_BATCHES, lift_here
+from app.services.lifted_merges import lift_here
 from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
 from app.services.small_merges import fold_here
@@ -46,6 +47,7 @@ from app.storage.run_files import sync_runs
 from app.storage.runs import read_runs, totals_fit
 
 logger = logging.getLogger(__name__)
+MOST_COMPARED_BATCHES: Final = 32  # each file is opened once more; among many batches a key mostly comes twice
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:

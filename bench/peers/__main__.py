@@ -33,7 +33,7 @@ class Peer:
 
 
 PEERS = (
-    Peer(OURS, "merges on Spark, default compaction", {}),
+    Peer(OURS, "as served, default options", {}),
     Peer("delta", "`merge` with CASE and coalesce", {}),
     Peer("duck_upsert", "`INSERT … ON CONFLICT DO UPDATE`, own file", {}),
     Peer("duck_rewrite", "full join, Parquet file rewritten", {}),
@@ -133,7 +133,8 @@ def _print(outcomes: Sequence[Outcome], batches: int) -> None:
     )
     ours = {outcome.rows: outcome for outcome in outcomes if outcome.peer.name == OURS}
     head = ("system", "how", "rows + records a batch", "load", "batches", "after", "total", "ratio", "read", "ratio")
-    print(*table((*head, "MB on disk"), [_times(outcome, ours[outcome.rows]) for outcome in outcomes]), sep="\n")
+    told = [_times(outcome, ours[outcome.rows], batches) for outcome in outcomes]
+    print(*table((*head, "CPU s a million records", "MB on disk"), told), sep="\n")
     print("\nThe answers, on a sample of keys, compared with Keyfold's:\n")
     rows = [_parts(outcome, ours[outcome.rows]) for outcome in outcomes if outcome.answer]
     print(*table(("system", "at rows", "rows in the end", *PARTS), rows), sep="\n")
@@ -142,11 +143,11 @@ def _print(outcomes: Sequence[Outcome], batches: int) -> None:
             print(f"\nKeyfold at {outcome.rows:,} rows: {name}: {seconds:.4f} s")
 
 
-def _times(outcome: Outcome, ours: Outcome) -> tuple[str, ...]:
+def _times(outcome: Outcome, ours: Outcome, batches: int) -> tuple[str, ...]:
     size = f"{outcome.rows:,} + {outcome.records:,}"
     answer = outcome.answer
     if answer is None:
-        return (outcome.peer.name, outcome.peer.how, size, f"failed: {outcome.fault}", *[""] * 7)
+        return (outcome.peer.name, outcome.peer.how, size, f"failed: {outcome.fault}", *[""] * 8)
     compared = ours.answer is not None
     return (
         answer.version,
@@ -159,6 +160,7 @@ def _times(outcome: Outcome, ours: Outcome) -> tuple[str, ...]:
         f"{outcome.seconds / ours.seconds:.2f}" if compared else "",
         f"{answer.read:.2f}",
         f"{answer.read / ours.answer.read:.2f}" if ours.answer else "",
+        f"{answer.cpu * 1e6 / (outcome.records * batches):.1f}",
         f"{answer.megabytes:.0f}",
     )
 

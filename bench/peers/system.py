@@ -8,8 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,12 +20,15 @@ from bench.peers.meaning import digests
 
 @dataclass
 class Answer:
-    """What one system did. ``extras`` are further seconds by name; ``digests`` by part of the meaning."""
+    """What one system did. ``cpu`` are the CPU seconds, all processes together, of the batches and of what was left to
+    do after them; ``extras`` are further seconds by name; ``digests`` by part of the meaning.
+    """
 
     version: str
     load: float = 0.0
     batches: list[float] = field(default_factory=list)
     settle: float = 0.0
+    cpu: float = 0.0
     read: float = 0.0
     rows: int = 0
     megabytes: float = 0.0
@@ -67,12 +72,13 @@ def run(system: Callable[[Path], System]) -> None:
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     opened = system(folder)
     answer = Answer(opened.version)
-    answer.load = _timed(opened.load, source / "base.parquet")
+    answer.load, _ = _timed(partial(opened.load, pq.read_table(source / "base.parquet")))
     for file in sorted(source.glob("batch-*.parquet")):
-        answer.batches.append(_timed(opened.update, file))
-    began = time.perf_counter()
-    opened.settle()
-    answer.settle = time.perf_counter() - began
+        seconds, cpu = _timed(partial(opened.update, pq.read_table(file)))
+        answer.batches.append(seconds)
+        answer.cpu += cpu
+    answer.settle, cpu = _timed(opened.settle)
+    answer.cpu += cpu
     began = time.perf_counter()
     rows = opened.read()
     answer.read = time.perf_counter() - began
@@ -83,11 +89,17 @@ def run(system: Callable[[Path], System]) -> None:
     print(json.dumps(asdict(answer)), flush=True)
 
 
-def _timed(act: Callable[[pa.Table], None], file: Path) -> float:
-    rows = pq.read_table(file)
-    began = time.perf_counter()
-    act(rows)
-    return time.perf_counter() - began
+def _timed(act: Callable[[], None]) -> tuple[float, float]:
+    """The seconds by the clock, and the CPU seconds of this process and its children."""
+    before, began = _cpu_seconds(), time.perf_counter()
+    act()
+    return time.perf_counter() - began, _cpu_seconds() - before
+
+
+def _cpu_seconds() -> float:
+    here = psutil.Process()
+    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
 def parse_answer(printed: str) -> Answer:

@@ -12,9 +12,10 @@ import pytest
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table, TaskState
 from app.core.table.records import TOKEN_COLUMN
+from app.services import lifted_merges
 from app.services.executor import MergeSite
-from app.services.lifted_merges import MOST_COMPARED_BATCHES
 from app.services.lookups import Consistency, Images, get_rows
+from app.services.merges import MOST_COMPARED_BATCHES
 from app.storage import lifted_runs, run_files
 from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import files_in, flip
@@ -132,6 +133,17 @@ def test_keys_that_come_again_are_combined_by_columns_however_often(lifting: Mer
         merged(without, table, [[{"id": 4, "n": 1}, *records[::2]], records[1::2]])
     expected = [times * (times - 1) for times in often.values()]
     assert totals(lifting.database, images, table, [4, *often, 9]) == [2, *expected, None]
+
+
+def test_many_batches_need_no_executor_up_to_a_bound(
+    lifting: MergeSite, executor: PythonExecutor, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifted_merges, "MOST_BATCHES", 40)
+    table = create_table(lifting.database)
+    for batches, merges in ((40, 0), (41, 1)):
+        merged(lifting, table, [[{"id": number % 3, "n": 1}, {"id": 9, "n": 1}] for number in range(batches)])
+        assert executor.merges == merges
+    assert totals(lifting.database, images, table, [0, 1, 2, 9]) == [28, 27, 26, 81]
 
 
 def test_the_record_that_arrived_last_wins_however_often_its_key_came(lifting: MergeSite, images: Images) -> None:
