@@ -73,7 +73,7 @@ class Settings(BaseSettings):
         description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all work",
     )
     lifted_merge_mib: int = Field(
-        64,
+        256,
         ge=0,
         le=1024,
         description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",

@@ -14,8 +14,9 @@ from pyspark.sql.connect.session import SparkSession
 from app.core.plan.jobs import CompactionJob, FileSizes
 from app.core.table.history import Run, Table
 from app.core.table.option_entries import TABLE_OPTIONS
+from app.storage.ahead import ahead
 from app.storage.combined_columns import ColumnSteps
-from app.storage.combined_runs import WINDOW_BYTES, ahead, write_combined_run
+from app.storage.combined_runs import WINDOW_BYTES, write_combined_run
 from app.storage.run_files import MANY_ROWS, row_groups, run_schema, write_run_file
 from app.storage.scans.reading import TokenRange, batches_of
 from bench.figures import Figure, Ratio, interleaved, seconds

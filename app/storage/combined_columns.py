@@ -132,7 +132,7 @@ def combined(steps: ColumnSteps, tokens: Tokens, rows: pa.Table, allowance: Allo
 def _check_keys(plan: MergePlan, rows: pa.Table, before: Places, after: Places) -> None:
     """Raises ``TokenShared`` unless neighbours of one token have one key."""
     for name in plan.schema.primary_key if len(before) else ():
-        values = _whole(rows[name])
+        values = whole(rows[name])
         same = pc.equal(values.take(pa.array(before)), values.take(pa.array(after)))
         if not pc.all(pc.fill_null(same, False)).as_py():
             raise TokenShared(f"rows of one token differ in {name}")
@@ -191,7 +191,7 @@ class _States:
 
     def __init__(self, rows: pa.Table, order: Places) -> None:
         names = [name for name in rows.schema.names if name != TOKEN_COLUMN]
-        self.values = {name: _Values(_whole(rows[name])) for name in names}
+        self.values = {name: _Values(whole(rows[name])) for name in names}
         self.rows_of = {name: order.copy() for name in names}
 
     def table(self, schema: pa.Schema, tokens: Tokens, places: Places) -> pa.Table:
@@ -355,7 +355,7 @@ class _Row(Mapping[str, Any]):
         return len(self._columns)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
     """The values of a column in one piece. Raises ``LeftToSpark`` of texts that are too long together for that."""
     if column.num_chunks != 1:
         raise LeftToSpark("values that are too large together")

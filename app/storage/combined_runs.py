@@ -8,12 +8,11 @@ lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
 from app.core.types.kinds import Family
+from app.storage.ahead import ahead, memory_given_back
 from app.storage.combined_columns import MOST_FOLDED_VALUES, Allowance, ColumnSteps, combined
 from app.storage.layout import Warehouse
 from app.storage.run_files import (
@@ -40,7 +40,6 @@ from app.storage.tokens import Tokens
 WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
 _MOST_WINDOW_BYTES: Final = 8 * WINDOW_BYTES  # of few rows that are large
 _TOKENS = 2**64
-T = TypeVar("T")
 
 
 def write_combined_run(
@@ -75,7 +74,7 @@ def write_combined_run(
 
     written: list[WrittenFile] = []
     with (
-        _memory_given_back(runs),
+        memory_given_back(sum(run.size_bytes for run in runs)),
         closing(ahead(_windows(warehouse, table_id, runs))) as read,
         closing(ahead(map(combine, read))) as done,
     ):
@@ -84,16 +83,6 @@ def write_combined_run(
             file = write_run_file(warehouse, table_id, run_id, plan, groups, MANY_ROWS, len(written))
             written += [file] if file is not None else []
     return tuple(written)
-
-
-@contextmanager
-def _memory_given_back(runs: Sequence[Run]) -> Iterator[None]:
-    """What Arrow keeps for later goes back to the system, where it is much: some hundred MiB."""
-    try:
-        yield
-    finally:
-        if sum(run.size_bytes for run in runs) > WINDOW_BYTES:
-            pa.default_memory_pool().release_unused()
 
 
 def _by_range(pieces: Iterator[pa.Table], count: int) -> Iterator[tuple[int, pa.Table]]:
@@ -133,12 +122,3 @@ def _together(plan: MergePlan, found: Sequence[Rows]) -> tuple[Tokens, pa.Table]
         columns = [rows.batch.column(field.name).cast(field.type) for field in schema]
         of_runs.append(pa.table(columns, schema=schema))
     return np.concatenate([rows.tokens for rows in found]), pa.concat_tables(of_runs).combine_chunks()
-
-
-def ahead(pieces: Iterator[T]) -> Generator[T]:
-    """The same pieces, each made in a thread while whoever asked has the one before."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, pieces, None)
-        while (piece := following.result()) is not None:
-            following = thread.submit(next, pieces, None)
-            yield piece

@@ -30,7 +30,7 @@ MANY_ROWS: Final[Mapping[str, Any]] = {
 }
 
 
-ROW_GROUP_BYTES: Final = 16 * 2**20  # in memory, as Spark's runs have them
+ROW_GROUP_BYTES: Final = 24 * 2**20  # in memory; encoded they are some 16, as Spark's runs have them
 
 
 class LeftToSpark(Exception):

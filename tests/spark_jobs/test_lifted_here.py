@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.types.kinds import Kind
+from app.storage import lifted_runs
 from app.storage.run_files import LeftToSpark
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
@@ -86,7 +87,9 @@ def test_columns_that_are_taken_whole_are_what_records_come_to_one_by_one(
     for piece in pieces:
         staged = [site.stage(piece[batch]) for batch in cut(random, len(piece), 2)]
         try:
-            site.merge_lifted_here(staged)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(lifted_runs, "PART_BYTES", random.choice((1, 2**8, 2**10, 2**24)))
+                site.merge_lifted_here(staged)
         except LeftToSpark:
             continue
         site.merge_staged_here(staged)
