@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +18,6 @@ from app.storage.combined_runs import write_combined_run
 from app.storage.run_files import sync_runs
 
 MOST_RUNS: Final = 32  # of a partition, that are read side by side; of each a row group is in memory
-_LOOKS_SECONDS = 0.2
 _one_at_a_time = threading.Lock()  # for their memory
 
 
@@ -42,20 +40,8 @@ def combine_here(
     large = job.sizes.size_bytes > site.column_compaction_bytes or any(len(runs) > MOST_RUNS for runs in picked)
     if large or not combines_by_form(job.plan):
         return None
-    with _alone(lease):
+    with lease.alone(_one_at_a_time):
         return tried_here(lease, combine)
-
-
-@contextmanager
-def _alone(lease: Lease) -> Iterator[None]:
-    """With no other one at its side that is not small. Raises ``Cancelled``."""
-    while not _one_at_a_time.acquire(timeout=_LOOKS_SECONDS):
-        lease.check()
-    try:
-        lease.check()
-        yield
-    finally:
-        _one_at_a_time.release()
 
 
 def _combined(lease: Lease, job: CompactionJob, picked: Sequence[Sequence[Run]], folder: str) -> tuple[Run, ...]:

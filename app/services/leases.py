@@ -21,6 +21,7 @@ from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
+_LOOKS_SECONDS = 0.2
 BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
@@ -197,6 +198,17 @@ class Lease:
         """Raises ``Cancelled`` once the task is to be stopped; asked by work that is no job of the executor."""
         if self._stopped.is_set():
             raise Cancelled(self.claimed.task.id)
+
+    @contextmanager
+    def alone(self, lock: threading.Lock) -> Iterator[None]:
+        """With ``lock`` once nobody else has it. Raises ``Cancelled`` when the task is to be stopped before."""
+        while not lock.acquire(timeout=_LOOKS_SECONDS):
+            self.check()
+        try:
+            self.check()
+            yield
+        finally:
+            lock.release()
 
     def _stop(self) -> None:
         self._stopped.set()

@@ -30,8 +30,7 @@ def lift_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str
         return None
     site, table, most = lease.site, lease.claimed.table, lease.site.lifted_merge_bytes
     write = partial(write_lifted_runs, site.warehouse, table.id, folder, job.plan, batches, job.now, most)
-    with _one_at_a_time:
-        lease.check()
+    with lease.alone(_one_at_a_time):
         return tried_here(lease, write)
 
 

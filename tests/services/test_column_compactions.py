@@ -101,6 +101,20 @@ def test_keys_of_fractions_are_left_to_the_executor(wide: MergeSite, executor: P
     assert (executor.compactions, [run.rows for run in snapshot.runs]) == (1, [1])
 
 
+def test_one_that_waits_for_another_ends_when_it_is_cancelled(wide: MergeSite) -> None:
+    table = table_of_many_rows(wide, {})
+    lease = claimed(wide, table)
+    waiting = threading.Thread(target=run_compaction, args=(lease,))
+    with column_compactions._one_at_a_time:
+        waiting.start()
+        with wide.database.transaction() as repository:
+            repository.tasks.request_cancel(table.id, lease.claimed.task.id)
+        waiting.join(30)
+        assert not waiting.is_alive()
+    assert last_compaction(wide, table).state is TaskState.CANCELLED
+    compact(without_executor(wide), table)
+
+
 class StoppedInside(Lease):
     """Somebody cancels it when some windows are done; ``done`` are the shares of the work that it was told of."""
 
