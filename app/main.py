@@ -212,7 +212,7 @@ class Running:
                 settings.lease_seconds,
                 small_merge_records=settings.small_merge_records,
                 lifted_merge_bytes=settings.lifted_merge_mib * _MIB,
-                column_compaction_bytes=settings.column_compaction_mib * _MIB,
+                column_compaction_bytes=settings.column_compaction_bytes,
             )
             tries_spark = settings.spark_trial and settings.spark_remote is not None
             upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second, tries_spark)

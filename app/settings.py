@@ -78,10 +78,10 @@ class Settings(BaseSettings):
         le=1024,
         description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",
     )
-    column_compaction_mib: int = Field(
-        1024,
+    column_compaction_mib: int | None = Field(
+        None,
         ge=0,
-        le=2**20,
+        le=2**30,
         description="largest compaction, by its files, that a worker does by itself; 0: Spark does all but few rows",
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
@@ -262,6 +262,12 @@ class Settings(BaseSettings):
     def merge_slots(self) -> int:
         """Merges that a worker runs at a time. Small ones mostly wait, and a long one must not stop all others."""
         return self.merges_at_once or min(16, max(4, os.cpu_count() or 1))
+
+    @property
+    def column_compaction_bytes(self) -> int:
+        """As ``column_compaction_mib``; unset, a Spark elsewhere does what is large, for it may have many cores."""
+        unset = 1024 if self.spark_remote else 2**30
+        return (unset if self.column_compaction_mib is None else self.column_compaction_mib) * 2**20
 
     @property
     def shares_marks(self) -> bool:

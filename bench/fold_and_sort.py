@@ -49,7 +49,7 @@ def measure_fold(site: BenchSite, sizes: Sizes) -> Figure:
     def merge_here(batches: Sequence[Batch]) -> None:
         """As the worker merges what is not too large, without Spark."""
         here, most = uuid.uuid4().hex, sizes.records * _BYTES_A_RECORD
-        write_lifted_runs(site.merges.warehouse, table.id, here, job.plan, batches, 0, most)
+        write_lifted_runs(site.merges.warehouse, table.id, here, job.plan, batches, 0, most, lambda: None)
 
     with site.session() as spark:
         steps = {

@@ -55,7 +55,7 @@ class BenchSite:
             LEASE_SECONDS,
             small_merge_records=settings.small_merge_records if as_served else 0,
             lifted_merge_bytes=settings.lifted_merge_mib * 2**20 if as_served else 0,
-            column_compaction_bytes=settings.column_compaction_mib * 2**20 if as_served else 0,
+            column_compaction_bytes=settings.column_compaction_bytes if as_served else 0,
         )
         self.merges.database.migrate()
         with self.merges.database.transaction() as repository:

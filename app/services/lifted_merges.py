@@ -29,7 +29,7 @@ def lift_here(lease: Lease, job: MergeJob, batches: Sequence[Batch], folder: str
     if not _can_be_tried(lease, job, batches):
         return None
     site, table, most = lease.site, lease.claimed.table, lease.site.lifted_merge_bytes
-    write = partial(write_lifted_runs, site.warehouse, table.id, folder, job.plan, batches, job.now, most)
+    write = partial(write_lifted_runs, site.warehouse, table.id, folder, job.plan, batches, job.now, most, lease.check)
     with lease.alone(_one_at_a_time):
         return tried_here(lease, write)
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 T = TypeVar("T")
-_MUCH: Final = 16 * 2**20  # bytes of files
+_MUCH: Final = 16 * 2**20  # bytes
 
 
 def ahead(pieces: Iterator[T]) -> Generator[T]:
@@ -26,8 +26,8 @@ def ahead(pieces: Iterator[T]) -> Generator[T]:
 
 @contextmanager
 def memory_given_back(size_bytes: int) -> Iterator[None]:
-    """What Arrow keeps for later goes back to the system, where files of so many bytes leave it much: some hundred
-    MiB, in some milliseconds.
+    """What Arrow keeps for later goes back to the system, in some milliseconds, where so many bytes were in memory that
+    it is much. What was made of them must be gone before.
     """
     try:
         yield

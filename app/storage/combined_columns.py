@@ -133,8 +133,9 @@ def _check_keys(plan: MergePlan, rows: pa.Table, before: Places, after: Places) 
     """Raises ``TokenShared`` unless neighbours of one token have one key."""
     for name in plan.schema.primary_key if len(before) else ():
         values = whole(rows[name])
-        same = pc.equal(values.take(pa.array(before)), values.take(pa.array(after)))
-        if not pc.all(pc.fill_null(same, False)).as_py():
+        ones, others = values.take(pa.array(before)), values.take(pa.array(after))
+        same = pc.or_(_true(pc.equal(ones, others)), pc.and_(ones.is_null(), others.is_null()))
+        if not pc.all(same).as_py():
             raise TokenShared(f"rows of one token differ in {name}")
 
 
@@ -362,8 +363,12 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0)
 
 
+def _true(values: pa.Array) -> pa.Array:
+    return pc.fill_null(values, False)
+
+
 def _truths(values: pa.Array) -> Truths:
-    return np.asarray(pc.fill_null(values, False))
+    return np.asarray(_true(values))
 
 
 def _numbers(words: pa.Array) -> npt.NDArray[np.int64]:

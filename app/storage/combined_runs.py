@@ -40,6 +40,7 @@ from app.storage.tokens import Tokens
 WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
 _MOST_WINDOW_BYTES: Final = 8 * WINDOW_BYTES  # of few rows that are large
 _TOKENS = 2**64
+_BYTES_A_VALUE = 8  # in memory, about
 
 
 def write_combined_run(
@@ -58,10 +59,22 @@ def write_combined_run(
     Raises ``LeftToSpark``, ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow or Python
     cannot hold, says nothing about the runs.
     """
-    plan = steps.plan
-    if any(column.type.family is Family.FLOATING for column in plan.schema.key_columns):
+    if any(column.type.family is Family.FLOATING for column in steps.plan.schema.key_columns):
         raise LeftToSpark("-0.0 and 0.0 are one key")
-    allowance = Allowance(MOST_FOLDED_VALUES)
+    with memory_given_back(sizes.rows * len(steps.plan.state_columns) * _BYTES_A_VALUE):
+        return _written(warehouse, table_id, run_id, steps, runs, sizes, go_on)
+
+
+def _written(
+    warehouse: Warehouse,
+    table_id: str,
+    run_id: str,
+    steps: ColumnSteps,
+    runs: Sequence[Run],
+    sizes: FileSizes,
+    go_on: Callable[[int], None],
+) -> tuple[WrittenFile, ...]:
+    plan, allowance = steps.plan, Allowance(MOST_FOLDED_VALUES)
 
     def combine(found: Sequence[Rows]) -> tuple[int, pa.Table]:
         tokens, rows = _together(plan, found)
@@ -74,7 +87,6 @@ def write_combined_run(
 
     written: list[WrittenFile] = []
     with (
-        memory_given_back(sum(run.size_bytes for run in runs)),
         closing(ahead(_windows(warehouse, table_id, runs))) as read,
         closing(ahead(map(combine, read))) as done,
     ):

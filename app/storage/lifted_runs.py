@@ -8,9 +8,11 @@ one, if they are few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -38,7 +40,7 @@ MOST_FOLDED_VALUES: Final = 100_000  # of records that columns cannot tell of, t
 MOST_FOLDED_BYTES: Final = 2**20  # of these in memory; as Python's objects some hundred times as much at worst
 MOST_PARTITIONS: Final = 100
 PART_BYTES: Final = 16 * 2**20  # of records that are made state rows together
-_NULL_BYTES = 5  # of a value in memory that takes nearly nothing in a file
+_NULL_BYTES, _NESTED_BYTES = 5, 16  # of a value in memory that takes nearly nothing in a file
 
 Places = npt.NDArray[np.int64]
 
@@ -51,49 +53,90 @@ def write_lifted_runs(
     batches: Sequence[Batch],
     now: int,
     most_bytes: int,
+    go_on: Callable[[], None],
 ) -> tuple[Run, ...]:
     """Write the state rows of the records of ``batches``, which were written under the plan's schema, at ``now`` (epoch
     seconds) as a run of one file below ``folder``, or one in each partition. They are durable after ``sync_runs``.
+    ``go_on`` is called now and then, and may raise.
 
     Raises ``LeftToSpark`` where the records take more than ``most_bytes`` in memory, or a rule needs the values of
     more than a few; ``DamagedFile`` and ``TokenShared``; what else it raises, of values that Arrow or Python cannot
     hold, says nothing about the batches.
     """
-    schema = plan.schema
-    if any(column.type.family is Family.FLOATING for column in schema.key_columns):
+    if any(column.type.family is Family.FLOATING for column in plan.schema.key_columns):
         raise LeftToSpark("-0.0 and 0.0 are one key")
     in_order = sorted(batches, key=lambda batch: batch.number)
-    _check_size(warehouse, in_order, most_bytes)
-    tokens = np.concatenate([_tokens(warehouse, batch, schema) for batch in in_order])
-    order = np.argsort(tokens, kind="stable")
-    again = _come_again(tokens[order])
-    if again.any() and not _folds_alike(plan):
+    with memory_given_back(_size_in_memory(warehouse, in_order, most_bytes)):
+        return _written(
+            warehouse, table_id, folder, _merge_of(warehouse, plan, in_order, now), batches[0].schema_id, go_on
+        )
+
+
+def _merge_of(warehouse: Warehouse, plan: MergePlan, batches: Sequence[Batch], now: int) -> _Merge:
+    keys = [_keys(warehouse, batch, plan.schema) for batch in batches]
+    tokens = np.concatenate([tokens_of(plan.schema, of_batch) for of_batch in keys])
+    partitions = _partitions(plan.schema, pa.concat_tables(keys))
+    order = np.argsort(tokens, kind="stable") if partitions is None else np.lexsort((tokens, partitions))
+    of_key = [one[order] for one in (tokens, partitions) if one is not None]
+    same = np.all([one[1:] == one[:-1] for one in of_key], axis=0)
+    if same.any() and not _folds_alike(plan):
         raise LeftToSpark("keys come several times")
-    rows = pa.concat_tables([read_batch(warehouse, batch, schema) for batch in in_order]).combine_chunks()
-    numbers = np.repeat([batch.number for batch in in_order], [batch.records for batch in in_order])
-    merge = _Merge(plan, ColumnSteps.of_merge(plan), now, tokens, rows, numbers, Allowance(MOST_FOLDED_VALUES))
-    parts = _parts(tokens[order], max(1, len(rows) * PART_BYTES // max(1, rows.nbytes)))
-    with (
-        memory_given_back(sum(batch.size_bytes for batch in in_order)),
-        closing(ahead(merge.states(order[part], again[part]) for part in parts)) as states,
-    ):
-        return tuple(_write(warehouse, table_id, folder, plan, states, batches[0].schema_id))
+    rows = pa.concat_tables([read_batch(warehouse, batch, plan.schema) for batch in batches]).combine_chunks()
+    numbers = np.repeat([batch.number for batch in batches], [batch.records for batch in batches])
+    return _Merge(plan, ColumnSteps.of_merge(plan), now, tokens, partitions, rows, numbers, order, same)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Merge:
-    """What is merged: the ``rows`` of all batches in order of arrival, the token of each, and its batch's number."""
+    """What is merged: the ``rows`` of all batches in order of arrival, with the token of each, the number of its
+    partition, if there are any, and that of its batch; their ``order`` by partition, token and arrival; of all but the
+    first in that order, whether it has the key of the one before.
+    """
 
     plan: MergePlan
     steps: ColumnSteps
     now: int
     tokens: Tokens
+    partitions: Places | None
     rows: pa.Table
     numbers: Places
-    allowance: Allowance
+    order: Places
+    same: npt.NDArray[np.bool_]
+    # The values that may still be combined, and folded, one by one.
+    combined: Allowance = field(default_factory=lambda: Allowance(MOST_FOLDED_VALUES))
+    folded: Allowance = field(default_factory=lambda: Allowance(MOST_FOLDED_VALUES))
 
-    def states(self, places: Places, again: npt.NDArray[np.bool_]) -> pa.Table:
-        """The state rows of the records at ``places``, all of each key, by token and arrival; which come ``again``."""
+    def partition_text(self, number: int) -> str | None:
+        """What says which partition it is; None where there are none."""
+        if self.partitions is None:
+            return None
+        first = int(np.flatnonzero(self.partitions == number)[0])
+        [values] = self.rows.select(list(self.plan.schema.partition_keys)).slice(first, 1).to_pylist()
+        return partition_text(self.plan.schema, values)
+
+    @property
+    def at_once(self) -> int:
+        """How many records become state rows together."""
+        widened = len(self.plan.state_columns) / len(self.plan.schema.columns)
+        return max(1, int(len(self.rows) * PART_BYTES / (max(1, self.rows.nbytes) * widened)))
+
+    def pieces(self) -> Iterator[tuple[int, pa.Table]]:
+        """Partition after partition its number and state rows, by token."""
+        again = np.append(False, self.same)
+        again[:-1] |= self.same
+        starts = np.flatnonzero(np.append(True, ~self.same))
+        for number, part in _parts(self._ends, starts, self.at_once):
+            yield number, self._states(self.order[part], again[part])
+
+    @property
+    def _ends(self) -> Places:
+        """Where each partition ends."""
+        if self.partitions is None:
+            return np.array([len(self.order)])
+        return np.cumsum(np.bincount(self.partitions))
+
+    def _states(self, places: Places, again: npt.NDArray[np.bool_]) -> pa.Table:
+        """The state rows of the records at ``places``, all of each key; which come ``again``."""
         states = self._lifted(places[~again])
         if not again.any():
             return states
@@ -105,9 +148,9 @@ class _Merge:
 
     def _folded(self, places: Places) -> pa.Table:
         try:
-            return combined(self.steps, self.tokens[places], self._lifted(places), self.allowance)
-        except LeftToSpark:
-            self.allowance.take(len(places) * len(self.plan.state_columns))
+            return combined(self.steps, self.tokens[places], self._lifted(places), self.combined)
+        except (LeftToSpark, pa.ArrowInvalid):  # the latter of totals that no type holds while they are combined
+            self.folded.take(len(places) * len(self.plan.state_columns))
         return self._folded_one_by_one(places, self.rows.take(pa.array(places)))
 
     def _folded_one_by_one(self, places: Places, rows: pa.Table) -> pa.Table:
@@ -120,15 +163,17 @@ class _Merge:
         return state_table(self.plan, found.states(self.plan, self.now))
 
 
-def _parts(ordered: Tokens, at_once: int) -> Iterator[slice]:
-    """Parts of about so many records, which are by token; the records of a token are in one."""
-    firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+def _parts(ends: Places, starts: Places, at_once: int) -> Iterator[tuple[int, slice]]:
+    """Parts of about so many records, none over the end of a partition, and the partition's number; the records of a
+    key, of which each begins at one of ``starts``, are in one.
+    """
     start = 0
-    while start < len(ordered):
-        place = int(np.searchsorted(firsts, start + at_once))
-        end = int(firsts[place]) if place < len(firsts) else len(ordered)
-        yield slice(start, end)
-        start = end
+    for number, end in enumerate(ends.tolist()):
+        while start < end:
+            place = int(np.searchsorted(starts, start + at_once))
+            following = min(end, int(starts[place])) if place < len(starts) else end
+            yield number, slice(start, following)
+            start = following
 
 
 def _folds_alike(plan: MergePlan) -> bool:
@@ -139,54 +184,62 @@ def _folds_alike(plan: MergePlan) -> bool:
     return not plan.sketches and Family.FLOATING not in sums
 
 
-def _check_size(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int) -> None:
-    """Raises ``LeftToSpark`` for more in memory than that, as footers say it: staging files have no dictionaries."""
+def _size_in_memory(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: int) -> int:
+    """The bytes of all records, as footers say it: staging files have no dictionaries. Raises ``LeftToSpark`` for more
+    than that.
+    """
     size = 0
     for batch in batches:
         with opened_parquet(warehouse, file_of_batch(batch)) as parquet:
             groups = map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
             chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-        size += sum(chunk.total_uncompressed_size + _NULL_BYTES * chunk.num_values for chunk in chunks)
+            least = {field.name: _least_bytes(field.type) for field in parquet.schema_arrow}
+        of_values = (least[chunk.path_in_schema.split(".")[0]] * chunk.num_values for chunk in chunks)
+        size += sum(chunk.total_uncompressed_size for chunk in chunks) + sum(of_values)
         if size > most_bytes:
             raise LeftToSpark(f"more than {most_bytes} bytes")
+    return size
 
 
-def _tokens(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> Tokens:
+def _least_bytes(data_type: pa.DataType) -> int:
+    """Of a value in memory, a null included, beside what it takes in a file."""
+    nested = data_type.num_fields > 0
+    return _NESTED_BYTES if nested else 16 if pa.types.is_decimal(data_type) else _NULL_BYTES
+
+
+def _keys(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Table:
     with opened_parquet(warehouse, file_of_batch(batch)) as parquet:
-        return tokens_of(schema, parquet.read(list(schema.primary_key), use_threads=False))
+        return parquet.read(list(schema.primary_key), use_threads=False)
 
 
-def _come_again(ordered: Tokens) -> npt.NDArray[np.bool_]:
-    """Which of the tokens, in ascending order, are there several times."""
-    same, again = ordered[1:] == ordered[:-1], np.zeros(len(ordered), dtype=bool)
-    again[1:] |= same
-    again[:-1] |= same
-    return again
-
-
-def _write(
-    warehouse: Warehouse, table_id: str, folder: str, plan: MergePlan, pieces: Iterator[pa.Table], schema_id: int
-) -> Iterator[Run]:
-    for place, (partition, rows) in enumerate(_partitions(plan.schema, pieces)):
-        inner = folder if partition is None else f"{folder}.{place:x}"
-        written = write_run_file(warehouse, table_id, inner, plan, row_groups(rows), MANY_ROWS)
-        if written is not None:
-            yield Run(inner, schema_id, (written.file,), partition, live_rows=written.live_rows)
-
-
-def _partitions(schema: TableSchema, pieces: Iterator[pa.Table]) -> Iterator[tuple[str | None, Iterable[pa.Table]]]:
-    """The rows of each partition with its text; all together, as they come, where the table has none."""
+def _partitions(schema: TableSchema, keys: pa.Table) -> Places | None:
+    """The number of the partition of each record; None where the table has none."""
     if not schema.partition_keys:
-        yield None, pieces
-        return
-    states = pa.concat_tables(pieces)
-    codes = np.zeros(len(states), np.int64)
+        return None
+    codes = np.zeros(len(keys), np.int64)
     for name in schema.partition_keys:
-        values = states[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        values = keys[name].combine_chunks().dictionary_encode(null_encoding="encode")
         _, codes = numbered(codes * len(values.dictionary) + values.indices.to_numpy(zero_copy_only=False))
     if codes.max() >= MOST_PARTITIONS:
         raise LeftToSpark("records of many partitions")
-    for code in range(codes.max() + 1):
-        rows = states.filter(pa.array(codes == code))
-        [values] = rows.select(list(schema.partition_keys)).slice(0, 1).to_pylist()
-        yield partition_text(schema, values), [rows]
+    return codes
+
+
+def _written(
+    warehouse: Warehouse, table_id: str, folder: str, merge: _Merge, schema_id: int, go_on: Callable[[], None]
+) -> tuple[Run, ...]:
+    plan, runs = merge.plan, []
+    with closing(ahead(merge.pieces())) as pieces:
+        for place, rows in groupby(pieces, key=itemgetter(0)):
+            text, inner = merge.partition_text(place), folder if merge.partitions is None else f"{folder}.{place:x}"
+            groups = row_groups(_told(rows, go_on))
+            written = write_run_file(warehouse, table_id, inner, plan, groups, MANY_ROWS)
+            if written is not None:
+                runs.append(Run(inner, schema_id, (written.file,), text, live_rows=written.live_rows))
+    return tuple(runs)
+
+
+def _told(pieces: Iterator[tuple[int, pa.Table]], go_on: Callable[[], None]) -> Iterator[pa.Table]:
+    for _, rows in pieces:
+        go_on()
+        yield rows

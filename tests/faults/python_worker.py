@@ -45,7 +45,7 @@ def main() -> None:
         settings.lease_seconds,
         small_merge_records=settings.small_merge_records,
         lifted_merge_bytes=settings.lifted_merge_mib * 2**20,
-        column_compaction_bytes=settings.column_compaction_mib * 2**20,
+        column_compaction_bytes=settings.column_compaction_bytes,
     )
     upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
     worker = Worker(site, settings.poll_seconds, settings.merge_slots, upkeep)

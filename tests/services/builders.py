@@ -63,7 +63,7 @@ def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:
 
 
 def totals(
-    database: CatalogDatabase, images: Images, table: Table, ids: Sequence[int], *, latest: bool = False
+    database: CatalogDatabase, images: Images, table: Table, ids: Sequence[int | None], *, latest: bool = False
 ) -> list[Any]:
     """The column ``n`` of the rows ``ids``; None where there is no row."""
     consistency = Consistency.LATEST if latest else Consistency.MERGED

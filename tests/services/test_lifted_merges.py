@@ -17,7 +17,7 @@ from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_rows
 from app.services.merges import MOST_COMPARED_BATCHES
 from app.storage import lifted_runs, run_files
-from tests.services.builders import SUM, create_table, post, schema, snapshot_of, totals
+from tests.services.builders import SUM, compact, create_table, post, schema, snapshot_of, totals
 from tests.services.damaged import files_in, flip
 from tests.services.executor import BrokenExecutor, PythonExecutor
 from tests.services.test_altered_tables import alter
@@ -124,7 +124,10 @@ def test_what_the_settings_do_not_allow_is_left_to_the_executor(
     assert totals(lifting.database, images, table, [0, 99, 100]) == [0, 99, None]
 
 
-def test_keys_that_come_again_are_combined_by_columns_however_often(lifting: MergeSite, images: Images) -> None:
+def test_keys_that_come_again_are_combined_by_columns_however_often(
+    lifting: MergeSite, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 0)
     table = create_table(lifting.database)
     without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
     often = {5: 601, 6: 2, 7: 3, 8: 64}
@@ -133,6 +136,32 @@ def test_keys_that_come_again_are_combined_by_columns_however_often(lifting: Mer
         merged(without, table, [[{"id": 4, "n": 1}, *records[::2]], records[1::2]])
     expected = [times * (times - 1) for times in often.values()]
     assert totals(lifting.database, images, table, [4, *often, 9]) == [2, *expected, None]
+
+
+def test_records_without_a_key_are_those_of_one_key(
+    lifting: MergeSite, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 0)
+    table = create_table(lifting.database, SUM | {"primary-key.nullable": "true"})
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    for _ in range(2):
+        merged(without, table, [[{"id": None, "n": 1}, {"id": 2, "n": 1}, {"id": None, "n": 3}]])
+    compact(without, table)
+    snapshot = snapshot_of(lifting.database, table)
+    assert snapshot is not None
+    assert [run.rows for run in snapshot.runs] == [2]
+    assert totals(lifting.database, images, table, [None, 2]) == [8, 2]
+
+
+def test_totals_that_no_type_holds_on_their_way_are_folded_one_by_one(lifting: MergeSite, images: Images) -> None:
+    with lifting.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        columns = (("id", "BIGINT"), ("n", "DECIMAL(38, 2)"))
+        table = repository.tables.create("shop", "wide", schema(*columns, options=SUM))
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    most = f"{'9' * 36}.99"
+    merged(without, table, [[{"id": 1, "n": number} for number in ("1.00", most, f"-{most}", "0.01")]])
+    assert totals(lifting.database, images, table, [1]) == ["1.01"]
 
 
 def test_many_batches_need_no_executor_up_to_a_bound(
@@ -146,7 +175,10 @@ def test_many_batches_need_no_executor_up_to_a_bound(
     assert totals(lifting.database, images, table, [0, 1, 2, 9]) == [28, 27, 26, 81]
 
 
-def test_the_record_that_arrived_last_wins_however_often_its_key_came(lifting: MergeSite, images: Images) -> None:
+def test_the_record_that_arrived_last_wins_however_often_its_key_came(
+    lifting: MergeSite, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifted_runs, "MOST_FOLDED_VALUES", 0)
     table = create_table(lifting.database, {})
     without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
     first = [{"id": n % 3, "n": n} for n in range(500)]

@@ -112,7 +112,8 @@ class Site:
         """As ``merge_staged``, without Spark, by whole columns. Raises ``LeftToSpark``."""
         run_id = uuid.uuid4().hex
         batches = [self._batch(uri, number, size) for uri, number, size in staged]
-        write_lifted_runs(self.warehouse, self.table_id, run_id, self.plan, batches, self.now, most_bytes)
+        told = (self.now, most_bytes, lambda: None)
+        write_lifted_runs(self.warehouse, self.table_id, run_id, self.plan, batches, *told)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
         return run_id

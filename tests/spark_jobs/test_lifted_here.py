@@ -89,6 +89,7 @@ def test_columns_that_are_taken_whole_are_what_records_come_to_one_by_one(
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(lifted_runs, "PART_BYTES", random.choice((1, 2**8, 2**10, 2**24)))
+                patch.setattr(lifted_runs, "MOST_FOLDED_VALUES", random.choice((0, 100_000)))
                 site.merge_lifted_here(staged)
         except LeftToSpark:
             continue

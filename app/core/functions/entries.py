@@ -162,6 +162,10 @@ def _theta_fault(value: bytes) -> str | None:
     return fault
 
 
+def _logical(join: Callable[[bool, bool], bool], fold: str, join_sql: str) -> Callable[[FunctionUse], Rule]:
+    return lambda use: Union(use.column, join, fold, join_sql, use.accumulated(), alike=True)
+
+
 def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
     def build(use: FunctionUse) -> Rule:
         return Stepwise(use.column, function(use), use.order, use.accumulated(adds_only=not use.retracts))
@@ -272,7 +276,7 @@ _ENTRIES = (
         "bool_and",
         _boolean,
         Kind.BOOLEAN,
-        lambda use: Union(use.column, lambda a, b: a and b, "bool_and({v})", "({a} AND {b})", use.accumulated()),
+        _logical(lambda a, b: a and b, "bool_and({v})", "({a} AND {b})"),
         False,
         "true while every value is true",
     ),
@@ -280,7 +284,7 @@ _ENTRIES = (
         "bool_or",
         _boolean,
         Kind.BOOLEAN,
-        lambda use: Union(use.column, lambda a, b: a or b, "bool_or({v})", "({a} OR {b})", use.accumulated()),
+        _logical(lambda a, b: a or b, "bool_or({v})", "({a} OR {b})"),
         False,
         "true once any value is true",
     ),

@@ -29,7 +29,6 @@ from app.core.table.options import FoldingOptions, TableOptions
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
-from app.core.types.kinds import Family
 
 _ANSWERS = 1  # the version of how answers are spelled
 
@@ -130,8 +129,8 @@ class MergePlan:
 
     @cached_property
     def sketches(self) -> tuple[Union, ...]:
-        """The unions of sketches and bitmaps, which Spark writes in other bytes than Python does."""
-        return tuple(rule for rule in self.unions if rule.column.type.family is Family.BINARY)
+        """The unions that Spark writes in other bytes than Python does: of sketches and bitmaps."""
+        return tuple(rule for rule in self.unions if not rule.alike)
 
     @cached_property
     def replay(self) -> Replay | None:

@@ -185,7 +185,7 @@ class Union(Rule):
     ``called`` names the function and its options. ``folded`` (with ``{vs}``, what ``fold`` gave) is what else a fold
     needs; ``shown`` turns the state into the visible value, ``unreadable`` tells why a value is none of the function's.
     ``join`` is its Python meaning; ``fold`` (with ``{v}``) and ``join_sql`` (with ``{a}``, ``{b}``, both not null) are
-    its Spark meaning.
+    its Spark meaning. ``alike`` says that both give the very same bytes, which no sketch's do.
     """
 
     column: Column
@@ -198,6 +198,7 @@ class Union(Rule):
     called: tuple[Any, ...] = ()
     shown: Callable[[Any], Any] = lambda value: value
     unreadable: Callable[[Any], str | None] = lambda _: None
+    alike: bool = False
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]  # a frozen field in other rules
