@@ -102,7 +102,7 @@ class Site:
     def merge_staged_here(self, staged: Sequence[tuple[str, int, int]]) -> str:
         """As ``merge_staged``, without Spark."""
         run_id = uuid.uuid4().hex
-        batches = [self._batch(uri, number, size) for uri, number, size in staged]
+        batches = [self.batch(uri, number, size) for uri, number, size in staged]
         write_folded_runs(self.warehouse, self.table_id, run_id, self.plan, batches, self.now)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
@@ -111,14 +111,19 @@ class Site:
     def merge_lifted_here(self, staged: Sequence[tuple[str, int, int]], most_bytes: int = 2**20) -> str:
         """As ``merge_staged``, without Spark, by whole columns. Raises ``LeftToSpark``."""
         run_id = uuid.uuid4().hex
-        batches = [self._batch(uri, number, size) for uri, number, size in staged]
-        told = (self.now, most_bytes, lambda: None)
-        write_lifted_runs(self.warehouse, self.table_id, run_id, self.plan, batches, *told)
+        batches = [self.batch(uri, number, size) for uri, number, size in staged]
+        self.write_lifted(run_id, batches, most_bytes)
         self.runs.append(read_run(self.warehouse, self.table_id, run_id, 0))
         self.plans[run_id] = self.plan
         return run_id
 
-    def _batch(self, uri: str, number: int, records: int) -> Batch:
+    def write_lifted(self, run_id: str, batches: Sequence[Batch], most_bytes: int = 2**20) -> tuple[Run, ...]:
+        """The runs of a merge by whole columns. Raises ``LeftToSpark``."""
+        told = (self.now, most_bytes, lambda: None)
+        return write_lifted_runs(self.warehouse, self.table_id, run_id, self.plan, batches, *told)
+
+    def batch(self, uri: str, number: int, records: int) -> Batch:
+        """A staged batch as the catalog has it."""
         path = Path(uri.removeprefix("file://"))
         size, posted = path.stat().st_size, datetime(2024, 1, 1, tzinfo=UTC)
         return Batch(

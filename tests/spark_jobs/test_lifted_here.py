@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.core.plan.merge_plan import compile_plan
 from app.core.types.kinds import Kind
 from app.storage import lifted_runs
+from app.storage.folded_runs import write_folded_runs
 from app.storage.run_files import LeftToSpark
 from spark_jobs.session import SparkConnection
 from tests.builders import schema_of
@@ -100,6 +101,33 @@ def test_columns_that_are_taken_whole_are_what_records_come_to_one_by_one(
             lifted += 1
             assert repr(stored(site, here).to_pylist()) == repr(stored(site, folded).to_pylist())
     assume(lifted)
+
+
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.filter_too_much])
+@given(seed=st.integers(0, 2**32))
+def test_each_partition_has_the_state_rows_of_its_records(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    random = Random(seed)
+    table, retracts = random_table(random, random.choice([*ENGINES]))
+    note(str(table))
+    keys = random.choice([("j",), ("k",), ("k", "j")])
+    assume(set(keys) <= set(table.primary_key))
+    plan = compile_plan(replace(schema_of(table), partition_keys=keys))
+    assume(plan.replay is None and plan.lifts)
+    site = Site(None, tmp_path_factory.mktemp("warehouse"), plan)  # type: ignore[arg-type]  # nothing asks for it
+    staged = [site.stage(random_history(random, table, retracts, 30)) for _ in range(2)]
+    batches = [site.batch(*one) for one in staged]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifted_runs, "PART_BYTES", random.choice((1, 2**10, 2**24)))
+        try:
+            here = site.write_lifted("a" * 32, batches)
+        except LeftToSpark:
+            assume(condition=False)
+    folded = write_folded_runs(site.warehouse, site.table_id, "b" * 32, plan, batches, site.now)
+    assert len(here) == len({run.partition for run in here})
+    rows = [{run.partition: repr(stored(site, run).to_pylist()) for run in runs} for runs in (here, folded)]
+    assert rows[0] == rows[1]
+    live = [{run.partition: run.live_rows for run in runs} for runs in (here, folded)]
+    assert live[0] == live[1]
 
 
 def test_every_type_is_written_as_spark_writes_it(spark: SparkConnection, tmp_path: Path) -> None:
