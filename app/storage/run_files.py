@@ -18,6 +18,7 @@ from app.core.table.history import DataFile, Run
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.arrow import arrow_field, arrow_type
 from app.storage.checksums import BLOCK_BYTES, SummedSink
+from app.storage.dictionaries import columns_with_dictionaries
 from app.storage.layout import Warehouse, run_folder, sync_file_system, sync_folder, sync_new_folders
 
 # A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
@@ -108,6 +109,8 @@ def write_run_file(
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(warehouse.path(*folder))
     rows = live = 0
+    if how.get("use_dictionary", True):
+        how = {**how, "use_dictionary": columns_with_dictionaries(first)}
     with warehouse.filesystem.open_output_stream(warehouse.path(*folder, name)) as stream:
         summed, last = SummedSink(stream), first
         with (
