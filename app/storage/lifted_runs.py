@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.accumulators import Sum
@@ -40,7 +41,7 @@ MOST_FOLDED_VALUES: Final = 100_000  # of records that columns cannot tell of, t
 MOST_FOLDED_BYTES: Final = 2**20  # of these in memory; as Python's objects some hundred times as much at worst
 MOST_PARTITIONS: Final = 100
 PART_BYTES: Final = 16 * 2**20  # of records that are made state rows together
-_NULL_BYTES, _NESTED_BYTES = 5, 16  # of a value in memory that takes nearly nothing in a file
+_TEXT_BYTES, _NESTED_BYTES = 5, 16  # in memory, of a value beside what it takes in a file
 
 Places = npt.NDArray[np.int64]
 
@@ -193,18 +194,21 @@ def _size_in_memory(warehouse: Warehouse, batches: Sequence[Batch], most_bytes: 
         with opened_parquet(warehouse, file_of_batch(batch)) as parquet:
             groups = map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
             chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-            least = {field.name: _least_bytes(field.type) for field in parquet.schema_arrow}
-        of_values = (least[chunk.path_in_schema.split(".")[0]] * chunk.num_values for chunk in chunks)
-        size += sum(chunk.total_uncompressed_size for chunk in chunks) + sum(of_values)
+            types = {field.name: field.type for field in parquet.schema_arrow}
+        size += sum(_bytes_in_memory(chunk, types.get(chunk.path_in_schema)) for chunk in chunks)
         if size > most_bytes:
             raise LeftToSpark(f"more than {most_bytes} bytes")
     return size
 
 
-def _least_bytes(data_type: pa.DataType) -> int:
-    """Of a value in memory, a null included, beside what it takes in a file."""
-    nested = data_type.num_fields > 0
-    return _NESTED_BYTES if nested else 16 if pa.types.is_decimal(data_type) else _NULL_BYTES
+def _bytes_in_memory(chunk: pq.ColumnChunkMetaData, data_type: pa.DataType | None) -> int:
+    """Of the values of a column, nulls included, which take nearly nothing in a file; None for one inside another."""
+    stored, count = int(chunk.total_uncompressed_size), int(chunk.num_values)
+    if data_type is None:
+        return stored + _NESTED_BYTES * count
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
+        return stored + _TEXT_BYTES * count
+    return int(data_type.bit_width + 1) * count // 8  # and a bit that says whether it is null
 
 
 def _keys(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Table:

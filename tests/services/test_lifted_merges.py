@@ -164,6 +164,17 @@ def test_totals_that_no_type_holds_on_their_way_are_folded_one_by_one(lifting: M
     assert totals(lifting.database, images, table, [1]) == ["1.01"]
 
 
+def test_columns_of_any_name_and_type_are_counted(lifting: MergeSite, images: Images) -> None:
+    columns = (("id", "BIGINT"), ("n", "BIGINT"), ("a.b", "STRING"), ("a", "ROW<`b` INT, c ARRAY<DECIMAL(38, 2)>>"))
+    with lifting.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", schema(*columns, options=SUM))
+    without = replace(lifting, executor=BrokenExecutor(OSError("nobody is there")))
+    inner = {"b": 1, "c": ["1.00", None]}
+    merged(without, table, [[{"id": id_, "n": 1, "a.b": "x", "a": inner if id_ % 2 else None} for id_ in range(9)]])
+    assert totals(lifting.database, images, table, [0, 8]) == [1, 1]
+
+
 def test_many_batches_need_no_executor_up_to_a_bound(
     lifting: MergeSite, executor: PythonExecutor, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
