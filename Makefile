@@ -15,13 +15,22 @@ CATALOG ?= sqlite
 
 .PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs screenshots
 
-$(VENV)/.installed: requirements.lock pyproject.toml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# What serving needs, and nothing else.
+$(VENV)/.serving: requirements-serve.lock pyproject.toml
+	@echo "Installing what serving needs into $(VENV): $$(grep -c == requirements-serve.lock) packages, 1.1 GB with Spark and a JRE"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(PIP) --no-compile -r requirements-serve.lock
+	$(PIP) --no-compile --no-deps --editable .
 	touch $@
 
-serve: $(VENV)/.installed
+$(VENV)/.installed: $(VENV)/.serving requirements.lock
+	@echo "Installing what tests and checks need into $(VENV): $$(grep -c == requirements.lock) packages, 2.4 GB in all"
+	$(PIP) -r requirements.lock
+	touch $@
+
+serve: $(VENV)/.serving
 	$(BIN)/keyfold serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 # Where the tests write: in memory, if 4 GiB are free there, so that thousands of fsyncs wait for no disk.
@@ -111,5 +120,7 @@ screenshots: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m tests.console.screenshots --minutes $(MINUTES)
 
 # Needs uv; run it after a change of the dependencies in pyproject.toml.
+LOCKED := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock:
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.lock
+	uv pip compile pyproject.toml --extra dev $(LOCKED) --output-file requirements.lock
+	uv pip compile pyproject.toml --extra spark $(LOCKED) --constraint requirements.lock --output-file requirements-serve.lock

@@ -21,6 +21,7 @@ from app.core.errors import FaultCode, Invalid, KeyfoldError, TooSlow, Unavailab
 MOST_HEAD_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 100
 _RESERVED: Final = 64  # connections beyond the bound that are taken to ask how the service is, and to be told no
+_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})  # header fields, and options of ``Connection``
 _FILES: Final = 256  # that a process opens beside its connections
 
 
@@ -103,6 +104,7 @@ class StrictHttp(HttpToolsProtocol):
         self._admitted = True
         self._refusal: KeyfoldError | None = None
         self._in_head = False
+        self._offered = False  # the request whose headers were parsed last offers another protocol
         self._unread = 0  # bytes in a row that are neither body nor the end of a request's headers
         self._timer: TimerHandle | None = None
         self._reader: TimerHandle | None = None
@@ -123,12 +125,7 @@ class StrictHttp(HttpToolsProtocol):
         """What came from the client. As uvicorn has it, but for a line of the log for each request that is no HTTP."""
         self._unset_keepalive_if_required()
         self._unread += len(data)
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received")
-        except httptools.HttpParserUpgrade:
-            pass  # answered as what else it is
+        self._feed(data)
         if self.transport.is_closing():
             return
         if self._timer is None and (self._in_head or self.cycle is None or self.cycle.response_complete):
@@ -136,6 +133,31 @@ class StrictHttp(HttpToolsProtocol):
         if self._unread > MOST_HEAD_BYTES:
             what = "its line and headers are" if self._in_head else "what stands between parts of its body is"
             self.send_400_response(f"{what} larger than {MOST_HEAD_BYTES} bytes")
+
+    def _feed(self, data: bytes) -> None:
+        """Parse what came. The parser stops at the headers of a request that offers another protocol, and takes its
+        body for that protocol's: the headers without the offer are parsed again, and then the body.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received")
+        except httptools.HttpParserUpgrade as stopped:
+            if self._offered:
+                head, self._offered = self._head_without_offer(), False
+                self.parser = httptools.HttpRequestParser(self)
+                self._feed(head + data[stopped.args[0] :])
+
+    def _head_without_offer(self) -> bytes:
+        """Return the line and headers of the request without ``Upgrade`` and what ``Connection`` says of it."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            kept = value
+            if name == b"connection":
+                kept = b", ".join(one for one in map(bytes.strip, value.split(b",")) if one.lower() not in _OFFER)
+            if name not in _OFFER and (kept or name != b"connection"):
+                lines.append(b"%b: %b" % (name, kept))
+        return b"\r\n".join([*lines, b"", b""])
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is refused as all else is."""
@@ -165,6 +187,9 @@ class StrictHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its headers ended."""
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._offered = True  # RFC 9110 §7.8: a server may ignore the offer
+            return
         self._in_head, self._unread = False, 0
         self._stop_timers()
         self.of.busy(self)
@@ -185,6 +210,8 @@ class StrictHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """It ended."""
+        if self._offered:
+            return
         self._unread = 0
         super().on_message_complete()
 

@@ -205,15 +205,7 @@ class Running:
         self.overdue = OverdueWatch(self.database) if workers else None
         if self.executor is not None:
             self.spark = SparkWatch(self.executor, metrics, self._trusts_spark)
-            site = MergeSite(
-                self.database,
-                self.warehouse,
-                self.executor,
-                settings.lease_seconds,
-                small_merge_records=settings.small_merge_records,
-                lifted_merge_bytes=settings.lifted_merge_mib * _MIB,
-                column_compaction_bytes=settings.column_compaction_bytes,
-            )
+            site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
             tries_spark = settings.spark_trial and settings.spark_remote is not None
             upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second, tries_spark)
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
@@ -270,7 +262,7 @@ class _Service:
         commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
         self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
         self.sampler = Sampler(database, hour) if metrics.is_first else None
-        look = partial(look_around, database, warehouse, self.images, settings.metrics_tables)
+        look = partial(look_around, database, warehouse, self.images, settings.metrics_tables, settings.tls_cert)
         condition = Conditions(database, warehouse, CONDITION_SECONDS, PATIENCE_SECONDS)
         self.parts = Parts(
             settings=settings,

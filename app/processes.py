@@ -39,6 +39,12 @@ class _Life:
     role: Role
     began: float
     short_lives: int = 0
+    ended: str = ""  # how, as the log says it
+
+
+def status_of(number: int) -> int:
+    """Return what a service that was told to stop by a signal ends with: 0, or 130 as shells expect of Ctrl-C."""
+    return 128 + number if number == signal.SIGINT else 0
 
 
 class Supervisor:
@@ -55,7 +61,9 @@ class Supervisor:
         self._pipe = os.pipe()
 
     def run(self) -> NoReturn:
-        """Returns never: the process ends by the signal that stopped it, or with status 1 when a role cannot live."""
+        """Returns never: the process ends with ``status_of`` the signal that stopped it, with 1 when a role cannot
+        live.
+        """
         signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored cannot be waited for
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.freeze()  # so that the collector of a child does not copy what it shares with its parent
@@ -64,12 +72,7 @@ class Supervisor:
         number = self._watch()
         for stage in sorted({role.stage for role in self._roles}):
             self._end(stage)
-        if number is not None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-            raise SystemExit(0)  # the first process of a container outlives the signal
-        raise SystemExit(1)
+        raise SystemExit(1 if number is None else status_of(number))
 
     def _start(self, life: _Life) -> None:
         pid = os.fork()
@@ -109,7 +112,7 @@ class Supervisor:
         """Start the role anew; false when it died young too often."""
         lived = time.monotonic() - dead.began
         short = dead.short_lives + 1 if lived < SHORT_LIFE_SECONDS else 0
-        logger.error("%s ended after %.0f s", dead.role.name, lived)
+        logger.error("%s ended %s after %.0f s", dead.role.name, dead.ended, lived)
         if short >= MOST_SHORT_LIVES:
             logger.error("%s cannot be kept alive; the service ends", dead.role.name)
             return False
@@ -132,8 +135,10 @@ class Supervisor:
         """The lives of those that have ended."""
         ended = []
         with contextlib.suppress(ChildProcessError):
-            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                ended.append(self._lives.pop(pid))
+            while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                life = self._lives.pop(found[0])
+                life.ended = _how(os.waitstatus_to_exitcode(found[1]))
+                ended.append(life)
         return ended
 
     def _of(self, stage: int) -> list[int]:
@@ -143,6 +148,16 @@ class Supervisor:
         for pid in self._of(stage):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _how(code: int) -> str:
+    """How a process ended that has the exit code, negative for a signal."""
+    if code >= 0:
+        return f"with status {code}"
+    try:
+        return f"by {signal.Signals(-code).name} ({signal.strsignal(-code)})"
+    except ValueError:
+        return f"by signal {-code}"
 
 
 def _end_with_parent(pipe: int) -> None:

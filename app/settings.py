@@ -56,33 +56,13 @@ class Settings(BaseSettings):
     )
     spark_remote: SecretStr | None = Field(None, description="Spark Connect URL; default: an embedded server")
     spark_master: str = Field("local[*]", description="master of the embedded Spark server")
-    spark_heap_mib: int | None = Field(
-        None, ge=512, description="heap of the embedded Spark server; default: from the machine"
-    )
+    spark_heap_mib: int | None = Field(None, ge=512, description="heap of the embedded Spark server; default: 512")
     processes: int | None = Field(
         None, ge=1, le=64, description="processes that answer requests; default: from the cores, at most 8"
     )
     workers: int = Field(1, ge=0, description="merge workers of `keyfold serve`; 0 leaves merging to `keyfold worker`")
     merges_at_once: int | None = Field(
         None, ge=1, le=64, description="merges that a worker runs at a time, one of a table; default: from the cores"
-    )
-    small_merge_records: int = Field(
-        1000,
-        ge=0,
-        le=100_000,
-        description="most records of a merge that a worker folds by itself, without Spark; 0: Spark does all work",
-    )
-    lifted_merge_mib: int = Field(
-        256,
-        ge=0,
-        le=1024,
-        description="most memory of the records of a larger merge that a worker writes by itself; 0: Spark does them",
-    )
-    column_compaction_mib: int | None = Field(
-        None,
-        ge=0,
-        le=2**30,
-        description="largest compaction, by its files, that a worker does by itself; 0: Spark does all but few rows",
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
     poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
@@ -262,12 +242,6 @@ class Settings(BaseSettings):
     def merge_slots(self) -> int:
         """Merges that a worker runs at a time. Small ones mostly wait, and a long one must not stop all others."""
         return self.merges_at_once or min(16, max(4, os.cpu_count() or 1))
-
-    @property
-    def column_compaction_bytes(self) -> int:
-        """As ``column_compaction_mib``; unset, a Spark elsewhere does what is large, for it may have many cores."""
-        unset = 1024 if self.spark_remote else 2**30
-        return (unset if self.column_compaction_mib is None else self.column_compaction_mib) * 2**20
 
     @property
     def shares_marks(self) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core.plan.jobs import Job, Progress, Result
+from app.core.errors import Unavailable
+from app.kernel.tasks import Job, Progress, Result
 from app.services.repeated import Repeated
 from app.settings import Settings
 from app.telemetry.entries import SparkState
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
 PATIENT_SECONDS = 60.0  # until it is told, and told again, that nothing is merged because Spark has not begun
+_NO_SPARK = (
+    "{} is not installed, so nothing is merged here; run pip install 'keyfold[spark]' for an embedded Spark, or "
+    "'keyfold[spark-client]' with KEYFOLD_SPARK_REMOTE, or set KEYFOLD_WORKERS=0"
+)
 SPARK = "spark"  # the embedded server among the processes of the metrics
 
 
@@ -43,7 +48,10 @@ class SparkExecutor:
         """Spark, started when it was not. Raises ``Unavailable`` when there is no Java."""
         with self._lock:
             if self._jobs is None:
-                from spark_jobs import executor  # noqa: PLC0415  # see the class
+                try:
+                    from spark_jobs import executor  # noqa: PLC0415  # see the class
+                except ModuleNotFoundError as error:
+                    raise Unavailable(_NO_SPARK.format(error.name)) from error
 
                 heap = self._settings.spark_heap_mib
                 remote = self._settings.spark_remote
@@ -65,9 +73,13 @@ class SparkExecutor:
         """See ``MergeExecutor.warm_up``."""
         self.open().warm_up()
 
-    def run(self, tag: str, job: Job, report: Progress) -> Result:
+    def missing(self) -> tuple[str, ...]:
+        """See ``MergeExecutor.missing``."""
+        return self.open().missing()
+
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
         """See ``MergeExecutor.run``."""
-        with span(type(job).__name__, {"spark.tag": tag}):
+        with span("job", {"spark.tag": tag, "spark.tasks": len(job.tasks)}):
             return self.open().run(tag, job, report)
 
     def cancel(self, tag: str) -> None:

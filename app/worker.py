@@ -7,16 +7,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from app.catalog.repository import WaitingMerge
-from app.core.errors import KeyfoldError, NotFound
+from app.catalog.transaction import AnyRow
+from app.core.errors import KeyfoldError
 from app.core.plan.lanes import lanes_of
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import TaskKind
+from app.services.compaction_rounds import ROUND_TABLES, is_small_table, run_small_compactions
 from app.services.compactions import request_failed_compactions, run_compaction
 from app.services.delta import Publisher, request_due_publications
 from app.services.executor import MergeSite
@@ -31,7 +32,6 @@ from app.services.merge_choice import choose
 from app.services.merge_rounds import claim_round, run_round
 from app.services.merges import batches_wait, request_due_merges, run_merge
 from app.services.scrubs import look_again, scrub
-from app.services.small_compactions import is_small_table
 from app.services.spark_trial import try_spark
 from app.services.sweeps import KEYS_KNOWN, mark_run, sweep
 
@@ -44,7 +44,6 @@ ALONE_SECONDS = 3.0  # the same where no other machine commits: what time alone 
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
-TOGETHER_SECONDS = 0.05  # after so long compactions rest for ``BESIDE_SECONDS``: a fifth of a core, where all are small
 BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
 
 
@@ -61,15 +60,17 @@ class Upkeep:
     try_again_seconds: float = 60.0
 
 
+FAILED_SECONDS = 1.0  # before what failed is tried again
+TELL_SECONDS = 60.0  # before the log has the same reason again
 NO_SCRUB = Upkeep()
 
 
 class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
-    One thread claims merges and starts each in a thread of its own; compactions have one thread, and small ones another
-    while one of these takes long; so have Delta logs, and keys that are to be forgotten. Another one counts what came
-    late in merges that are over, another reads all files to find damage.
+    One thread claims merges, and another compactions: small ones share jobs, each of the others has a thread of its
+    own. Delta logs and keys that are to be forgotten have threads, too. Another one counts what came late in merges
+    that are over, another reads all files to find damage.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Worker:
         self._held = HeldLeases()
         self._giving_way = GivingWay()
         self._idle_seconds = ALONE_SECONDS if site.database.embedded else IDLE_SECONDS
+        self._large: threading.Thread | None = None
         self._next_look = float("-inf")
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
@@ -93,7 +95,6 @@ class Worker:
         self._forgetter = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse))
         self._late = LateCounting(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
-        loops["compact-small"] = self._compact_small
         loops["forget"] = self._forget
         loops["late"] = lambda: self._late.run(self._stopped.is_set)
         if upkeep.scrub_bytes_per_second:
@@ -160,7 +161,7 @@ class Worker:
             self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
         with self.site.database.reading() as repository:
             waiting = repository.rounds.waiting()
-        choice = choose(waiting, self.merges_at_once - self._held.merging(), self.site.small_merge_records)
+        choice = choose(waiting, self.merges_at_once - self._held.merging())
         started = [self._start(one) for one in choice.apart]
         if choice.together:
             return self._round(choice.together) or any(started)
@@ -193,43 +194,41 @@ class Worker:
 
     def _compact_next(self) -> bool:
         """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes whoever
-        looks, and small ones, which are done in this process, shall not have all of it.
+        looks, and merges shall have the workers of Spark as well.
         """
-        if self._may_compact() and self._giving_way.may_begin(self.site.database):
-            self._compact_some(lambda _: True, self._giving_way.compacting)
+        if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):
+            with self.site.database.reading() as repository:
+                waiting = repository.leases.candidates(TaskKind.COMPACTION)
+                small = [one for one in waiting if is_small_table(repository, one.table_id)]
+            self._compact_together(small[:ROUND_TABLES])
+            self._compact_large([one for one in waiting if one not in small])
         return False
 
-    def _compact_small(self) -> None:
-        self._repeat(self._compact_beside, lambda: False, BESIDE_SECONDS, IDLE_SECONDS)  # a clock says what is long
+    def _compact_together(self, chosen: Sequence[AnyRow]) -> None:
+        claimed = (claim_one(self.site, self._owner(), one.id, one.table_id) for one in chosen)
+        leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
+        try:
+            if leases:
+                with self._giving_way.compacting():
+                    run_small_compactions(self.site, leases)
+        finally:
+            self._held.let_go(leases)
 
-    def _compact_beside(self) -> bool:
-        """As ``_compact_next``, of small tables, while a compaction takes long: none waits for another table's."""
-        if self._may_compact() and self._giving_way.may_begin_beside(self.site.database):
-            self._compact_some(self._is_small, nullcontext)
-        return False
-
-    def _may_compact(self) -> bool:
-        return self._trusted.is_set() and not self._stopped.is_set()
-
-    def _is_small(self, table_id: str) -> bool:
-        if not self.site.small_merge_records:
-            return False
-        with suppress(NotFound), self.site.database.reading() as repository:
-            return is_small_table(repository, table_id)
-        return False
-
-    def _compact_some(self, wanted: Callable[[str], bool], around: Callable[[], AbstractContextManager[None]]) -> None:
-        """Do compactions of tables (by id) that are ``wanted``, for ``TOGETHER_SECONDS``, one at least."""
-        with self.site.database.reading() as repository:
-            waiting = repository.leases.candidates(TaskKind.COMPACTION)
-        until = time.monotonic() + TOGETHER_SECONDS
+    def _compact_large(self, waiting: Sequence[AnyRow]) -> None:
+        """Begin one compaction of a large table in a thread of its own, if none is under way."""
+        if self._large is not None and self._large.is_alive():
+            return
         for one in waiting:
-            if self._stopped.is_set() or time.monotonic() > until:
-                break
-            lease = wanted(one.table_id) and self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
-            if lease:
-                with around():
-                    self._work(lease, run_compaction)
+            lease = self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
+            if lease is not None:
+                name = f"{self.name}-compaction"
+                self._large = threading.Thread(target=self._compact_alone, args=(lease,), name=name, daemon=True)
+                self._large.start()
+                return
+
+    def _compact_alone(self, lease: Lease) -> None:
+        with self._giving_way.compacting():
+            self._work(lease, run_compaction)
 
     def _publish(self) -> None:
         self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)
@@ -271,17 +270,22 @@ class Worker:
         something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
         """
         idle = self._idle_seconds if idle_seconds is None else idle_seconds
+        told, again = "", float("-inf")
         while not self._stopped.is_set():
-            seen, pause = self.site.database.commits, idle
+            seen, pause, rest = self.site.database.commits, idle, rest_seconds
             try:
                 if work():
                     continue
                 pause = self.poll_seconds if soon() else max(self.poll_seconds, idle)
             except KeyfoldError as error:
-                logger.warning("the worker waits: %s", error)
+                rest = max(rest, FAILED_SECONDS)  # a commit that failed wakes as one that did not
+                if str(error) != told or time.monotonic() >= again:
+                    logger.warning("the worker waits: %s", error)
+                    told, again = str(error), time.monotonic() + TELL_SECONDS
             except Exception:
+                rest = max(rest, FAILED_SECONDS)
                 logger.exception("the worker goes on after an error")
-            if not self._stopped.wait(rest_seconds):
+            if not self._stopped.wait(rest):
                 self.site.database.wait_for_commit(seen, pause)
 
     def _warm_up(self) -> None:

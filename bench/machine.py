@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from spark_jobs.java import class_archives, find_java, java_major_version
+from spark_jobs.java import find_java, java_major_version
 
 GIBIBYTE = 1 << 30
 
@@ -22,7 +22,6 @@ def machine_facts() -> Iterator[tuple[str, str]]:
     yield "Python", platform.python_version()
     yield "PySpark", version("pyspark")
     yield "Java", str(java_major_version(find_java()))
-    yield "class archive", "yes" if class_archives(find_java()) else "no (keyfold spark-archive)"
 
 
 def _processor() -> str:

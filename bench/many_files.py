@@ -17,7 +17,7 @@ from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind, Table
 from app.core.table.schema import TableSchema
 from app.storage.tokens import files_with
 from bench.figures import table
-from bench.growth import exponent
+from bench.served.growth import exponent
 from bench.site import DATABASE
 from bench.sizes import Sizes
 from bench.wide_table import schema_json

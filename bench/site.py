@@ -8,7 +8,6 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,10 +15,9 @@ import pyarrow as pa
 from pyspark.sql.connect.session import SparkSession
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import StoredRun
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.plan.record_decoder import DecodedRecords
-from app.core.table.history import Batch, NewBatch, Run, Snapshot, Table, Task, TaskState
+from app.core.table.history import Batch, NewBatch, Snapshot, Table, Task, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.services.compactions import ask_for_compaction, run_next_compaction
@@ -28,10 +26,8 @@ from app.services.merges import request_merge, run_next_merge
 from app.settings import Settings
 from app.spark import SparkExecutor
 from app.storage.ingest.named import words_of_members
-from app.storage.layout import Warehouse, staging_file
-from app.storage.runs import stored_files
+from app.storage.layout import Warehouse
 from app.storage.staging import write_pieces
-from bench.lifting import LiftingExecutor
 from bench.wide_table import base_records, schema_json
 
 LEASE_SECONDS = 600
@@ -40,45 +36,43 @@ NO_COMPACTION = {"num-sorted-run.compaction-trigger": "1000000"}
 
 
 class BenchSite:
-    """A merge site in ``folder`` with an embedded Spark server, or another ``executor``; tables are made, filled and
-    merged without HTTP. ``as_served``: the worker does what it does by itself in a service; else all is Spark's.
-    """
+    """A merge site in ``folder`` with an embedded Spark server; tables are made, filled and merged without HTTP."""
 
-    def __init__(self, folder: Path, executor: SparkExecutor | None = None, *, as_served: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         settings = Settings(KEYFOLD_DATA=folder)
         self.folder = folder
-        self.executor = executor or SparkExecutor(settings)
-        self.merges = MergeSite(
-            CatalogDatabase(settings.catalog_url),
-            Warehouse(settings.warehouse_root),
-            self.executor,
-            LEASE_SECONDS,
-            small_merge_records=settings.small_merge_records if as_served else 0,
-            lifted_merge_bytes=settings.lifted_merge_mib * 2**20 if as_served else 0,
-            column_compaction_bytes=settings.column_compaction_bytes if as_served else 0,
-        )
+        self.executor = SparkExecutor(settings)
+        database, warehouse = CatalogDatabase(settings.catalog_url), Warehouse(settings.warehouse_root)
+        self.merges = MergeSite(database, warehouse, self.executor, LEASE_SECONDS)
         self.merges.database.migrate()
         with self.merges.database.transaction() as repository:
             repository.databases.create(DATABASE, {})
 
     def create_table(self, name: str, options: Mapping[str, str] = NO_COMPACTION) -> Table:
-        """An empty wide table."""
+        """Create an empty wide table."""
+        return self.create(name, TableSchema.from_json(schema_json(options)))
+
+    def create(self, name: str, schema: TableSchema) -> Table:
+        """Create an empty table."""
         with self.merges.database.transaction() as repository:
-            return repository.tables.create(DATABASE, name, TableSchema.from_json(schema_json(options)))
+            return repository.tables.create(DATABASE, name, schema)
 
     def load(self, table: Table, rows: int) -> None:
-        """Fill a table with its first rows: one committed run, as if one merge had folded them."""
+        """Fill a table with its first rows: a merge for each million, then one full compaction where there were
+        several.
+        """
+        chunks = 0
         for chunk in base_records(rows):
             self.stage(table, chunk)
-        self.load_staged(table)
-
-    def load_staged(self, table: Table) -> None:
-        """Merge what is staged, in which no key may come twice, into an empty table."""
-        self._merge(replace(self.merges, executor=LiftingExecutor(self.executor)), table)
+            self.merge(table)
+            chunks += 1
+        if chunks > 1:
+            self.compact(table)
 
     def stage(self, table: Table, records: pa.Table, named: Sequence[Collection[str]] = ()) -> Batch:
-        """What accepting a POST does after decoding: the staging file, then the batch in the catalog; ``named`` is what
-        each record names, where the table's records tell.
+        """Do what accepting a POST does after decoding: the staging file, then the batch in the catalog.
+
+        ``named`` is what each record names, where the table's records say that.
         """
         count = len(records)
         columns = {name: records[name] for name in records.column_names}
@@ -94,49 +88,38 @@ class BenchSite:
             return repository.batches.add(table.id, new)
 
     def merge(self, table: Table) -> Task:
-        """Everything staged, merged as the worker does it."""
-        return self._merge(self.merges, table)
-
-    def compact_if_due(self) -> bool:
-        """The compaction that a merge has asked for, run as the worker does it beside merges; whether there was one."""
-        return run_next_compaction(self.merges, "bench")
-
-    def compact(self, table: Table) -> None:
-        """A compaction of all runs."""
-        with self.merges.database.transaction() as repository:
-            ask_for_compaction(repository, table.id)
-        assert run_next_compaction(self.merges, "bench")
-
-    def _merge(self, site: MergeSite, table: Table) -> Task:
-        wanted = request_merge(site.database, table.id)
-        assert run_next_merge(site, "bench")
-        with site.database.reading() as repository:
+        """Merge everything staged as the worker does it."""
+        wanted = request_merge(self.merges.database, table.id)
+        assert run_next_merge(self.merges, "bench")
+        with self.merges.database.reading() as repository:
             done = repository.tasks.get(table.id, wanted.id)
         assert done.state is TaskState.SUCCEEDED, done.error
         return done
 
+    def compact_if_due(self) -> bool:
+        """Run the compaction that a merge has requested, as the worker does; return whether there was one."""
+        return run_next_compaction(self.merges, "bench")
+
+    def compact(self, table: Table) -> None:
+        """Compact all runs."""
+        with self.merges.database.transaction() as repository:
+            ask_for_compaction(repository, table.id)
+        assert run_next_compaction(self.merges, "bench")
+
     def snapshot(self, table: Table) -> Snapshot:
-        """What readers of the table see now."""
+        """Return what readers of the table see now."""
         with self.merges.database.reading() as repository:
             current = repository.snapshots.current(table.id)
         assert current is not None, "the table was never merged"
         return current
 
     def plan(self, table: Table) -> MergePlan:
-        """The table's merge plan."""
+        """Return the table's merge plan."""
         return compile_plan(table.schema)
-
-    def staged_uri(self, table: Table, batch: Batch) -> str:
-        """The URI of a batch's staging file."""
-        return self.merges.warehouse.uri(*staging_file(table.id, batch.file))
-
-    def stored(self, table: Table, run: Run) -> StoredRun:
-        """A run as the jobs read it."""
-        return StoredRun(self.plan(table), stored_files(self.merges.warehouse, table.id, run))
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """The session that merges run on."""
+        """Open the session that merges run on."""
         with self.executor.open().connection.job(f"bench-{uuid.uuid4().hex}") as spark:
             yield spark
 
@@ -148,14 +131,14 @@ class BenchSite:
 
 @contextmanager
 def bench_site() -> Iterator[BenchSite]:
-    """A site in a folder of its own, warmed up; it is gone afterwards."""
+    """Open a site in a folder of its own, warmed up; it is gone afterwards."""
     with TemporaryDirectory(prefix="keyfold-bench-") as folder, bench_site_in(Path(folder)) as site:
         yield site
 
 
 @contextmanager
 def bench_site_in(folder: Path) -> Iterator[BenchSite]:
-    """A site in ``folder``, warmed up; what it made stays."""
+    """Open a site in ``folder``, warmed up; what it made stays."""
     site = BenchSite(folder)
     try:
         site.executor.warm_up()

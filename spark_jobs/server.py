@@ -15,12 +15,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from app.core.errors import Unavailable
-from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, ROOM_FLAGS, archive_flags, find_java, spark_jars
+from spark_jobs.java import MODULE_FLAGS, find_java, spark_jars
+from spark_jobs.leftovers import end_what_is_left
 from spark_jobs.scratch import new_scratch
 
-GIBIBYTE = 1 << 30
+HEAP_BYTES: Final = 512 * 2**20  # the JVM schedules; rows never reach it
 
 _LOCAL = re.compile(r"local(\[[^\[\]]+\])?")
 _JVM_LINE = re.compile(r"keyfold-jvm (\d+)$")  # the supervisor's own
@@ -28,10 +30,11 @@ _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
 # The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
 # kernel closes its end of the pipe, and `read` sees that on every Unix. The last line ends the watcher and whatever
-# the JVM left in the process group (Python workers).
+# the JVM left in the process group (Python workers). With ``setpriv`` (util-linux) the JVM ends with its shell, too.
 _SUPERVISOR = """
 patience=$1; shift
 exec 3<&0
+command -v setpriv >/dev/null && set -- setpriv --pdeathsig KILL "$@"
 "$@" 3<&- </dev/null &
 jvm=$!
 echo "keyfold-jvm $jvm"
@@ -94,7 +97,11 @@ _POOLS = """\
 _INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_ARENA_MAX", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
-    "PYTHONPATH",  # of the Python workers, which run rbm32 and rbm64
+    "PYTHONPATH",  # of the Python workers
+    # What opens the bucket of the warehouse, as AWS's tools find it; tasks read and write it.
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CA_BUNDLE"),
 )
 
 
@@ -102,10 +109,9 @@ class EmbeddedServer:
     """A Spark Connect server of the installed PySpark's jars, in a child JVM that listens on 127.0.0.1 only.
 
     ``folder`` holds its log (``spark.log``, WARN and above), warehouse and scratch files. ``master`` is Spark's
-    ``spark.master``; ``heap_bytes`` the JVM's largest heap (default: a quarter of the machine's memory, at least 1 GiB,
-    at most 8 GiB); ``java`` the program to run (default: ``find_java()``); ``java_options`` are added to ours, such as
-    ``-XX:SharedArchiveFile=…``; ``stop_seconds`` is how long the JVM may take to end by itself; ``umask`` says which
-    permissions no file that it writes has.
+    ``spark.master``; ``heap_bytes`` the JVM's largest heap; ``java`` the program to run (default:
+    ``find_java()``); ``java_options`` are added to ours; ``stop_seconds`` is how long the JVM may take to end;
+    ``umask`` says which permissions no file that it writes has.
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
     neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
@@ -126,7 +132,7 @@ class EmbeddedServer:
     ) -> None:
         self.folder = folder.absolute()
         self.master = master
-        self.heap_bytes = heap_bytes or default_heap_bytes()
+        self.heap_bytes = heap_bytes or HEAP_BYTES
         self._java = java
         self._java_options = tuple(java_options)
         self._stop_seconds = stop_seconds
@@ -204,6 +210,7 @@ class EmbeddedServer:
             if self.alive:
                 return
             self._forget()
+            end_what_is_left(self.log)
             java = self._java or find_java()
             self._scratch = new_scratch(self.folder)
             self._token = secrets.token_urlsafe(32)
@@ -240,7 +247,7 @@ class EmbeddedServer:
             self._forget()
 
     def _spawn(self, java: Path, scratch: Path, errors: int) -> subprocess.Popen[str]:
-        command = [str(java), *self._flags(java, scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        command = [str(java), *self._flags(scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
         try:
             return subprocess.Popen(  # noqa: S603  # the command is built here; its parts are arguments, never shell text
                 ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", str(self._stop_seconds), *command],
@@ -264,18 +271,16 @@ class EmbeddedServer:
             "PYSPARK_PYTHON": sys.executable,
         }
 
-    def _flags(self, java: Path, scratch: Path) -> list[str]:
+    def _flags(self, scratch: Path) -> list[str]:
         return [
             *MODULE_FLAGS,
             f"-Xmx{self.heap_bytes}",
-            "-XX:+UseParallelGC",
-            COMPILE_FLAG,
-            *ROOM_FLAGS,
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.folder}/java-crash-%p.log",
             *(f"-D{key}={value}" for key, value in self._properties(scratch).items()),
-            *archive_flags(java),
             *self._java_options,
             "-cp",
             f"{spark_jars()}/*",
@@ -302,9 +307,7 @@ class EmbeddedServer:
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
-            # Generated classes: about ten for the merges of one table. Of Spark's own hundred, a dozen tables that take
-            # turns would each find theirs gone, and have them compiled again (docs/decisions/0039).
-            "spark.sql.codegen.cache.maxEntries": "2000",
+            "spark.python.daemon.module": "spark_jobs.daemon",
             "spark.sql.session.timeZone": "UTC",
             # Hadoop sets the permissions of what it writes by itself, and open to all unless it is told.
             "spark.hadoop.fs.permissions.umask-mode": f"{self._umask:03o}",
@@ -349,15 +352,6 @@ class EmbeddedServer:
         # The JVM says on standard output why it does not start, and on standard error what broke later.
         lines = [*self._said, *_tail(self._errors), *_tail(self.log)]
         return f"See {self.log} and {self._errors}. {' | '.join(lines[-6:])}".rstrip()
-
-
-def default_heap_bytes() -> int:
-    """A quarter of this machine's (or container's) memory in bytes, at least 1 GiB and at most 8 GiB."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            memory = min(memory, int(Path(limit).read_text()))
-    return max(GIBIBYTE, min(8 * GIBIBYTE, memory // 4))
 
 
 def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:

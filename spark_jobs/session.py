@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import grpc
 from pyspark.errors import PySparkException
@@ -18,13 +15,13 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql.connect import proto
 from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
-from pyspark.sql.connect.functions import expr
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from app.core.errors import Cancelled, NotSpark, Unavailable
-from app.core.plan.jobs import Progress
-from spark_jobs.configs import OWN_SERVER_CONFIGS, SESSION_CONFIGS
+from app.kernel.tasks import Progress
+from spark_jobs.artifacts import send_code
+from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
@@ -66,8 +63,7 @@ class SparkConnection:
     ) -> None:
         _use_connect_only()
         self._server = server
-        own = OWN_SERVER_CONFIGS if isinstance(server, EmbeddedServer) else {}
-        self._configs = {**SESSION_CONFIGS, **own, **(configs or {})}
+        self._configs = {**SESSION_CONFIGS, **(configs or {})}
         self._start_timeout_seconds = start_timeout_seconds
         self._lock = threading.RLock()
         self._live: _LiveSession | None = None
@@ -99,16 +95,17 @@ class SparkConnection:
         return False
 
     @contextmanager
-    def job(self, tag: str, on_progress: Progress | None = None) -> Iterator[SparkSession]:
+    def job(self, tag: str, on_progress: Progress | None = None, title: str = "") -> Iterator[SparkSession]:
         """Run what the body runs on the yielded session, in this thread, as one job that ``cancel(tag)`` can end.
 
-        ``tag`` must not be in use by another running job and holds no comma. ``on_progress`` is called in this thread,
+        ``tag`` must not be in use by another running job and holds no comma. Spark's pages show ``title`` as another
+        tag of the job. ``on_progress`` is called in this thread,
         about twice a second while a query runs and once with 1.0 when the body is done; an error of it is logged.
 
         Raises ``JobCancelled`` when the job was cancelled, even if its body came to its end; ``Unavailable`` when Spark
         does not answer or is lost on the way; any other error of the body as it is.
         """
-        job = _Job(tag, self.session(), on_progress)
+        job = _Job(tag, self.session(), on_progress, title.replace(",", " "))
         with self._enter(job):
             try:
                 yield job.spark
@@ -122,12 +119,6 @@ class SparkConnection:
             raise JobCancelled(tag)
         job.report(running=0, fraction=1.0)
 
-    @contextmanager
-    def progress(self, callback: Progress) -> Iterator[SparkSession]:
-        """Like ``job`` with a tag of its own, for work that nobody cancels."""
-        with self.job(f"keyfold-{uuid.uuid4()}", callback) as spark:
-            yield spark
-
     def cancel(self, tag: str) -> bool:
         """Ask the running job ``tag`` to end, from any thread; whether there is such a job. Returns before it ended."""
         job = self._jobs.get(tag)
@@ -135,16 +126,6 @@ class SparkConnection:
             return False
         job.cancel()
         return True
-
-    def warm_up(self) -> None:
-        """Run one small query that does what merges do, so that the first merge finds Spark's code loaded and compiled.
-
-        It writes to and removes a folder of its own in the embedded server's scratch folder (nothing for a remote
-        server), so any number may run at once. Raises ``Unavailable`` when Spark does not answer.
-        """
-        tag = f"warm-up-{uuid.uuid4()}"
-        with self.job(tag) as spark:
-            _warm_up(spark, self._server.scratch / tag if isinstance(self._server, EmbeddedServer) else None)
 
     def close(self) -> None:
         """End the session; an embedded server goes on. The next use makes a new session."""
@@ -171,7 +152,9 @@ class SparkConnection:
         if isinstance(self._server, EmbeddedServer):
             self._server.start()
             self._server.wait_ready(self._start_timeout_seconds)
-        return _LiveSession(self._channel_builder(), self._retries(), self._configs, self._start_timeout_seconds)
+        embedded = isinstance(self._server, EmbeddedServer)
+        channel, retries = self._channel_builder(), self._retries()
+        return _LiveSession(channel, retries, self._configs, self._start_timeout_seconds, embedded)
 
     def _channel_builder(self) -> DefaultChannelBuilder:
         if isinstance(self._server, EmbeddedServer):
@@ -189,14 +172,16 @@ class SparkConnection:
         with self._lock:
             if job.tag in self._jobs:
                 raise ValueError(f"a job with the tag {job.tag!r} is running")
-            job.spark.addTag(job.tag)
+            for tag in job.tags:
+                job.spark.addTag(tag)
             self._jobs[job.tag] = job
         job.spark.registerProgressHandler(job)
         try:
             yield
         finally:
             job.spark.removeProgressHandler(job)
-            job.spark.removeTag(job.tag)
+            for tag in job.tags:
+                job.spark.removeTag(tag)
             del self._jobs[job.tag]
 
 
@@ -209,6 +194,7 @@ class _LiveSession:
         retries: DefaultPolicy,
         configs: Mapping[str, str],
         timeout_seconds: float,
+        embedded: bool,
     ) -> None:
         self.endpoint = builder.endpoint
         self.spark = SparkSession(builder, userId=_USER)
@@ -224,6 +210,8 @@ class _LiveSession:
         # Not by ``conf.set``: it warns of settings that Spark will drop, whatever they are set to.
         pairs = [proto.KeyValue(key=key, value=value) for key, value in configs.items()]
         self.spark.client.config(proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs)))
+        if not embedded:
+            send_code(self.spark)
 
     def is_intact(self) -> bool:
         """Whether the server still has the session that was set up here, not a new one under the same id.
@@ -272,8 +260,9 @@ class _LiveSession:
 class _Job(ProgressHandler):
     """A running job: who watches it, and whether somebody wants it to end."""
 
-    def __init__(self, tag: str, spark: SparkSession, on_progress: Progress | None) -> None:
+    def __init__(self, tag: str, spark: SparkSession, on_progress: Progress | None, title: str) -> None:
         self.tag = tag
+        self.tags = (tag, title) if title else (tag,)
         self.spark = spark
         self.cancelled = False
         self._on_progress = on_progress
@@ -365,20 +354,3 @@ def _is_lost(error: Exception) -> bool:
 
 def _code(error: grpc.RpcError) -> grpc.StatusCode:
     return error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-
-
-def _warm_up(spark: SparkSession, folder: Path | None) -> None:
-    batch = spark.range(0, 400, 1, 2).selectExpr("id % 100 AS k", "id AS seq", "IF(id % 3 = 0, id, NULL) AS v")
-    folded = batch.groupBy("k").agg(expr("max_by(v, struct(seq)) FILTER (WHERE v IS NOT NULL) AS v"))
-    if folder is None:
-        folded.sort("k").collect()
-        return
-    run, merged = str(folder / "run"), str(folder / "merged")
-    try:
-        folded.selectExpr("xxhash64(k) AS token", "*").sort("token").write.mode("overwrite").parquet(run)
-        base = spark.read.parquet(run).selectExpr("k", "v AS older")
-        joined = base.join(folded, "k", "full_outer").selectExpr("xxhash64(k) AS token", "k", "coalesce(v, older) AS v")
-        joined.sortWithinPartitions("token", "k").write.mode("overwrite").parquet(merged)
-        spark.read.parquet(merged).selectExpr("max(token)").collect()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

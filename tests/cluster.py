@@ -10,6 +10,7 @@ import secrets
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,8 +22,6 @@ from spark_jobs.java import MODULE_FLAGS, find_java
 
 PATIENCE_SECONDS = 60
 SPARK = Path(pyspark.__file__).parent
-
-NO_PYTHON = "/no/python/here"  # whatever needs Python on the cluster fails
 
 # The shell ends its whole process group, so also a worker's executors, when the pipe from this process closes: at the
 # latest when this process ends, however it ends. It waits for what it has started: a dead process is gone.
@@ -45,15 +44,12 @@ SERVER_PROPERTIES: Mapping[str, str] = {
     # Both executors are there before the first task is given out.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.connect.grpc.binding.address": "127.0.0.1",
-    # Many small tasks write a run, so that there is a middle to kill something in.
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    "spark.sql.shuffle.partitions": "32",
     "spark.connect.progress.reportInterval": "50ms",
     "spark.ui.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
     # What a careless administrator might set; sessions must not depend on it.
-    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
@@ -118,7 +114,7 @@ class Cluster:
             "SPARK_SCALA_VERSION": "2.13",  # the launcher looks for a build of Spark otherwise
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
-            "PYSPARK_PYTHON": NO_PYTHON,
+            "PYSPARK_PYTHON": sys.executable,
             "JAVA_HOME": str(_java_for_executors(folder)),
         }
         self.master = self._java("master", "deploy.master.Master", ["--host", "127.0.0.1", "--port", "0"])

@@ -83,7 +83,8 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
 
     @contextmanager
     def opened() -> Iterator[str]:
-        server = EmbeddedServer(folder / "spark")
+        # Each session leaves the process that forked its Python workers behind: one of PySpark's own is smaller.
+        server = EmbeddedServer(folder / "spark", java_options=["-Dspark.python.daemon.module=pyspark.daemon"])
         server.start()
         server.wait_ready(120)
         yield server.remote
@@ -96,10 +97,9 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
 @pytest.fixture(scope="session")
 def spark(spark_remote: str) -> Iterator[SparkConnection]:
     """A connection to the run's Spark server, set as one to a server of our own."""
-    from spark_jobs.configs import OWN_SERVER_CONFIGS  # noqa: PLC0415  # as above
     from spark_jobs.session import SparkConnection  # noqa: PLC0415  # as above
 
-    connection = SparkConnection(spark_remote, configs=OWN_SERVER_CONFIGS)
+    connection = SparkConnection(spark_remote)
     yield connection
     connection.close()
 

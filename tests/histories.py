@@ -81,6 +81,11 @@ DOMAINS = {
 # Functions that take only some values of their column's type.
 FUNCTION_DOMAINS: Mapping[str, Mapping[str, list[Any]]] = {
     "product": FACTORS,
+    "sum": {
+        **DOMAINS,
+        "DOUBLE": [None, -0.0, 0.1, 1e16, 1.25, -1e16],
+        "FLOAT": [None, -0.0, 2.0**-40, 0.5, -(2.0**20)],
+    },
     **{function: {"BYTES": values, "VARBINARY(5000)": values} for function, values in VALUES.items()},
 }
 # By the type of a sequence: how late a record may come.
@@ -240,7 +245,9 @@ def _partial_update(maker: TableMaker) -> None:
             listed = [*names(maker.options.get(key, "")), maker.random.choice(ordering)]
             maker.options[key] = ",".join(listed)
     for i in range(maker.count(0 if groups else 1, 3)):
-        maker.column(f"v{i}", list(DOMAINS))
+        name = maker.column(f"v{i}", list(DOMAINS))
+        if maker.maybe(0.3):
+            maker.options[f"fields.{name}.aggregate-function"] = "last_non_null_value"
     maker.late_horizon(0.5)
 
 

@@ -19,7 +19,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("app", "bench", "docs", "migrations", "spark_jobs", "tests")
-COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "Dockerfile", "requirements.lock")
+COPIED_FILES = (
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "Makefile",
+    "Dockerfile",
+    "requirements.lock",
+    "requirements-serve.lock",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+)
 # Those that look at a table, first, so that most mutants cost seconds; then what `make quick` runs.
 FIRST: Mapping[str, tuple[str, ...]] = {
     "options": (

@@ -1,7 +1,6 @@
 """The merge semantics restated from merge-semantics.md, independently of ``app.core``: one fold, record by record.
 
-It takes a table as the conformance cases write it and records with Python values, sorts them into merge order, and
-folds.
+It takes a table as the conformance cases write it, sorts records of Python values into merge order, and folds.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.oracle_collections import COLLECTIONS
+from tests.oracle_floats import exact_sum
 from tests.oracle_sketches import MEANINGS
 
 ADDS = ("+I", "+U")
@@ -265,9 +265,11 @@ def _run(table: TableCase, column: str, function: str, changes: Sequence[Change]
         changes = on_time(table, first, taken)
     data_type = dict(table.columns)[column]
     step, acc = _step(table, column, function, data_type)
-    for change in changes:
-        if change.add or not ignore:
-            acc = step(acc, change.values[column], change.add)
+    counted = [(change.values[column], change.add) for change in changes if change.add or not ignore]
+    if function == "sum" and data_type in ("FLOAT", "DOUBLE"):
+        return exact_sum(counted, single=data_type == "FLOAT")
+    for value, add in counted:
+        acc = step(acc, value, add)
     if function in MEANINGS and acc is not EMPTY:
         return MEANINGS[function](acc)
     return _as_type(data_type, None if acc is EMPTY else acc)
@@ -309,7 +311,8 @@ def _partial_update(table: TableCase, kept: Sequence[Change], order: Sequence[in
     for column in table.values:
         if column not in row:
             adds = [kept[p] for p in order if kept[p].add and says(kept[p], column)]
-            row[column] = _run(table, column, "last_value" if _tells(table) else "last_non_null_value", adds)
+            clears = _tells(table) and function_of(table, column) is None
+            row[column] = _run(table, column, "last_value" if clears else "last_non_null_value", adds)
     return row
 
 

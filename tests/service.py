@@ -34,13 +34,11 @@ class Service:
             stderr=subprocess.STDOUT,
             text=True,
             # One, which tests can freeze, kill and measure; test_processes has several.
-            # Spark is a real one here: who tests its trial asks for it. It has the small merges, too, which a worker
-            # would fold as lookups fold what is staged: so every case is folded both ways.
+            # Spark is a real one here: who tests its trial asks for it.
             env={
                 **os.environ,
                 "KEYFOLD_PROCESSES": "1",
                 "KEYFOLD_SPARK_TRIAL": "false",
-                "KEYFOLD_SMALL_MERGE_RECORDS": "0",
                 **environment,
             },
             start_new_session=True,
@@ -86,7 +84,7 @@ class Client(httpx.Client):
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
-                if self.get("/readyz").status_code == 200:
+                if self.get("/readyz").json()["spark"]:
                     return
             except httpx.ConnectError:
                 pass

@@ -24,7 +24,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OWN = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold")
-SPARK = sorted(name for name, one in SERVICES.items() if one["image"].startswith("apache/spark:"))
+SPARK = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold-spark")
 CADDY = (DEPLOY / "Caddyfile").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS: Any = typer.main.get_command(cli)
@@ -95,19 +95,20 @@ def test_the_proxy_calls_the_services_and_is_trusted_by_them() -> None:
 
 
 def test_spark_is_of_the_version_and_set_up_as_the_operations_page_says() -> None:
-    [pinned] = re.findall(r"^pyspark==(\S+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    assert {SERVICES[name]["image"] for name in SPARK} == {f"apache/spark:{pinned}"}
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert {SERVICES[name]["build"]["target"] for name in SPARK} == {"spark"}
+    assert "AS spark" in dockerfile
+    assert "site-packages/pyspark /opt/spark" in dockerfile, "the scripts are those of the wheel"
     started = " ".join(" ".join(SERVICES[name]["command"]) for name in SPARK)
     own = Path(cluster.__file__).read_text()
     for main in re.findall(r"org\.apache\.spark\.(\S+)", started):
         assert f'"{main}"' in own, "as the tests start it"
-    for script in re.findall(r"/opt/spark/(\S+?\w+/[\w.-]+)", started.replace("/conf/pools.xml", "")):
+    for script in re.findall(r"/opt/spark/(\S+?\w+/[\w.-]+)", started):
         assert (cluster.SPARK / script).is_file()
     section = OPERATIONS.partition("### A standalone cluster")[2]
     for option in re.findall(r"--conf=(spark\.\S+?)=", started):
         assert option in section or option in cluster.SERVER_PROPERTIES
     assert "spark.scheduler.mode=FAIR" in started
-    assert "-XX:-DontCompileHugeMethods" in started
     assert (DEPLOY / "pools.xml").read_text().strip() in section
 
 

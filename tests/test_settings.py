@@ -32,11 +32,3 @@ def test_trusted_proxies_are_a_list_and_make_tokens_needed() -> None:
     assert chosen.asks_for_tokens is True
     assert Settings().asks_for_tokens is False
     assert Settings(host="0.0.0.0").asks_for_tokens is True  # noqa: S104  # nothing listens there
-
-
-def test_the_bound_of_a_compaction_is_for_a_spark_elsewhere() -> None:
-    elsewhere = "sc://spark:15002"
-    assert Settings().column_compaction_bytes >= 2**50
-    assert Settings(spark_remote=elsewhere).column_compaction_bytes == 2**30
-    assert Settings(spark_remote=elsewhere, column_compaction_mib=2048).column_compaction_bytes == 2**31
-    assert Settings(column_compaction_mib=0).column_compaction_bytes == 0

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.core.alter.nested_fields import STEPS
-from app.core.rules.widening import NESTED, NESTED_SQL
+from app.core.rules.widening import NESTED
 from app.core.types.datatype import ENTRIES, DataType
 from app.core.types.kinds import Family, Kind
-from app.core.types.parser import parse_type
 from app.storage.arrow import ARROW_TYPES
-from spark_jobs.types import SPARK_TYPES, spark_type
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for folder in ("app", "spark_jobs") for path in (ROOT / folder).rglob("*.py")]
@@ -61,25 +59,18 @@ def test_a_kind_is_compared_with_no_text() -> None:
 
 @pytest.mark.parametrize(
     ("table", "kinds"),
-    [(ENTRIES, Kind), (ARROW_TYPES, Kind), (SPARK_TYPES, Kind), *((t, HOLDING) for t in (NESTED, NESTED_SQL, STEPS))],
-    ids=["core", "Arrow", "Spark", "widening", "widening in Spark", "paths of ALTER"],
+    [(ENTRIES, Kind), (ARROW_TYPES, Kind), *((t, HOLDING) for t in (NESTED, STEPS))],
+    ids=["core", "Arrow", "widening", "paths of ALTER"],
 )
 def test_every_table_by_kind_has_exactly_the_kinds(table: Mapping[Kind, object], kinds: list[Kind]) -> None:
     assert set(table) == set(kinds)
 
 
 @pytest.mark.parametrize("kind", SCALARS)
-def test_spark_s_types_are_the_same_as_objects_and_as_text(kind: Kind) -> None:
-    data_type = parse_type(kind.value)
-    assert spark_type(data_type).simpleString().upper() == data_type.spark
-
-
-@pytest.mark.parametrize("kind", SCALARS)
 def test_every_scalar_is_a_key_and_has_an_order(kind: Kind) -> None:
     entry = ENTRIES[kind]
     assert entry.hashed, "app.core.table.keys needs the bytes that Spark's xxhash64 reads"
-    assert entry.ascending
-    assert entry.descending, "app.core.rules.order needs what sorts the other way round"
+    assert entry.ordered
 
 
 def test_every_family_has_kinds_and_numbers_are_the_kinds_of_numbers() -> None:

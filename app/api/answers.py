@@ -35,6 +35,12 @@ class Payload(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
+class OwnBody(Payload):
+    """The body of a route that only Keyfold has: a member that it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 @dataclass(frozen=True)
 class Told:
     """Where a member comes from if not from the attribute of its own name: the path of another one, or a function."""

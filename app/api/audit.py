@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.deps import GRANT, Parts
 from app.api.operations import Asked, Operations
-from app.api.problems import REFUSAL
 from app.core.access import EVERYBODY, Grant
 from app.core.errors import KeyfoldError, Resource
+from app.http.members import OPERATION, REFUSAL
 from app.services.audit_log import AuditLog
 
 NOTES: Final = "keyfold.audit"  # the member of the scope in which a route notes what a path does not say
@@ -85,7 +85,7 @@ def _write(log: AuditLog, scope: Scope, status: int) -> None:
 
 def _request(scope: Scope, asked: Asked | None) -> dict[str, Any]:
     """Who asked for what. The path itself is not told: it may hold a key."""
-    operation = None if asked is None else asked.operation.id
+    operation = scope.get(OPERATION) if asked is None else asked.operation.id
     names: Mapping[str, str] = {} if asked is None else asked.names
     address = (scope.get("client") or (None,))[0]
     return {"token": _token(scope), "address": address, "operation": operation, **names}

@@ -19,7 +19,7 @@ from app.services.token_gate import TokenGate
 from app.settings import Settings, is_loopback
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"}) | PAGE_PATHS
+OPEN_PATHS = frozenset({"/healthz", "/healthz/", "/readyz", "/readyz/", "/openapi.json"}) | PAGE_PATHS
 METRICS_PATH = "/metrics"
 _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
@@ -57,7 +57,7 @@ class Gate:
     async def _check(self, scope: Scope) -> None:
         """Raises ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
         headers = Headers(scope=scope)
-        check_page(headers, self.origins)
+        check_page(headers, scope["scheme"], self.origins)
         parts: Parts = scope["app"].state.parts
         try:
             check_no_session(headers.get("authorization"))

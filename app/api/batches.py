@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
-from app.api.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
 from app.api.components import headers
 from app.api.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
@@ -21,14 +22,16 @@ from app.api.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.preferences import preference
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
-from app.core.errors import Unavailable
+from app.core.errors import DamagedCatalog, Unavailable
+from app.core.plan.record_decoder import Note
 from app.core.table import history
 from app.http.uploads import ROOM, stage
 from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
 from app.services.change_events import EVENT_FORMATS
 from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.ingest import Change, Upload
+from app.services.ingest import MAX_KEY_LENGTH, Change, Upload
 from app.services.merges import request_merge
+from app.services.unavailable import UNAVAILABLE
 
 logger = logging.getLogger(__name__)
 register_convertors()
@@ -37,6 +40,38 @@ MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
+
+
+class BatchWarning(Payload):
+    """What may surprise about records that were accepted."""
+
+    code: Note
+    count: int = Field(description="how many records or events")
+    detail: str
+    fix: str
+
+
+_WARNINGS: Mapping[Note, tuple[str, str]] = {
+    Note.WITHOUT_SEQUENCE: (
+        "{} records have no value of sequence.field, so they lose to every record that has one",
+        "send the sequence with each record, deletes too",
+    ),
+    Note.SKIPPED_EVENTS: (
+        "{} events are no rows (heartbeats, marks, changes of schemas, messages, tombstones) and were skipped",
+        "nothing: no row is in them",
+    ),
+    Note.NULL_OR_DEFAULT: (
+        "{} events come from a converter that sends the default of a column for null, so nulls may be stored as it",
+        "set debezium.format.value.replace.null.with.default=false",
+    ),
+}
+
+
+def _warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
+    return [
+        BatchWarning(code=note, count=count, detail=_WARNINGS[note][0].format(count), fix=_WARNINGS[note][1])
+        for note, count in notes.items()
+    ]
 
 
 class Batch(Answer):
@@ -54,6 +89,9 @@ class Batch(Answer):
     merge_id: str | None
     snapshot_id: int | None
     fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
+    warnings: Annotated[list[BatchWarning], Told(lambda _: [])] = Field(
+        default_factory=list, description="what may surprise about its records; only of the request that sent them"
+    )
 
 
 class BatchList(Answer):
@@ -80,7 +118,15 @@ _DESCRIBED = {
 _REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
 
 
+# Its length is checked with the body, so that one answer tells all that is wrong.
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH}),
+]
 _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
+
+
+_UNAVAILABLE = "what change events have in place of a value that did not change (unavailable.value.placeholder)"
 
 
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
@@ -105,7 +151,7 @@ async def _merged(parts: Parts, batch: history.Batch, seconds: float) -> history
         while batch.state is history.BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
             await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
             batch = await run_in_threadpool(current_batch, parts.database, batch)
-    except Unavailable:
+    except (Unavailable, DamagedCatalog):
         logger.info("nobody can tell now whether batch %s is merged; it is accepted", batch.id, exc_info=True)
     return batch
 
@@ -117,11 +163,12 @@ async def post_batch(
     response: Response,
     body: SpooledBody,
     parts: PartsDep,
-    idempotency_key: Annotated[str | None, Header()] = None,
+    idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
     events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
     empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
+    unavailable: Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)] = UNAVAILABLE,
 ) -> Batch:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
@@ -132,7 +179,9 @@ async def post_batch(
     media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     room = request.scope[ROOM]
     sender = request.scope[GRANT].name
-    upload = Upload(body, media_type, idempotency_key, content_encoding, events, room, empty_fields, sender)
+    upload = Upload(
+        body, media_type, idempotency_key, content_encoding, events, unavailable, room, empty_fields, sender
+    )
     return await accepted(request, response, parts, name, upload, prefer)
 
 
@@ -152,7 +201,7 @@ async def accepted(
     response.headers["Location"] = batch_location(request, batch.id)
     if response.status_code != 200:
         response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    return Batch.of(batch)
+    return Batch.of(batch, warnings=_warnings(done.notes))
 
 
 @router.get("", operation_id="listBatches")

@@ -7,19 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from app.api.answers import Payload
+from app.api.answers import OwnBody
 from app.api.batches import LOOK_AGAIN_SECONDS
 from app.api.components import headers
 from app.api.deps import Writing
+from app.api.json_bodies import JsonRoute
 from app.api.merges import Merge
 from app.api.paths import TABLE_PATH, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
 from app.services.compactions import ask_for_compaction
 
-router = APIRouter(prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
-class CompactionWish(Payload):
+class CompactionWish(OwnBody):
     """``full``: combine all runs; otherwise those that the table's policy picks."""
 
     full: Annotated[bool, Field(strict=True)] = True

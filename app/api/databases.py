@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from app.api.audit import NotesDep
 from app.api.deps import BoundsDep, GrantDep, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage, name_pattern
 from app.api.paimon_clients import PaimonClient
 from app.api.paths import DATABASES_PATH, DatabaseName
@@ -18,7 +19,13 @@ from app.services import databases as service
 from app.services import drops
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
-router = APIRouter(prefix=DATABASES_PATH, tags=["databases"], responses=PROBLEM_RESPONSES, strict_content_type=False)
+router = APIRouter(
+    route_class=JsonRoute,
+    prefix=DATABASES_PATH,
+    tags=["databases"],
+    responses=PROBLEM_RESPONSES,
+    strict_content_type=False,
+)
 
 Cascade = Annotated[
     bool | None,

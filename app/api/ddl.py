@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
-from app.api.answers import Answer, Payload
+from app.api.answers import Answer, OwnBody
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, in_writers_thread
+from app.api.json_bodies import JsonRoute
 from app.api.paths import CATALOG_PATH, TABLE_PATH, DatabaseName, ReadTable
 from app.api.payloads import StoredTable, Validated
 from app.api.problems import PROBLEM_RESPONSES, problems
@@ -23,10 +24,10 @@ from app.core.types.dialects import Dialect
 from app.services.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
 from app.services.tables import location_of
 
-router = APIRouter(tags=["tables"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, tags=["tables"], responses=PROBLEM_RESPONSES)
 
 
-class NewTables(Payload):
+class NewTables(OwnBody):
     """One or more CREATE TABLE statements, separated by ``;``."""
 
     ddl: str

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.deps import GRANT
 from app.api.lookups import Asked, answer_row, names_in
 from app.api.negotiation import takes_json
-from app.api.observed import ANSWER, OPERATION
+from app.api.observed import ANSWER
 from app.api.outgoing import Outgoing
 from app.api.paths import DATABASES_PATH
 from app.api.preferences import INTEGERS, USUAL, Spelling, spelling
@@ -26,6 +26,7 @@ from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
 from app.core.table.damage import DamagedFile
 from app.core.table.option_entries import Integers
+from app.http.members import OPERATION
 from app.services.lookups import Consistency
 
 # Names that need no decoding; a path with any other one takes the documented way.

@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
 from app.api.audit import NotesDep
 from app.api.batches import LOOK_AGAIN_SECONDS
 from app.api.components import Key, headers
 from app.api.deps import GrantDep, Reading, Writing
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES, problems
@@ -20,10 +21,10 @@ from app.core.table.forgetting import MOST_KEYS, ForgettingState, RemnantKind
 from app.services import forgettings as service
 
 register_convertors()
-router = APIRouter(prefix=TABLE_PATH, tags=["forgettings"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["forgettings"], responses=PROBLEM_RESPONSES)
 
 
-class KeysToForget(Payload):
+class KeysToForget(OwnBody):
     """Keys, each an object of the primary-key columns; they are stored nowhere."""
 
     keys: list[Key] = Field(min_length=1, max_length=MOST_KEYS)

@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.outgoing import REQUEST_ID, Outgoing, Unread
 from app.api.problems import internal_error, refusal
 from app.core.errors import Unavailable
+from app.http.members import OPERATION
 from app.telemetry.entries import GONE, NO_OPERATION, STATUSES
 from app.telemetry.logs import begin_request
 from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
-OPERATION: Final = "keyfold.operation"  # the member of the scope that names the operation where no route does
 ANSWER: Final = "keyfold.answer"  # the member that has the ``Outgoing``
 _LEGAL_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _GONE: Final = len(STATUSES)  # in the place of the first digit of a status

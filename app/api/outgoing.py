@@ -14,6 +14,7 @@ from app.api.problems import refusal
 from app.core.errors import FaultCode, Unavailable, Violation
 
 REQUEST_ID: Final = b"x-request-id"
+NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")  # a browser takes the type for what it is said to be
 LARGE_BYTES: Final = 2**18  # of an answer that goes out in pieces, and counts until it has gone
 MOST_UNREAD_BYTES: Final = 2**29
 Headers = list[tuple[bytes, bytes]]
@@ -102,6 +103,8 @@ class Outgoing:
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
         headers.append((REQUEST_ID, self.id))
+        if all(name.lower() != b"x-content-type-options" for name, _ in headers):
+            headers.append(NO_SNIFFING)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
 

@@ -13,6 +13,7 @@ from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
 from app.api.components import SPELLED, Spec
 from app.api.deps import PartsDep, Reading, in_writers_thread
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, FullName, ReadTable
 from app.api.preferences import SpellingDep
@@ -21,7 +22,9 @@ from app.core.plan.integers import integers_of, row_as_text
 from app.core.table.option_entries import Integers
 from app.services.partitions import drop_partitions, list_partitions
 
-router = APIRouter(prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES)
+router = APIRouter(
+    route_class=JsonRoute, prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES
+)
 
 
 PartitionPattern = Annotated[

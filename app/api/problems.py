@@ -33,6 +33,7 @@ from app.core.errors import (
 )
 from app.core.table.damage import DamagedFile
 from app.http.kinds import status_of
+from app.http.members import REFUSAL
 from app.services.damage import told
 from app.services.encodings import ENCODINGS
 from app.services.formats import FORMATS
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-REFUSAL: Final = "keyfold.refusal"  # the member of the scope that has the error that was answered
 # What Starlette and FastAPI themselves refuse, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
     401: ErrorCode.UNAUTHORIZED,
@@ -83,7 +83,7 @@ READ_FAULTS: Mapping[str, FaultCode] = {
         FaultCode.UNION_TAG_INVALID,
         FaultCode.UNION_TAG_NOT_FOUND,
     )
-}
+} | {"extra_forbidden": FaultCode.UNKNOWN_MEMBER}
 _NO_NUMBER = ", unable to parse string as an integer"  # pydantic's ending of a message, which is no advice
 MOST_FAULTS = 1000  # that one answer names; a body of 1 MiB can have half a million
 _TOO_DEEP = Invalid(
@@ -242,6 +242,10 @@ def _read_fault(fault: Mapping[str, Any]) -> Violation:
     where = name if source == "body" else f"{source} parameter {name}"
     if fault["type"] == "missing":
         return Violation(_pointer(source, path), FaultCode.MISSING, f"{where} is missing", f"send {where}")
+    if fault["type"] == "extra_forbidden":
+        return Violation(
+            _pointer(source, path), FaultCode.UNKNOWN_MEMBER, f"the body has no member {name}", f"leave out {name}"
+        )
     wrong = fault["msg"][:1].lower() + fault["msg"][1:]
     fix = (
         f"send a value that is {wrong.removeprefix('input should be ').removesuffix(_NO_NUMBER)}"
@@ -278,6 +282,8 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
 
 def _unread(error: HTTPException) -> KeyfoldError | None:
     """Why FastAPI could not read a body at all; None where that is not what happened."""
+    if isinstance(error.__cause__, KeyfoldError):
+        return error.__cause__
     if isinstance(error.__cause__, RecursionError):
         return _TOO_DEEP
     if isinstance(error.__cause__, UnicodeDecodeError):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from app.api.batches import ACCEPTED, Batch, accepted, whole_body
+from app.api.batches import ACCEPTED, Batch, IdempotencyKey, accepted, whole_body
 from app.api.components import schema as component
 from app.api.deps import GRANT, Parts, PartsDep
 from app.api.paths import TABLE_PATH, FullName
@@ -21,8 +21,16 @@ router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM
 
 Body = Annotated[bytes, Depends(whole_body)]
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
 Prefer = Annotated[str | None, Header()]
+
+
+Sequence = Annotated[
+    list[str] | None,
+    Query(
+        alias="sequence",
+        description="the values of the table's sequence.field, in its order; instead of members of the body",
+    ),
+]
 
 
 class _Asked:
@@ -35,16 +43,17 @@ class _Asked:
         response: Response,
         body: Body,
         parts: PartsDep,
+        sequence: Sequence = None,
         idempotency_key: IdempotencyKey = None,
         prefer: Prefer = None,
     ) -> None:
         self.name, self.request, self.response, self.body = name, request, response, body
         self.parts: Parts = parts
-        self.idempotency_key, self.prefer = idempotency_key, prefer
+        self.idempotency_key, self.prefer, self.sequence = idempotency_key, prefer, tuple(sequence or ())
 
     async def answer(self, key: tuple[str, ...], method: RowMethod) -> Batch:
         """The batch of one record, as ``POST T/batches`` answers it."""
-        change = RowChange(key, self.body, method, self.idempotency_key, self.request.scope[GRANT].name)
+        change = RowChange(key, self.body, method, self.idempotency_key, self.request.scope[GRANT].name, self.sequence)
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
 

@@ -9,9 +9,10 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from app.api.answers import Payload
+from app.api.answers import OwnBody, Payload
 from app.api.components import Key, Row, headers
 from app.api.deps import Parts, PartsDep
+from app.api.json_bodies import JsonRoute
 from app.api.lookups import (
     BATCH_HEADER,
     SET_ASIDE_HEADER,
@@ -24,15 +25,16 @@ from app.api.lookups import (
 )
 from app.api.negotiation import JSON, chosen
 from app.api.paths import TABLE_PATH, FullName
-from app.api.payloads import first_fault_of
+from app.api.payloads import Names, first_fault_of
 from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
+from app.core.errors import FaultCode, Invalid, Violation
 from app.services.lookups import Consistency, Images
 from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
 
 register_convertors()
-router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
 Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]
@@ -66,12 +68,13 @@ def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
     return sent if objects else read(sent)
 
 
-class KeyList(Payload):
+class KeyList(OwnBody):
     """Up to 10,000 keys, each an object of the primary-key columns."""
 
     keys: Annotated[list[Key], first_fault_of(list[dict[str, Any]]), WrapValidator(_as_sent)] = Field(
         max_length=MOST_KEYS
     )
+    columns: Names | None = Field(None, description="columns to answer, by default all; instead of the parameter")
 
 
 class RowAnswer(Payload):
@@ -159,8 +162,18 @@ async def batch_get_rows(
 
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
-    asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
+    wanted = _wanted(names_in(columns), body.columns)
+    asked = Asked(name, (), wanted, consistency, snapshot, spelling=spelling)
     return await run_sync(_answered, parts, asked, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
+
+
+def _wanted(by_parameter: list[str] | None, by_body: list[str] | None) -> list[str] | None:
+    """Return the columns to answer. Raise ``Invalid`` where parameter and body both name some."""
+    if by_parameter and by_body:
+        message = "the request names columns twice: in its body and as a parameter"
+        fault = Violation("/columns", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out one of them")
+        raise Invalid(message, violations=[fault])
+    return by_parameter or by_body
 
 
 def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:

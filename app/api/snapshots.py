@@ -11,6 +11,7 @@ from pydantic import Field
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.audit import NotesDep
 from app.api.deps import Reading, WarehouseDep, Writing
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage
 from app.api.paimon_clients import PaimonClient
 from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
@@ -20,7 +21,7 @@ from app.core.table.history import SnapshotKind
 from app.services import snapshots as service
 from app.services.twins import Published, published
 
-router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 # Paimon's clients know four kinds only.
 COMMIT_KINDS: Mapping[SnapshotKind, str] = {
     SnapshotKind.MERGE: "APPEND",
@@ -74,6 +75,14 @@ class SnapshotAnswer(Payload):
     """One snapshot."""
 
     snapshot: Snapshot
+
+
+class RollbackAnswer(SnapshotAnswer):
+    """The snapshot that shows again what an earlier one showed."""
+
+    undone_batches: int = Field(
+        description="batches that were merged after that one, which the table does not show any more"
+    )
 
 
 class SnapshotList(Answer):
@@ -175,7 +184,7 @@ def _of_twin(repository: Reading, found: Published) -> TableSnapshot:
 
 
 @router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
-def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> SnapshotAnswer:
+def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> RollbackAnswer:
     """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
 
     Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.
@@ -186,4 +195,4 @@ def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, note
     target = body.target()
     notes.tell(to=target)
     made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
-    return SnapshotAnswer(snapshot=Snapshot.of(made))
+    return RollbackAnswer(snapshot=Snapshot.of(made.made), undone_batches=made.undone_batches)

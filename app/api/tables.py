@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from app.api.audit import NotesDep
 from app.api.conditions import IfMatch, table_etag, unchanged
 from app.api.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage, name_pattern
 from app.api.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.payloads import (
@@ -34,7 +35,9 @@ from app.services import drops
 from app.services import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
-router = APIRouter(prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False)
+router = APIRouter(
+    route_class=JsonRoute, prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False
+)
 
 
 TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]

@@ -11,6 +11,7 @@ from pydantic import Field
 from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
 from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
 from app.api.problems import PROBLEM_RESPONSES, problems
@@ -18,7 +19,7 @@ from app.api.snapshots import Number, Snapshot
 from app.core.table import history
 from app.services import tags as service
 
-router = APIRouter(prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
 
 
 class NewTag(Payload):

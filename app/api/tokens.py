@@ -7,19 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from app.api.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
 from app.api.audit import NotesDep
 from app.api.deps import Reading, Writing
+from app.api.json_bodies import JsonRoute
 from app.api.paging import WantedPage
 from app.api.payloads import Names
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
 from app.services.tokens import Wish, list_tokens, make_token, told_of
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
+router = APIRouter(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
 
 
-class NewToken(Payload):
+class NewToken(OwnBody):
     """A token to make. Who makes one over HTTP says what it may do."""
 
     name: str

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.history import kept, unfiled
 from app.catalog.models import batches, databases, tables
 from app.catalog.tables import Tables
@@ -23,10 +24,6 @@ _NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(l
 _BY_KEY = sa.select(batches).where(
     batches.c.table_id == sa.bindparam("table"), batches.c.idempotency_key == sa.bindparam("key")
 )
-
-
-def _batch(row: AnyRow) -> Batch:
-    return Batch(**row._mapping)
 
 
 def _not_staged(batch_id: str, why: str) -> Conflict:
@@ -71,7 +68,9 @@ class Batches:
         outcomes = [self._outcome(table, new, added) for new in news]
         if added:
             self.transaction.execute(_NUMBERED, {"table": table.id, "number": added[-1].number})
-            self.transaction.execute(_ADDED, [vars(batch) for batch in added])
+            self.transaction.execute(
+                _ADDED, [{**vars(batch), "checksum": checksums.of_batch(batch)} for batch in added]
+            )
         return outcomes
 
     def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | KeyfoldError:
@@ -101,12 +100,12 @@ class Batches:
         row = self.transaction.execute(query).first()
         if row is None:
             raise not_found(Resource.BATCH, batch_id)
-        return _batch(row)
+        return checksums.batch_of(row)
 
     def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
         """The table's batch that was posted with this Idempotency-Key, if any."""
         row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
-        return None if row is None else _batch(row)
+        return None if row is None else checksums.batch_of(row)
 
     def page(
         self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
@@ -135,7 +134,7 @@ class Batches:
         query = sa.select(batches).where(batches.c.table_id == table_id, which)
         if state is not None:
             query = query.where(batches.c.state == state)
-        return [_batch(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
+        return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
 
     def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
         """All batches of the table that no snapshot has, in number order, those after the number ``after``."""
@@ -147,6 +146,13 @@ class Batches:
         return list(
             self.transaction.execute(sa.select(batches.c.number).where(mine).order_by(batches.c.number)).scalars()
         )
+
+    def count_merged_after(self, table_id: str, number: int) -> int:
+        """Return how many batches were merged into snapshots after the one of this number."""
+        query = sa.select(sa.func.count()).where(
+            batches.c.table_id == table_id, batches.c.state == BatchState.MERGED, batches.c.snapshot_id > number
+        )
+        return int(self.transaction.execute(query).scalar_one())
 
     def last_number(self, table_id: str) -> int:
         """The number of the last batch that was accepted, 0 before the first. Raises ``NotFound`` for the table."""
@@ -185,7 +191,8 @@ class Batches:
         """The batches that are staged or set aside, in number order: those whose files are needed."""
         mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
         return [
-            _batch(row) for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
+            checksums.batch_of(row)
+            for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
         ]
 
     def live_staging_files(self, table_id: str) -> set[str]:
@@ -222,12 +229,12 @@ class Batches:
     def of_merge(self, merge_id: str) -> list[Batch]:
         """The batches that the merge has claimed or folded, in number order."""
         query = sa.select(batches).where(batches.c.merge_id == merge_id).order_by(batches.c.number)
-        return [_batch(row) for row in self.transaction.execute(query)]
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
         """The batches under ``conditions`` that no snapshot has, in number order."""
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
-        return [_batch(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
+        return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
 
 
 def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:

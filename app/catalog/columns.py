@@ -13,7 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from app.core.errors import DamagedCatalog
+
 E = TypeVar("E", bound=StrEnum)
+V = TypeVar("V")
 
 
 def name_type() -> TypeEngine[str]:
@@ -21,7 +24,28 @@ def name_type() -> TypeEngine[str]:
     return sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
-class UtcTime(TypeDecorator[datetime]):
+class _Checked(TypeDecorator[V]):
+    """Reads what was stored; anything else is damage of the catalog, not a fault of who asks."""
+
+    __abstract__ = True
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        """Return SQLAlchemy's own, which then raises ``DamagedCatalog``."""
+        read = super().result_processor(dialect, coltype)
+
+        def checked(value: Any) -> Any:
+            if value is None or read is None:
+                return value
+            try:
+                return read(value)
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+                raise DamagedCatalog(f"a column of type {type(self).__name__} cannot be read") from error
+
+        return checked
+
+
+class UtcTime(_Checked[datetime]):
     """An aware time in UTC. SQLite has no time zones, so there it is stored without one."""
 
     impl = sa.DateTime(timezone=True)
@@ -43,7 +67,7 @@ class UtcTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class JsonText(TypeDecorator[Any]):
+class JsonText(_Checked[Any]):
     """A JSON value as plain text: PostgreSQL's jsonb refuses U+0000 and lone surrogates, which texts may hold."""
 
     impl = sa.Text
@@ -58,7 +82,7 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-class EnumText(TypeDecorator[E], Generic[E]):
+class EnumText(_Checked[E], Generic[E]):
     """A member of ``kind``, stored as its text."""
 
     impl = sa.String

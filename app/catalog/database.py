@@ -35,6 +35,7 @@ from app.telemetry.metrics import Metrics
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
 CONNECTIONS = 12  # to PostgreSQL at a time, for reading and as many for writing
 _LOOK_SECONDS = 0.05
+_MOST_FAULTS = 10  # of a file: one does to restore it
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside app/ in a checkout and in site-packages
 _alembic_turn = threading.Lock()  # Alembic keeps its context in module globals
@@ -43,8 +44,8 @@ _alembic_turn = threading.Lock()  # Alembic keeps its context in module globals
 class CatalogDatabase:
     """The catalog at ``url`` (``sqlite:///path`` or ``postgresql+psycopg://…``); connects on first use.
 
-    Every method raises ``Unavailable`` when the database does not answer. Safe to share between threads, not across
-    fork.
+    Every method raises ``Unavailable`` when the database does not answer, ``DamagedCatalog`` for a file that SQLite
+    cannot read. Safe to share between threads, not across fork.
     """
 
     def __init__(
@@ -141,10 +142,21 @@ class CatalogDatabase:
             self._committed.notify_all()
 
     @contextmanager
-    def reading(self) -> Iterator[Repository]:
-        """A repository whose queries all see the same moment; it must not write."""
+    def reading(self, *, afresh: bool = False) -> Iterator[Repository]:
+        """A repository whose queries all see the same moment; it must not write. ``afresh``: it loads what the process
+        has loaded before, too.
+        """
         with translated(), self._reading() as connection:
-            yield Repository.over(Transaction(connection, self._loaded, self._clock))
+            loaded = SnapshotCache() if afresh else self._loaded
+            yield Repository.over(Transaction(connection, loaded, self._clock))
+
+    def check_integrity(self) -> list[str]:
+        """Return what SQLite's own check finds wrong with the file, the first few faults; PostgreSQL has none."""
+        if not self._sqlite:
+            return []
+        with translated(), self._reading() as connection:
+            found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_FAULTS})").scalars()
+            return [" ".join(one.split()) for one in found if one != "ok"]
 
     def remember(self, committed: Iterable[Snapshot]) -> None:
         """Keep snapshots that a transaction has made, once it is committed: whoever needs them next need not load

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from app.catalog.models import metadata
-from app.core.errors import Invalid, KeyfoldError, Unavailable
+from app.core.errors import DamagedCatalog, Invalid, KeyfoldError, Unavailable
 
 _SQLITE_UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
 _SQLITE_REASONS = {
@@ -30,7 +30,9 @@ _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relatio
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises ``Unavailable`` for a database that does not answer, ``Invalid`` for a value that it cannot store."""
+    """Raises ``Unavailable`` for a database that does not answer, ``Invalid`` for a value that it cannot store,
+    ``DamagedCatalog`` for a file that means nothing to SQLite.
+    """
     try:
         yield
     except exc.TimeoutError as error:
@@ -49,7 +51,7 @@ def translated() -> Iterator[None]:
         if error.connection_invalidated:
             raise Unavailable("the connection to the catalog was lost; try again later") from error
         if type(error) is exc.DatabaseError:  # how SQLite calls a damaged file, and a file of another kind
-            raise Unavailable("the catalog's file is damaged or is no SQLite database; restore it") from error
+            raise DamagedCatalog("its file cannot be read, or is no SQLite database") from error
         raise
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.models import (
     batches,
     changelog_files,
@@ -191,11 +192,21 @@ class Forgettings:
         """These snapshots are not what they were: whoever has loaded them loads them again."""
         changed = (snapshots.c.table_id == table_id) & snapshots.c.id.in_(numbers)
         self.transaction.execute(snapshots.update().where(changed).values(rewritten=snapshots.c.rewritten + 1))
+        named = sa.select(snapshot_runs.c.run_id).where(
+            snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id == sa.bindparam("number")
+        )
+        for number, schema_id in self.transaction.execute(
+            sa.select(snapshots.c.id, snapshots.c.schema_id).where(changed)
+        ):
+            run_ids = self.transaction.execute(named.order_by(snapshot_runs.c.position), {"number": number}).scalars()
+            checksum = checksums.of_snapshot(table_id, number, schema_id, [*run_ids])
+            mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+            self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
 
     def replace_files(self, table_id: str, by: Replacements) -> None:
         """Has the catalog name the files of ``by`` that are of no run. Whoever calls holds the table's lock."""
         for batch in by.batches:
-            values = {name: getattr(batch, name) for name in _BATCH}
+            values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
             self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))
         for name, file in by.history.items():
             mine = (history_files.c.table_id == table_id) & (history_files.c.name == name)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.models import (
     batches,
     data_files,
@@ -86,7 +87,7 @@ class History:
         """
         mine = (batches.c.table_id == table_id) & (batches.c.snapshot_id > after) & unfiled()
         query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
-        return [Batch(**row._mapping) for row in self.transaction.execute(query)]
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
         """Those of the table's batches that have one of the ``numbers``, by number."""
@@ -215,4 +216,4 @@ class History:
 
     def _some(self, table_id: str, numbers: Sequence[int]) -> list[Batch]:
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.number.in_(numbers))
-        return [Batch(**row._mapping) for row in self.transaction.execute(query)]
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import secrets
+import time
 import zlib
 from collections.abc import Collection
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 SLOTS = 4096
 TOKENS = "tokens"  # instead of a table's id: the API tokens
 _ANY, _IDENTITY, _TOKENS, _FIRST = 0, 1, 2, 3  # slots that belong to no table, and the first that does
 _SLOT_BYTES = 8
+_FILE_BYTES = SLOTS * _SLOT_BYTES
+_LOOK_SECONDS: Final = 1.0  # between two looks at whether the file is still the one that is mapped
+
+
+@dataclass
+class _Mapped:
+    """The file as it is mapped: its inode, and when to look next whether it was replaced (monotonic seconds)."""
+
+    memory: mmap.mmap
+    inode: int
+    look_at: float
+
+    def __post_init__(self) -> None:
+        self.slots: memoryview[int] = memoryview(self.memory).cast("Q")
+
+    def is_current(self, path: Path) -> bool:
+        """Return whether ``path`` still is this file and whole. To touch a page behind its end kills the process, so
+        the size is asked each time.
+        """
+        if self.memory.size() != _FILE_BYTES:
+            return False
+        now = time.monotonic()
+        if now < self.look_at:
+            return True
+        self.look_at = now + _LOOK_SECONDS
+        try:
+            return path.stat().st_ino == self.inode
+        except FileNotFoundError:
+            return False
 
 
 class Marks:
@@ -21,11 +53,13 @@ class Marks:
     of a table sets a new random number before anybody is told of the commit: what was read from the catalog after its
     mark is current as long as the mark is the same. A number never comes again, so writers need no lock.
 
-    ``path`` is the file, made on first use; without one the marks are this process's own and those of its forks.
+    ``path`` is the file, made on first use and whenever it is not whole. One that was replaced is noticed within a
+    second. Without a path the marks are this process's own and those of its forks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self._mapped: _Mapped | None = None
 
     def of(self, table_id: str) -> int:
         """The mark of the table, or of the ``TOKENS``."""
@@ -53,15 +87,12 @@ class Marks:
             self._slots[slot] = _fresh()
         self._slots[_ANY] = _fresh()
 
-    @cached_property
+    @property
     def _slots(self) -> memoryview[int]:
-        if self._path is None:
-            slots = memoryview(mmap.mmap(-1, SLOTS * _SLOT_BYTES)).cast("Q")
-            slots[_IDENTITY] = _fresh()
-            return slots
-        _make(self._path)
-        with open(self._path, "r+b") as file:
-            return memoryview(mmap.mmap(file.fileno(), SLOTS * _SLOT_BYTES)).cast("Q")
+        mapped = self._mapped
+        if mapped is None or not (self._path is None or mapped.is_current(self._path)):
+            mapped = self._mapped = _own() if self._path is None else _mapped(self._path)
+        return mapped.slots
 
 
 def _slot(table_id: str) -> int:
@@ -74,16 +105,32 @@ def _fresh() -> int:
     return secrets.randbits(8 * _SLOT_BYTES)
 
 
-def _make(path: Path) -> None:
-    """The file with its identity, unless it is there; whoever comes at the same time finds it whole."""
-    if path.exists():
-        return
+def _own() -> _Mapped:
+    mapped = _Mapped(mmap.mmap(-1, _FILE_BYTES), 0, 0.0)
+    mapped.slots[_IDENTITY] = _fresh()
+    return mapped
+
+
+def _mapped(path: Path) -> _Mapped:
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.writing")
-    aside.write_bytes(secrets.token_bytes(_SLOT_BYTES * SLOTS))
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.link(aside, path)
-    except FileExistsError:
-        pass
+        fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the file must not map two files
+        if not path.exists() or path.stat().st_size != _FILE_BYTES:
+            _make(path)
+            os.fsync(folder)
+        with open(path, "r+b") as file:
+            look_at = time.monotonic() + _LOOK_SECONDS
+            return _Mapped(mmap.mmap(file.fileno(), _FILE_BYTES), os.fstat(file.fileno()).st_ino, look_at)
     finally:
-        aside.unlink()
+        os.close(folder)
+
+
+def _make(path: Path) -> None:
+    """Write the file with an identity of its own; whoever has the old one mapped notices."""
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.writing")
+    with open(aside, "wb") as file:
+        file.write(secrets.token_bytes(_FILE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

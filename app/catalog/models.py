@@ -29,6 +29,11 @@ def _table_id(*, primary_key: bool = False) -> sa.Column[str]:
     )
 
 
+def _checksum() -> sa.Column[str]:
+    """``app.catalog.checksums``; null in rows of before migration 0015."""
+    return sa.Column("checksum", sa.String)
+
+
 def _digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
     """What the bytes of a file come to; null in files that were written before anybody computed it."""
     return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
@@ -75,6 +80,9 @@ tables = sa.Table(
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("created_by", sa.String, nullable=False, server_default=""),
     sa.Column("updated_by", sa.String, nullable=False, server_default=""),
+    # Of the database's name and its own: finds a table whose name, or an index of it, was damaged.
+    sa.Column("name_hash", sa.String, index=True),
+    sa.Column("checksum", sa.String),  # ``app.catalog.checksums.of_table``
     sa.UniqueConstraint("database_id", "name"),
 )
 
@@ -84,6 +92,7 @@ table_schemas = sa.Table(
     _table_id(primary_key=True),
     sa.Column("schema_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("body", sa.Text, nullable=False),  # TableSchema.to_json as text
+    _checksum(),
 )
 
 # Tasks, compactions too: tables and columns keep the names that catalogs in use have.
@@ -149,6 +158,7 @@ batches = sa.Table(
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("fault", sa.Text),
     sa.Column("accepted_by", sa.String, nullable=False, server_default=""),
+    _checksum(),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
@@ -170,6 +180,7 @@ runs = sa.Table(
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("changed_at", UtcTime),
     sa.Column("live_rows", sa.BigInteger),  # null where nobody counted them
+    _checksum(),
 )
 
 data_files = sa.Table(
@@ -198,6 +209,7 @@ snapshots = sa.Table(
     sa.Column("schema_id", sa.Integer, nullable=False, server_default="0"),
     # How often keys were taken out of its files; always 0 of a current one (docs/decisions/0036).
     sa.Column("rewritten", sa.Integer, nullable=False, server_default="0"),
+    _checksum(),
 )
 
 snapshot_runs = sa.Table(

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables
 from app.catalog.transaction import AnyRow, Transaction
@@ -29,6 +30,7 @@ _NOTED = (
     .values(
         {
             tables.c.snapshot_id: sa.bindparam("snapshot"),
+            tables.c.checksum: sa.bindparam("row_checksum"),
             tables.c.merges_since_full: tables.c.merges_since_full * sa.bindparam("kept") + sa.bindparam("merges"),
             **_GROWN,
         }
@@ -71,7 +73,7 @@ class NewSnapshots:
             dated = tuple(run if run.changed_at else replace(run, changed_at=now) for run in new.runs)
             number, schema_id = (new.base_id or 0) + 1, locked[new.table_id].schema_id
             made.append(Snapshot(number, new.table_id, dated, new.merge_id, now, new.kind, schema_id))
-        self._store(made, news)
+        self._store(made, news, locked)
         for snapshot in made:
             self.delta.follow(snapshot, snapshot.schema_id)
         return made
@@ -83,7 +85,7 @@ class NewSnapshots:
         self._add_runs([(table_id, run) for run in missing])
         return sum(run.size_bytes for run in missing)
 
-    def _store(self, made: Sequence[Snapshot], news: Sequence[NewSnapshot]) -> None:
+    def _store(self, made: Sequence[Snapshot], news: Sequence[NewSnapshot], locked: Mapping[str, AnyRow]) -> None:
         of_tables = []
         unknown = []
         for snapshot, new in zip(made, news, strict=True):
@@ -94,7 +96,9 @@ class NewSnapshots:
                 mine = [run for run in snapshot.runs if run.id in ids]
                 unknown += [(snapshot.table_id, run) for run in mine]
                 size = sum(run.size_bytes for run in mine)
-            of_tables.append(_noted(snapshot, size, sum(file.size_bytes for file in new.changelog)))
+            noted = _noted(snapshot, size, sum(file.size_bytes for file in new.changelog))
+            checksum = checksums.of_table(locked[snapshot.table_id], snapshot_id=snapshot.id)
+            of_tables.append({**noted, "row_checksum": checksum})
         self._add_runs(unknown)
         self._add(_SNAPSHOT_ADDED, [_snapshot_values(snapshot) for snapshot in made])
         self._add(_NAMED, [values for snapshot in made for values in _named_values(snapshot)])
@@ -103,7 +107,7 @@ class NewSnapshots:
         self.transaction.execute(_NOTED, of_tables)
 
     def _add_runs(self, new: Sequence[tuple[str, Run]]) -> None:
-        self._add(_RUN_ADDED, [{"table_id": table_id, **_run_values(run)} for table_id, run in new])
+        self._add(_RUN_ADDED, [{"table_id": table_id, **_run_values(table_id, run)} for table_id, run in new])
         files = [
             {"table_id": table_id, "run_id": run.id, "position": position, **asdict(file)}
             for table_id, run in new
@@ -140,8 +144,9 @@ def _noted(snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> Mapping[
     }
 
 
-def _run_values(run: Run) -> dict[str, Any]:
-    return {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
+def _run_values(table_id: str, run: Run) -> dict[str, Any]:
+    values = {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
+    return {**values, "checksum": checksums.of_run(table_id, run)}
 
 
 def _snapshot_values(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -152,6 +157,7 @@ def _snapshot_values(snapshot: Snapshot) -> Mapping[str, Any]:
         "committed_at": snapshot.committed_at,
         "kind": snapshot.kind,
         "schema_id": snapshot.schema_id,
+        "checksum": checksums.of_snapshot_made(snapshot),
     }
 
 

@@ -19,6 +19,7 @@ from app.catalog.databases import Databases
 from app.catalog.delta_versions import DeltaVersions
 from app.catalog.forgettings import Forgettings
 from app.catalog.history import History
+from app.catalog.integrity import Integrity
 from app.catalog.lateness import LateMerges
 from app.catalog.leases import ClaimedTask, Leases
 from app.catalog.new_snapshots import NewSnapshots
@@ -66,6 +67,7 @@ class Repository:
     workers: Workers
     forgettings: Forgettings
     stops: Stops
+    integrity: Integrity
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
@@ -104,6 +106,7 @@ class Repository:
             Workers(transaction),
             Forgettings(transaction, tables, snapshots),
             stops,
+            Integrity(transaction, tables, snapshots),
         )
 
     def now(self) -> datetime:

@@ -26,7 +26,7 @@ from app.catalog.models import batches, merges, tables
 from app.catalog.new_snapshots import NewSnapshot
 from app.catalog.snapshots import Snapshots
 from app.catalog.stops import Stops
-from app.catalog.tables import TABLES, Tables, table_of
+from app.catalog.tables import TABLES, Tables, intact
 from app.catalog.tasks import UNFINISHED, task_of
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
@@ -142,11 +142,12 @@ class Rounds:
         return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
 
     def _tables(self, ids: Collection[str]) -> Mapping[str, tuple[Table, bool]]:
-        """Those of the tables that exist, and whether their merges take all batches."""
+        """Those of the tables that exist and are intact, and whether their merges take all batches."""
         if not ids:
             return {}
         query = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(ids))
-        return {row.id: (table_of(row), row.merge_at_most is None) for row in self.transaction.execute(query)}
+        found = intact(self.transaction.execute(query))
+        return {row.id: (table, row.merge_at_most is None) for row, table in found}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
         """Those of the ``plain`` merges that nobody else has claimed meanwhile, now leased to ``owner``, in the order

@@ -5,10 +5,12 @@ table goes on (docs/decisions/0026).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.models import batches, tables
 from app.catalog.tables import Tables
 from app.catalog.transaction import Transaction
@@ -82,7 +84,14 @@ class SetAside:
             )
         number = self.tables.lock(batch.table_id).last_batch_number + 1
         self.transaction.execute(tables.update().where(tables.c.id == batch.table_id).values(last_batch_number=number))
-        again = {"state": BatchState.STAGED, "number": number, "tries": 0, "fault": None, "merge_id": None}
+        again: dict[str, Any] = {
+            "state": BatchState.STAGED,
+            "number": number,
+            "tries": 0,
+            "fault": None,
+            "merge_id": None,
+        }
+        again["checksum"] = checksums.of_batch(replace(batch, number=number))
         self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(again))
 
     def _limit(self, table_id: str, most: int | None) -> None:

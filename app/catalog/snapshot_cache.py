@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 
-from app.core.table.history import DataFile, Snapshot
+from app.core.table.history import Run, Snapshot
 
 MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the memory with what nobody asks for
 MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB if each were of one snapshot alone
@@ -36,15 +36,15 @@ class SnapshotCache:
                 self._kept.move_to_end(key)
             return found
 
-    def files_of_runs(self, table_id: str) -> Mapping[str, tuple[DataFile, ...]]:
-        """The files of the runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
+    def runs(self, table_id: str) -> Mapping[str, Run]:
+        """The runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
         the one before it, and runs never change. Only of those whose files all have digests: others get them later.
         """
         with self._lock:
             of_table = self._of_table.get(table_id)
             snapshot = self._kept[of_table[-1]] if of_table else None
         runs = () if snapshot is None else snapshot.runs
-        return {run.id: run.files for run in runs if all(file.block_digests for file in run.files)}
+        return {run.id: run for run in runs if all(file.block_digests for file in run.files)}
 
     def keep(self, snapshot: Snapshot, rewritten: int = 0) -> None:
         """Keep a committed snapshot; those used longest ago make room. One that alone is too large is not kept."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 import sqlalchemy as sa
 
+from app.catalog import checksums
 from app.catalog.models import (
     changelog_files,
     data_files,
@@ -16,7 +17,6 @@ from app.catalog.models import (
     runs,
     snapshot_runs,
     snapshots,
-    tables,
     tags,
 )
 from app.catalog.new_snapshots import RUN_COLUMNS, NewSnapshot, NewSnapshots
@@ -31,8 +31,19 @@ _RUNS_BY_NAME = 500  # whose files are asked for by name
 _CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
 
 
-def _run(row: AnyRow, files: tuple[DataFile, ...]) -> Run:
-    return Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows)
+def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
+    """Return the run. Raise ``DamagedCatalog`` where row and files are not what was stored."""
+    run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows)
+    checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
+    return run
+
+
+def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
+    """Return the snapshot. Raise ``DamagedCatalog`` where its runs are not those that were stored."""
+    made = Snapshot(row.id, row.table_id, tuple(of_snapshot), row.merge_id, row.committed_at, row.kind, row.schema_id)
+    what = checksums.of_runs_named(row.table_id, row.id)
+    checksums.check(row.checksum, checksums.of_snapshot_made(made), what)
+    return made
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,7 @@ class Snapshots:
 
     def current(self, table_id: str) -> Snapshot | None:
         """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
-        query = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
-        current = self.transaction.execute(query).scalar_one_or_none()
+        current = self.tables.current_snapshot(table_id)
         return None if current is None else self._existing(table_id, current)
 
     def of(self, table: Table) -> Snapshot | None:
@@ -190,9 +200,13 @@ class Snapshots:
 
     def every_run(self, table_id: str) -> list[Run]:
         """The runs that any snapshot of the table names, each once."""
-        of_run = self._files(table_id, _named_by(snapshots.c.table_id == table_id))
-        query = sa.select(*RUN_COLUMNS).where(runs.c.table_id == table_id).order_by(runs.c.id)
-        return [_run(row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
+        of_run = self.every_data_file(table_id)
+        query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
+        return [run_of(table_id, row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
+
+    def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
+        """The files of the runs that any snapshot of the table names, in token order, by run."""
+        return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
 
     def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
         """The changelog files of the table, each with the number of its snapshot."""
@@ -270,24 +284,21 @@ class Snapshots:
             return []
         of_snapshot: dict[int, list[Run]] = defaultdict(list)
         named = (
-            sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS)
+            sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS, runs.c.checksum)
             .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
             .join(runs, _on(snapshot_runs, runs, run_id="id"))
             .where(mine)
             .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
         )
-        known = self.transaction.loaded.files_of_runs(table_id)
+        known = self.transaction.loaded.runs(table_id)
         named_runs = self.transaction.execute(named).all()
         new = {row.id for row in named_runs} - known.keys()
         which = data_files.c.run_id.in_(new) if len(new) <= _RUNS_BY_NAME else _named_by(mine)
         files = self._files(table_id, which) if new else {}
         for row in named_runs:
-            of_run = known[row.id] if row.id in known else tuple(files[row.id])
-            of_snapshot[row.snapshot_id].append(_run(row, of_run))
-        return [
-            Snapshot(r.id, r.table_id, tuple(of_snapshot[r.id]), r.merge_id, r.committed_at, r.kind, r.schema_id)
-            for r in rows
-        ]
+            run = known.get(row.id)
+            of_snapshot[row.snapshot_id].append(run or run_of(table_id, row, tuple(files[row.id])))
+        return [_snapshot(row, of_snapshot[row.id]) for row in rows]
 
     def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
         """The files that ``which`` selects, in token order, by run."""

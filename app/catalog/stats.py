@@ -7,11 +7,11 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.catalog.models import batches, data_files, databases, forgettings, merges, snapshots, tables, tags
-from app.catalog.tables import TABLES, table_of
+from app.catalog.models import batches, damages, data_files, databases, forgettings, merges, snapshots, tables, tags
+from app.catalog.tables import TABLES, intact
 from app.catalog.tasks import FORGOTTEN, task_of
 from app.catalog.transaction import Transaction
-from app.core.table.history import BatchState, Task, TaskKind, TaskState
+from app.core.table.history import SET_ASIDE, BatchState, Task, TaskKind, TaskState
 from app.core.table.overdue import Wait
 
 
@@ -112,8 +112,8 @@ class Stats:
             .order_by(of_table.c.oldest, tables.c.id)
         )
         return [
-            Wait(table_of(row), row.oldest, row.failed_merges > 0, bool(row.merging), bool(row.forgetting))
-            for row in self.transaction.execute(query)
+            Wait(table, row.oldest, row.failed_merges > 0, bool(row.merging), bool(row.forgetting))
+            for row, table in intact(self.transaction.execute(query))
         ]
 
     def tables_with_files(self, most: int = 100) -> list[str]:
@@ -127,6 +127,25 @@ class Stats:
         """How many tables' last merge has failed."""
         query = sa.select(sa.func.count()).select_from(tables).where(tables.c.failed_merges > 0)
         return int(self.transaction.execute(query).scalar_one())
+
+    def set_aside_batches(self) -> int:
+        """Return how many batches no merge takes any more."""
+        query = sa.select(sa.func.count()).select_from(batches).where(batches.c.state.in_(SET_ASIDE))
+        return int(self.transaction.execute(query).scalar_one())
+
+    def damaged_files(self) -> int:
+        """Return how many files are known to be damaged."""
+        return int(self.transaction.execute(sa.select(sa.func.count()).select_from(damages)).scalar_one())
+
+    def unclaimed_since(self) -> datetime | None:
+        """Return when the oldest task was requested that waits while no worker holds a lease; None if there is none."""
+        now = self.transaction.now()
+        held = sa.select(merges.c.id).where(merges.c.state == TaskState.RUNNING, merges.c.lease_expires_at > now)
+        if self.transaction.execute(held.limit(1)).first() is not None:
+            return None
+        oldest = sa.select(sa.func.min(merges.c.requested_at)).where(merges.c.state == TaskState.PENDING)
+        since: datetime | None = self.transaction.execute(oldest).scalar_one()
+        return since
 
     def retained(self, table_id: str) -> RetainedTotals:
         """All snapshots, tags and files of the table."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.catalog.models import merges, runs, snapshot_runs, table_schemas, tables
-from app.catalog.tables import TABLES, table_of
+from app.catalog.tables import TABLES, intact
 from app.catalog.tasks import UNFINISHED
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.table.compaction import MERGES_WAIT, STOP_TRIGGER, Stop, stop_trigger
@@ -44,7 +44,7 @@ class Stops:
         if not recent:
             return {}
         known = self.transaction.execute(_WITH_TRIGGER.where(tables.c.id.in_(recent))).all()
-        found = {row.id: stop_trigger(table_of(row).schema.parsed) for row in known}
+        found = {row.id: stop_trigger(table.schema.parsed) for row, table in intact(known)}
         triggers = {table_id: trigger for table_id, trigger in found.items() if trigger is not None}
         counts = self._runs(triggers) if triggers else {}
         stops = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -14,10 +14,10 @@ from app.catalog.snapshots import Snapshots
 from app.catalog.tables import Tables
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import AlreadyExists, ErrorCode, Resource, not_found
+from app.core.table.calendar import later
 from app.core.table.history import Tag
 
 _COLUMNS = (tags.c.name, tags.c.snapshot_id, tags.c.created_at, tags.c.expires_at)
-_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 def _tag(row: AnyRow) -> Tag:
@@ -52,7 +52,7 @@ class Tags:
             raise self.snapshots.not_found(table_id, "a snapshot to tag", "LATEST")
         snapshot = self.snapshots.get(table_id, wanted)
         now = self.transaction.now()
-        tag = Tag(name, snapshot.id, now, None if retained is None else _later(now, retained))
+        tag = Tag(name, snapshot.id, now, None if retained is None else later(now, retained))
         with refusing(self.transaction.connection, {"pk_tags": _already_exists(name)}):
             values = {column.name: getattr(tag, column.name) for column in _COLUMNS}
             self.transaction.execute(tags.insert().values(table_id=table_id, **values))
@@ -92,11 +92,3 @@ class Tags:
 
 def _named(table_id: str, name: str) -> sa.ColumnElement[bool]:
     return (tags.c.table_id == table_id) & (tags.c.name == name)
-
-
-def _later(now: datetime, retained: timedelta) -> datetime:
-    """``retained`` after ``now``, the end of the calendar at the latest."""
-    try:
-        return now + retained
-    except OverflowError:
-        return _END_OF_TIME

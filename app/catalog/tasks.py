@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from app.catalog.models import batches, merges, tables
-from app.catalog.tables import TABLES, Tables, table_of
+from app.catalog.tables import TABLES, Tables, intact
 from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.history import Backlog, BatchState, Failures, Task, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import Backlog, BatchState, Failures, Table, Task, TaskKind, TaskState, TaskTrigger
 
 FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
     TaskKind.MERGE: tables.c.forgotten_merges,
@@ -245,7 +245,7 @@ class Tasks:
             .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
             .order_by(waiting.c.oldest, tables.c.id)
         )
-        return [_backlog(row) for row in self.transaction.execute(query)]
+        return [_backlog(row, table) for row, table in intact(self.transaction.execute(query))]
 
     def batches_wait(self) -> bool:
         """Whether some table whose merges do not fail has staged batches that no running merge has claimed."""
@@ -263,9 +263,9 @@ class Tasks:
         return row
 
 
-def _backlog(row: AnyRow) -> Backlog:
+def _backlog(row: AnyRow, table: Table) -> Backlog:
     return Backlog(
-        table=table_of(row),
+        table=table,
         batches=row.batches or 0,
         records=int(row.records or 0),
         oldest_accepted_at=row.oldest,

@@ -48,9 +48,10 @@ class ApiToken:
 
 
 class Fact(StrEnum):
-    """What is true of the whole catalog from a moment on, and never ceases to be."""
+    """What is true of the whole catalog from a moment on."""
 
     TOKENS_REQUIRED = "tokens_required"  # the API asks for a token: one was made
+    BACKED_UP = "backed_up"  # since the last backup ended
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,22 @@ class Tokens:
         """Whether the API asks for a token: one was made, be it revoked since."""
         query = sa.select(facts.c.name).where(facts.c.name == Fact.TOKENS_REQUIRED)
         return self.transaction.execute(query).first() is not None
+
+    def next_expiry(self) -> datetime | None:
+        """Return when the next token expires, no session; None where none does."""
+        alive = tokens.c.expires_at > self.transaction.now()
+        return self.transaction.execute(sa.select(sa.func.min(tokens.c.expires_at)).where(alive, ~_IS_SESSION)).scalar()
+
+    def backed_up(self) -> None:
+        """Note that a backup ended now."""
+        insert = postgresql.insert if self.transaction.connection.dialect.name == "postgresql" else sqlite.insert
+        now = self.transaction.now()
+        fact = insert(facts).values(name=Fact.BACKED_UP, since=now)
+        self.transaction.execute(fact.on_conflict_do_update(index_elements=["name"], set_={"since": now}))
+
+    def backed_up_at(self) -> datetime | None:
+        """Return when the last backup ended; None before the first."""
+        return self.transaction.execute(sa.select(facts.c.since).where(facts.c.name == Fact.BACKED_UP)).scalar()
 
     def by_digest(self) -> Mapping[str, ApiToken]:
         """All tokens and sessions, expired ones too, by the digests of their texts."""

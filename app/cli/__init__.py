@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable, Sequence
 
 
 def main() -> None:
-    """The console script. A command that asks a service does not load one: that takes longer than most answers."""
+    """The console script. What a command does not need is not loaded: that takes longer than most answers."""
+    words = sys.argv[1:]
     gc.disable()  # all that is loaded stays: to look through it for garbage took a fifth of a start
-    from app.cli.client import program as client  # noqa: PLC0415  # see above
-
-    run = client.run
-    if not client.knows(sys.argv[1:]):
-        from app.cli import program  # noqa: PLC0415  # the same
-
-        run = program.run
+    run = _of(words)
     gc.freeze()
     gc.enable()
     run()
+
+
+def _of(words: Sequence[str]) -> Callable[[], None]:
+    from app.cli import overview  # noqa: PLC0415  # see above
+
+    if overview.suffices(words):
+        return overview.run
+    from app.cli.client import program as client  # noqa: PLC0415  # the same
+
+    if client.knows(words):
+        return client.run
+    from app.cli import program  # noqa: PLC0415  # the same
+
+    return program.run

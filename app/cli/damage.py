@@ -9,6 +9,7 @@ import typer
 
 from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
+from app.core.errors import DamagedCatalog
 from app.core.table.damage import DamagedFile
 from app.services.scrubs import verify as read_and_compare
 from app.storage.layout import Warehouse
@@ -22,22 +23,31 @@ def verify(
     data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object instead of lines")] = False,
 ) -> None:
-    """Read every file that the catalog names and list what is damaged or missing; status 1 if anything is."""
+    """Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is."""
     settings = settings_of(folder=data)
     log_to_stderr("CRITICAL")  # the log would say the same again
     database = there(data)
     files = size = 0
     damaged: list[DamagedFile] = []
+    catalog: list[str] = []
     for finding in read_and_compare(database, Warehouse(settings.warehouse_root)):
-        files, size = files + 1, size + finding.file.size_bytes
-        if finding.damage is not None:
+        if finding.file is not None:
+            files, size = files + 1, size + finding.file.size_bytes
+        if isinstance(finding.damage, DamagedCatalog):
+            catalog.append(finding.damage.message)
+        elif finding.damage is not None:
             damaged.append(finding.damage)
-            if not as_json:
-                typer.echo(finding.damage.message)
+        if finding.damage is not None and not as_json:
+            typer.echo(finding.damage.message)
     database.close()
     if as_json:
-        typer.echo(json.dumps({"files": files, "bytes": size, "damaged": [one.told for one in damaged]}))
+        told = {"files": files, "bytes": size, "damaged": [one.told for one in damaged], "catalog": catalog}
+        typer.echo(json.dumps(told))
     else:
-        typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing")
-    if damaged:
+        typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing{_faults(len(catalog))}")
+    if damaged or catalog:
         raise typer.Exit(1)
+
+
+def _faults(count: int) -> str:
+    return f"; {count} faults in the catalog: restore it (docs/operations.md, A damaged catalog)" if count else ""

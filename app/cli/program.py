@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from pydantic import ValidationError
 
-from app import __version__
 from app.cli import backups, catalog, damage, service, spark, tokens
 from app.cli.client import program as client
 from app.cli.client.endings import settings_faults
+from app.cli.overview import options
 from app.core.errors import KeyfoldError
 
-cli = typer.Typer(no_args_is_help=True)
-
-
-def _tell_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"keyfold {__version__}")
-        raise typer.Exit
-
-
-@cli.callback()
-def options(
-    version: Annotated[  # its callback has answered
-        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version, and end.")
-    ] = False,
-) -> None:
-    """Primary-key tables assembled from partial, late, repeated and out-of-order updates."""
-
-
+cli = typer.Typer(no_args_is_help=True, callback=options)
 for noun in (service, catalog, damage, backups, spark):
     cli.add_typer(noun.commands)
 cli.add_typer(client.commands)

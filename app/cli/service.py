@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +19,7 @@ from app.catalog.database import CatalogDatabase
 from app.cli.settings import DataFolder, LogAs, settings_of
 from app.core.errors import Invalid
 from app.main import create_app, prepare_catalog
-from app.processes import Supervisor
+from app.processes import Supervisor, status_of
 from app.services.audit_log import AuditLog
 from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.settings import Settings
@@ -25,7 +27,7 @@ from app.spark import SPARK
 from app.storage.modes import how_to_close
 from app.storage.object_stores import is_object_store
 from app.telemetry.exposition import exposed
-from app.telemetry.logs import log_to_stderr
+from app.telemetry.logs import LogFormat, log_to_stderr
 from app.telemetry.metrics import Metrics
 from app.telemetry.port import metrics_port as metrics_at
 
@@ -63,18 +65,22 @@ def serve(
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     scheme = "http" if settings.tls_cert is None else "https"
     address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
-    count = "" if len(listeners) == 1 else f" in {len(listeners)} processes"
+    count = "" if len(listeners) == 1 else f"in {len(listeners)} processes "
+    console = f"console {address}/, " if settings.console else ""
     announced = (
-        f"Keyfold {__version__} listens on {address} (data in {settings.folder}){count}\n"
-        f"Keyfold explains its routes at {address}/docs"
+        f"Keyfold {__version__} listens on {address} {count}({console}API docs {address}/docs, data in"
+        f" {settings.folder})"
     )
+    announce = logger.info if settings.log_format is LogFormat.JSON else typer.echo
+    # The server raises the signal that stopped it once more when all is closed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(status_of(number)))
     if len(listeners) == 1:
         app = create_app(settings)
-        typer.echo(announced)
+        announce(announced)
         run_server(app, settings, listeners[0])
         return
     supervisor = Supervisor(roles(settings, listeners), settings.stop_seconds + END_SECONDS)
-    typer.echo(announced)
+    announce(announced)
     supervisor.run()
 
 

@@ -13,6 +13,7 @@ from app.console.visits import Visit
 from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
 from app.core.table.damage import DamagedFile
 from app.http.kinds import status_of
+from app.http.members import REFUSAL
 from app.services.damage import told
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def failure_page(visit: Visit, error: KeyfoldError) -> Response:
     status = status_of(error)
     if status == 500:
         return unforeseen_page(visit, error)
+    visit.request.scope[REFUSAL] = error.with_traceback(None)
     title = next((title for kind, title in _TITLES.items() if isinstance(error, kind)), "This does not work")
     response = visit.page("failure.html", status, title=title, error=error)
     if error.retry_seconds is not None:

@@ -141,7 +141,7 @@ def _check_sender(request: Request) -> None:
     """
     if request.method in ("GET", "HEAD") and _is_visit(request):
         return
-    check_page(request.headers)
+    check_page(request.headers, request.scope["scheme"])
     if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
         raise Forbidden("the request does not say which page it comes from (Origin); a program calls the API instead")
 

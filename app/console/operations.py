@@ -228,10 +228,20 @@ def _processes(hour: Hour) -> list[_Process]:
     return found
 
 
-def _tiles(visit: Visit) -> dict[str, float]:
-    """What a scrape tells of the service as a whole, by name."""
+@dataclass(frozen=True)
+class _Tiles:
+    """What a scrape says of the service as a whole; 0 where the catalog did not answer it."""
+
+    failing_tables: int
+    images: int
+    image_bytes: int
+
+
+def _tiles(visit: Visit) -> _Tiles:
     told: list[Told] | None = anyio.from_thread.run(visit.parts.scrapes.now)
-    return {one.metric.name: one.number for one in told or () if not one.values}
+    numbers = {one.metric: int(one.number) for one in told or () if not one.values}
+    shown = (Asked.FAILING_TABLES, Asked.IMAGES, Asked.IMAGE_BYTES)
+    return _Tiles(*(numbers.get(metric, 0) for metric in shown))
 
 
 @dataclass(frozen=True)

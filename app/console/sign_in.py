@@ -13,8 +13,10 @@ from app.console.visits import Page, Visit
 from app.core.access import EVERYBODY, Role
 from app.core.errors import Unauthorized
 from app.http.callers import address_of, count_failure, count_request
+from app.http.members import OPERATION, REFUSAL
 from app.services.sessions import LONGEST, begin_session, end_session, unknown_token
 
+SIGN_IN: Final = "signIn"  # the operation in the audit log
 SIGN_OUT_PATH: Final = "/console/sign-out"
 
 
@@ -38,9 +40,11 @@ def sign_in(visit: Visit) -> Response:
         session = begin_session(parts.database, token)
     except Unauthorized as error:
         count_failure(parts.rates.failures, address_of(visit.request.scope), error)
+        visit.request.scope[REFUSAL] = error.with_traceback(None)
+        visit.request.scope[OPERATION] = SIGN_IN
         return visit.page("sign_in.html", 401, onward=onward, error=unknown_token())
     _end_session(visit)
-    replace(visit, grant=session.grant).note("signIn")
+    replace(visit, grant=session.grant).note(SIGN_IN)
     response = visit.go(onward)
     set_cookie(visit.request, response, session.secret, LONGEST)
     return response

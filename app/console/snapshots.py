@@ -170,7 +170,7 @@ def send_rollback(visit: Visit) -> Response:
             made = roll_back(repository, table, number=wanted, from_snapshot=_number(seen))
     except (Invalid, Conflict, NotFound) as error:
         return _ask(visit, to, typed, error)
-    _note(visit, "rollbackTable", to={"number": wanted}, made=made.snapshot.id)
+    _note(visit, "rollbackTable", to={"number": wanted}, made=made.made.snapshot.id)
     return visit.go(address_of_table(visit, "/snapshots"))
 
 

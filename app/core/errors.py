@@ -61,6 +61,7 @@ class ErrorCode(StrEnum):
     PRECONDITION_FAILED = "precondition_failed"
     CATALOG_FULL = "catalog_full"
     MERGE_FAILED = "merge_failed"
+    DAMAGED_CATALOG = "damaged_catalog"
     DAMAGED_FILE = "damaged_file"
     STAGING_FULL = "staging_full"
     NOT_IMPLEMENTED = "not_implemented"
@@ -192,6 +193,18 @@ def not_found(resource: Resource, name: str, message: str | None = None) -> NotF
     """The failure for a ``resource`` called ``name`` that does not exist (any more), told by ``message`` if given."""
     code, text = _MISSING[resource]
     return NotFound(message or text.format(name), code=code, resource_type=resource, resource_name=name)
+
+
+class DamagedCatalog(KeyfoldError):
+    """The catalog holds what nobody stored."""
+
+    default_code = ErrorCode.DAMAGED_CATALOG
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the catalog is damaged: {what}; stop the service and restore the catalog from a backup"
+            " (docs/operations.md#a-damaged-catalog)"
+        )
 
 
 class AlreadyExists(KeyfoldError):

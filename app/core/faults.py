@@ -61,7 +61,7 @@ class FaultCode(StrEnum):
     CROSS_SITE = "cross_site", "a page of another origin made a browser send the request"
     DICT_TYPE = "dict_type", "a member of the body should be an object"
     DUPLICATE_COLUMN = "duplicate_column", "a column or field is named twice, or its new name is taken"
-    DUPLICATE_KEY = "duplicate_key", "a MAP names a key twice"
+    DUPLICATE_KEY = "duplicate_key", "a MAP names a key twice, or an object of a body a member"
     EMPTY_NAME = "empty_name", "the name of a database, table, tag or token is empty"
     EMPTY_RANGE = "empty_range", "the last snapshot asked for is before the first"
     ENUM = "enum", "a value is none of those that the parameter knows"
@@ -110,7 +110,7 @@ class FaultCode(StrEnum):
     )
     LENGTH_OF_ONE = (
         "length_of_one",
-        "warning: a type of a CREATE TABLE has no length, which makes it hold one character",
+        "warning: a text or bytes column holds one character or byte, as a type without a length does",
     )
     LIST_TYPE = "list_type", "a member of the body should be a list"
     LOCATION_NOT_ALLOWED = "location_not_allowed", "Keyfold chooses the location of its databases"
@@ -177,6 +177,7 @@ class FaultCode(StrEnum):
     TOO_MANY_REQUESTS = "too_many_requests", "a token was used more often than the service allows"
     TOO_SHORT = "too_short", "a list has too few elements"
     TOO_SLOW = "too_slow", "nothing came of the body for too long"
+    UNFOLDABLE_VALUE = "unfoldable_value", "the column's function cannot fold this value"
     UNION_TAG_INVALID = "union_tag_invalid", "the type of an instant is not known"
     UNION_TAG_NOT_FOUND = "union_tag_not_found", "an instant has no type"
     UNKNOWN_ACTION = "unknown_action", "the action of a change is not known"

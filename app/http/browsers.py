@@ -45,12 +45,14 @@ class Place:
     port: int | None
 
 
-def check_page(headers: Headers, origins: Collection[str] = ()) -> None:
-    """Raises ``Forbidden`` for a request that a page of another origin than these made a browser send."""
+def check_page(headers: Headers, scheme: str, origins: Collection[str] = ()) -> None:
+    """Raise ``Forbidden`` for a request that a page of another origin than these made a browser send. ``scheme`` is
+    that of the request, as a trusted proxy has told it.
+    """
     if any(name in _OF_PAGES for name, _ in headers.raw):  # most requests have neither: one walk, not two
         if (sent := headers.getlist("origin")) and all(origin in origins for origin in sent):
             return
-        _refuse([*_foreign_origins(headers), *_foreign_sites(headers)])
+        _refuse([*_foreign_origins(headers, scheme), *_foreign_sites(headers)])
 
 
 def check_host(headers: Headers, place: Place) -> None:
@@ -66,20 +68,20 @@ def _refuse(faults: list[Violation]) -> None:
         raise Forbidden(faults[0].message, violations=faults)
 
 
-def _foreign_origins(headers: Headers) -> Iterator[Violation]:
+def _foreign_origins(headers: Headers, scheme: str) -> Iterator[Violation]:
     host = _HOST.fullmatch(headers.get("host", ""))
     for origin in headers.getlist("origin"):
-        if not _same_place(_ORIGIN.fullmatch(origin), host):
+        if not _same_place(_ORIGIN.fullmatch(origin), host, scheme):
             message = f"a page of {origin!r} may not call this service"
             yield Violation(
                 "", FaultCode.FOREIGN_ORIGIN, message, "call it from your own program, which sends no Origin"
             )
 
 
-def _same_place(origin: re.Match[str] | None, host: re.Match[str] | None) -> bool:
-    if origin is None or host is None:
+def _same_place(origin: re.Match[str] | None, host: re.Match[str] | None, scheme: str) -> bool:
+    if origin is None or host is None or origin["scheme"].lower() != scheme:
         return False
-    default = _DEFAULT_PORTS[origin["scheme"].lower()]
+    default = _DEFAULT_PORTS[scheme]
     return _named(origin, default) == _named(host, default)
 
 

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from app.core.errors import (
     AlreadyExists,
     Conflict,
+    DamagedCatalog,
     Forbidden,
     Invalid,
     KeyfoldError,
@@ -44,6 +45,7 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     Unsupported: HTTPStatus.NOT_IMPLEMENTED,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     DamagedFile: HTTPStatus.SERVICE_UNAVAILABLE,
+    DamagedCatalog: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

@@ -66,6 +66,8 @@ def _back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFold
                 told(file.path)
         lost = {error.file.path for error in backup.damaged}
         add_files(path, [file for file in files if file.path not in lost])
+    with database.transaction(wakes=False) as repository:
+        repository.tokens.backed_up()
     return backup
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from datetime import datetime
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
@@ -13,27 +13,25 @@ from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
 from app.core.plan.delta_runs import readable_as
 from app.core.plan.evolution import same_fold
-from app.core.plan.jobs import ChangesJob, CompactionJob, FileSizes, StoredRun
-from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.compaction import CompactionPolicy
-from app.core.table.damage import NamedFile
-from app.core.table.history import ChangelogFile, Run, Snapshot, Table, Task, TaskKind, TaskTrigger
+from app.core.table.history import ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
+from app.core.table.history import Task as CatalogTask
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.options import TableOptions
-from app.services.checked_jobs import run_checked
-from app.services.column_compactions import combine_here
+from app.kernel.plan_tasks import changes_written, runs_written
+from app.kernel.tasks import Result, Task
 from app.services.commits import Commit, commit_on_current
 from app.services.delta import waits_for_its_first
+from app.services.each_table import faults_kept
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
 from app.services.retries import still_waits
+from app.services.task_results import plan_of, run_tasks
 from app.services.twins import publish
-from app.storage.changelogs import read_changelog
-from app.storage.layout import changelog_folder, run_folder
-from app.storage.named_files import files_of_run
-from app.storage.runs import read_runs, stored_files
+from app.storage.runs import check_written
+from app.telemetry.entries import Upkeep
 
-MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts side by side
+MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts and one commit replaces
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,9 @@ class Picked:
     full: bool
 
     @property
-    def shape(self) -> tuple[Any, ...]:
-        """What must be alike for partitions to be compacted in one job."""
-        return (self.full, self.runs[0].full, tuple(run.schema_id for run in self.runs))
+    def changed_at(self) -> datetime | None:
+        """Return when the newest of their records was merged."""
+        return max(filter(None, (run.changed_at for run in self.runs)))
 
     @property
     def rows(self) -> int:
@@ -56,7 +54,7 @@ class Picked:
         return sum(run.rows for run in self.runs)
 
 
-def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> Task:
+def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> CatalogTask:
     """A compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
@@ -99,7 +97,7 @@ def request_failed_compactions(database: CatalogDatabase) -> None:
     with database.reading() as repository:
         failed = repository.tasks.failed_compactions()
     for table_id in failed:
-        with database.transaction() as repository:
+        with faults_kept(database.metrics, Upkeep.COMPACTIONS, table_id), database.transaction() as repository:
             table, snapshot = repository.tables.find(table_id), repository.snapshots.current(table_id)
             if table is not None and snapshot is not None:
                 request_due_compaction(repository, table, snapshot)
@@ -163,104 +161,107 @@ def run_compaction(lease: Lease) -> None:
 
 
 def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
-    """One pass over the table's partitions; what became due meanwhile is asked for anew, behind the other tables."""
-    table, snapshot, rows = claimed.table, claimed.base, 0
-    options = table.schema.parsed
-    with site.database.reading() as repository:
-        other = other_meanings(repository, table, snapshot) if snapshot else frozenset()
-    picked_now = pick_runs(options, snapshot, other, full=claimed.task.full) if snapshot else []
-    groups = [*_together(picked_now)]
-    lease.expect(sum(1 + _wants_changes(options, picked) for picked in groups))
-    left: Sequence[Run] = snapshot.runs if snapshot else ()
-    for picked in groups:
-        runs, changelog = _combine(site, table, picked, lease)
-        left = replaced(left, [[run.id for run in one.runs] for one in picked], runs)
-        snapshot = _commit(site, claimed, picked, runs, changelog)
-        rows += sum(run.rows for run in runs)
-    if not any(_all_of(runs, other) for runs in _partitions(left)):  # it was a full one, whatever was merged meanwhile
-        publish(site, table, snapshot)
-    with site.database.transaction() as repository:
-        number = snapshot.id if snapshot else None
-        repository.leases.finish_compaction(
-            claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=rows, detail=lease.detail
+    """Make one pass over the table's partitions; what became due meanwhile is requested again, behind other tables."""
+    compaction = Compaction.of(site, claimed)
+    lease.expect(len(compaction.steps))
+    for picked in compaction.steps:
+        planned = plan_step(site, claimed, picked)
+        compaction.commit(planned, run_tasks(lease, planned.tasks, lease.report))
+        lease.end_job()
+    return compaction.finish(lease)
+
+
+@dataclass
+class Compaction:
+    """A claimed compaction: the steps that it takes, each a commit, and what it has committed so far."""
+
+    site: MergeSite
+    claimed: ClaimedTask
+    other: frozenset[int]
+    steps: Sequence[Sequence[Picked]]
+    left: Sequence[Run] = ()
+    snapshot: Snapshot | None = None
+    rows: int = 0
+
+    @classmethod
+    def of(cls, site: MergeSite, claimed: ClaimedTask) -> Compaction:
+        """Return what a claimed compaction has to do."""
+        table, base = claimed.table, claimed.base
+        with site.database.reading() as repository:
+            other = other_meanings(repository, table, base) if base else frozenset()
+        picked = pick_runs(table.schema.parsed, base, other, full=claimed.task.full) if base else []
+        return cls(site, claimed, other, [*_together(picked)], base.runs if base else (), base)
+
+    def commit(self, planned: PlannedStep, results: Sequence[Result]) -> None:
+        """Put what the tasks of a step have written in the place of the runs that it is made of."""
+        picked, table = planned.picked, self.claimed.table
+        before = {one.runs[0].partition: one for one in picked}
+        runs = tuple(
+            replace(run, full=before[run.partition].full, changed_at=before[run.partition].changed_at)
+            for run in runs_written(planned.output, table.schema_id, results)
         )
-        if claimed.task.full and claimed.base is not None and snapshot is not None:
-            repository.delta.follow_compaction(claimed.base, snapshot, {run.id for run in left})
-        if snapshot is not None and rows:
-            request_due_compaction(repository, table, snapshot)
-    return Done(rows)
+        check_written(self.site.warehouse, table.id, runs)
+        self.left = replaced(self.left, [[run.id for run in one.runs] for one in picked], runs)
+        self.snapshot = _commit(self.site, self.claimed, picked, runs, changes_written(results))
+        self.rows += sum(run.rows for run in runs)
+
+    def finish(self, lease: Lease) -> Done:
+        """Note that the compaction is done, and request what is due now."""
+        site, claimed, table, snapshot = self.site, self.claimed, self.claimed.table, self.snapshot
+        if not any(_all_of(runs, self.other) for runs in _partitions(self.left)):  # a full one, whatever came meanwhile
+            publish(site, table, snapshot)
+        with site.database.transaction() as repository:
+            number = snapshot.id if snapshot else None
+            repository.leases.finish_compaction(
+                claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
+            )
+            if claimed.task.full and claimed.base is not None and snapshot is not None:
+                repository.delta.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
+            if snapshot is not None and self.rows:
+                request_due_compaction(repository, table, snapshot)
+        return Done(self.rows)
 
 
-def _together(picked: list[Picked]) -> Iterator[list[Picked]]:
-    """Partitions of one shape, as many in one job as are small enough."""
-    for _, alike in groupby(sorted(picked, key=lambda one: one.shape), key=lambda one: one.shape):
-        group: list[Picked] = []
-        for one in alike:
-            if group and sum(member.rows for member in group) + one.rows > MOST_ROWS_TOGETHER:
-                yield group
-                group = []
-            group.append(one)
+def _together(picked: Sequence[Picked]) -> Iterator[list[Picked]]:
+    """Return partitions that are compacted in one step: as many as are small enough."""
+    group: list[Picked] = []
+    for one in picked:
+        if group and sum(member.rows for member in group) + one.rows > MOST_ROWS_TOGETHER:
+            yield group
+            group = []
+        group.append(one)
+    if group:
         yield group
 
 
-def _combine(
-    site: MergeSite, table: Table, picked: Sequence[Picked], lease: Lease
-) -> tuple[tuple[Run, ...], tuple[ChangelogFile, ...]]:
-    """The new runs of the picked partitions, and the changes that they bring if the table wants them now."""
-    options = table.schema.parsed
-    folder = uuid.uuid4().hex
-    # Keys of different partitions never meet, so runs of one age are read as one.
-    aligned = [stored_run(site, table, runs) for runs in zip(*(one.runs for one in picked), strict=True)]
-    inputs = [run for one in picked for run in one.runs]
-    job = CompactionJob(
-        compile_plan(table.schema),
-        tuple(aligned),
-        sizes_of(options, inputs),
-        site.warehouse.spark_uri(*run_folder(table.id, folder)),
-        int(site.clock()),
-        picked[0].full,
-    )
-    told = _wants_changes(options, picked)
-    runs = None if told else combine_here(lease, job, [one.runs for one in picked], folder)
-    if runs is None:
-        run_checked(lease, job, _files(table, picked), lease.report)
-        runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
-    lease.end_job()
-    newest = {one.runs[0].partition: max(filter(None, (run.changed_at for run in one.runs))) for one in picked}
-    dated = tuple(replace(run, full=picked[0].full, changed_at=newest[run.partition]) for run in runs)
-    return dated, _changes(site, table, picked, aligned, lease)
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step of a compaction: the partitions, the folder that their new runs go to, and the tasks."""
+
+    picked: Sequence[Picked]
+    output: str
+    tasks: Sequence[Task]
 
 
-def _files(table: Table, picked: Sequence[Picked]) -> list[NamedFile]:
-    return [file for one in picked for run in one.runs for file in files_of_run(table.id, run)]
+def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -> PlannedStep:
+    """Return the tasks that compact the picked runs, and write the changes that they bring where these are wanted."""
+    table = claimed.table
+    plan = plan_of(site, table, {run.schema_id for one in picked for run in one.runs})
+    output, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
+    tasks: list[Task] = []
+    for one in picked:
+        tasks += plan.compaction(one.runs, output, oldest=one.full)
+        if _wants_changes(table.schema.parsed, one):  # since the last full one, whose result is the oldest run
+            tasks += plan.changes(one.runs, len(one.runs) - int(one.runs[0].full), output, wanted)
+    return PlannedStep(picked, output, tasks)
 
 
-def _changes(
-    site: MergeSite, table: Table, picked: Sequence[Picked], aligned: Sequence[StoredRun], lease: Lease
-) -> tuple[ChangelogFile, ...]:
-    """What changed since the last full compaction, whose result is the oldest run (merge-semantics §8.4)."""
-    options = table.schema.parsed
-    if not _wants_changes(options, picked):
-        return ()
-    known = int(picked[0].runs[0].full)
-    folder = uuid.uuid4().hex
-    job = ChangesJob(
-        compile_plan(table.schema),
-        tuple(aligned[:known]),
-        tuple(aligned[known:]),
-        sizes_of(options, [run for one in picked for run in one.runs]),
-        site.warehouse.spark_uri(*changelog_folder(table.id, folder)),
-        **changes_wanted(options),
-    )
-    run_checked(lease, job, _files(table, picked), lease.report)
-    lease.end_job()
-    return read_changelog(site.warehouse, table.id, folder)
-
-
-def _wants_changes(options: TableOptions, picked: Sequence[Picked]) -> bool:
-    """Whether the compaction of ``picked`` writes a changelog: there is one, and something newer than the last."""
-    full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked[0].full
-    return full and len(picked[0].runs) > int(picked[0].runs[0].full)
+def _wants_changes(options: TableOptions, picked: Picked) -> bool:
+    """Return whether a compaction of ``picked`` writes a changelog (merge-semantics §8.4): there is one, and something
+    newer than the last.
+    """
+    full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked.full
+    return full and len(picked.runs) > int(picked.runs[0].full)
 
 
 def changes_wanted(options: TableOptions) -> dict[str, Any]:
@@ -268,52 +269,6 @@ def changes_wanted(options: TableOptions) -> dict[str, Any]:
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
-
-
-def sizes_of(options: TableOptions, runs: Iterable[Run]) -> FileSizes:
-    """How much the files of ``runs`` hold, and how large new ones shall be."""
-    read = list(runs)
-    return FileSizes(sum(run.rows for run in read), sum(run.size_bytes for run in read), options["target-file-size"])
-
-
-def aligned_runs(site: MergeSite, table: Table, runs: Iterable[Run]) -> tuple[StoredRun, ...]:
-    """The runs, oldest first, and few: keys of different partitions never meet, so runs of different partitions that
-    were written under one schema are read as one.
-    """
-    return tuple(stored_run(site, table, layer) for layer in layers_of(runs))
-
-
-def layers_of(runs: Iterable[Run]) -> list[list[Run]]:
-    """Lists of runs of different partitions and one schema; of each partition the runs keep their order.
-
-    That is the order of the snapshot, not of the schemas: a merge that began before an ALTER may commit after a
-    compaction that began behind it.
-    """
-    layers: list[list[Run]] = []
-    next_layer: dict[str | None, int] = {}
-    for run in runs:
-        first = next_layer.get(run.partition, 0)
-        alike = (place for place in range(first, len(layers)) if layers[place][0].schema_id == run.schema_id)
-        place = next(alike, len(layers))
-        if place == len(layers):
-            layers.append([])
-        layers[place].append(run)
-        next_layer[run.partition] = place + 1
-    return layers
-
-
-def stored_run(site: MergeSite, table: Table, runs: Sequence[Run]) -> StoredRun:
-    """Runs of different partitions, written under one schema, as the executor reads them: as one."""
-    files = tuple(file for run in runs for file in stored_files(site.warehouse, table.id, run))
-    return StoredRun(_plan_of(site, table, runs[0]), files)
-
-
-def _plan_of(site: MergeSite, table: Table, run: Run) -> MergePlan:
-    """The plan under which a run was written."""
-    if run.schema_id == table.schema_id:
-        return compile_plan(table.schema)
-    with site.database.reading() as repository:
-        return compile_plan(repository.tables.schema_at(table.id, run.schema_id))
 
 
 def _commit(

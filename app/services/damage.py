@@ -10,9 +10,9 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import Damage, DamagedFile, NamedFile
-from app.core.table.history import Table
+from app.core.table.history import DataFile, Table
 from app.services.pages import Page, PageRequest, page_of
-from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, files_of_run
+from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, files_of_run
 
 logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
@@ -87,6 +87,12 @@ def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
             for number, file in repository.snapshots.every_changelog_file(table_id)
         ),
     ]
+
+
+def data_files(repository: Repository, table_id: str) -> dict[str, DataFile]:
+    """What the catalog says of the data files among them, by path."""
+    runs = repository.snapshots.every_run(table_id)
+    return {file_of_run(table_id, run.id, file).path: file for run in runs for file in run.files}
 
 
 def _history(repository: Repository, table_id: str) -> list[NamedFile]:

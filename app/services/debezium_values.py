@@ -1,36 +1,57 @@
-"""Debezium's encodings of values, by the names that Kafka Connect's schemas give them."""
+"""Debezium's encodings of values, by the names that Kafka Connect's schemas give them: one entry a semantic type."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from app.core.types.datatype import DataType
-from app.core.types.kinds import Kind
+from app.core.types.kinds import Family, Kind
 
 Parameters = Mapping[str, Any]
+Read = Callable[[Any, DataType | None], Any]
+"""Makes a value what JSON would have, by the type of its column. Raises ``Unreadable`` of what no column can hold."""
 # What makes a value of an encoding what JSON would have: by the value, the schema's parameters, the column's type.
 Converter = Callable[[Any, Parameters, DataType | None], Any]
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of times without zone
+_MOST_SCALE: Final = 1_000  # beyond it Debezium has lost a negative scale of PostgreSQL
+_INFINITE = "PostgreSQL's infinity, which Debezium sends as a number beyond the calendar"
+_NO_INFINITY = "let the column be null, or a date that the calendar has, in the database"
 
 
-def converters(schema: object, side: str) -> Mapping[str, tuple[Converter, Parameters]]:
-    """By field of the row in ``side`` (before, after) what converts it, as an envelope's schema says; none without."""
+class Unreadable(ValueError):
+    """A value that Debezium could not say, or that no column can hold."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def readers(schema: object, side: str | None) -> Mapping[str, Read]:
+    """Return by field of the row what reads its values, as a schema says; none without one.
+
+    ``side`` is before or after in an envelope; None for the schema of a row alone.
+    """
+    found = {str(one["field"]): _reader(one) for one in _row_fields(schema, side) if "field" in one}
+    return {name: read for name, read in found.items() if read is not None}
+
+
+def sends_defaults(schema: object) -> bool:
+    """Return whether a null of the row may have been sent as the column's default: an optional field has one."""
+    return any(one.get("optional") is True and one.get("default") is not None for one in _row_fields(schema, "after"))
+
+
+def _row_fields(schema: object, side: str | None) -> list[Mapping[str, Any]]:
     if not isinstance(schema, Mapping):
-        return {}
-    found: dict[str, tuple[Converter, Parameters]] = {}
-    for row in _fields(schema):
-        if row.get("field") == side:
-            for one in _fields(row):
-                converter = CONVERTERS.get(str(one.get("name")))
-                parameters = one.get("parameters")
-                if converter is not None and isinstance(one.get("field"), str):
-                    found[one["field"]] = (converter, parameters if isinstance(parameters, Mapping) else {})
-    return found
+        return []
+    if side is None:
+        return _fields(schema)
+    return [one for row in _fields(schema) if row.get("field") == side for one in _fields(row)]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -38,11 +59,40 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
 
 
+def _reader(of: Mapping[str, Any]) -> Read | None:
+    """What reads values of a field's schema; values inside arrays and maps are read as those at the top are."""
+    converter = CONVERTERS.get(str(of.get("name")))
+    if converter is not None:
+        parameters = of.get("parameters")
+        known = parameters if isinstance(parameters, Mapping) else {}
+        return lambda value, to: convert((converter, known), value, to)
+    inner = of.get("items") if of.get("type") == "array" else of.get("values") if of.get("type") == "map" else None
+    read = _reader(inner) if isinstance(inner, Mapping) else None
+    return None if read is None else _each(read)
+
+
+def _each(read: Read) -> Read:
+    def read_all(value: Any, to: DataType | None) -> Any:
+        element = to.element if to is not None else None
+        if isinstance(value, list):
+            return [None if one is None else read(one, element) for one in value]
+        if isinstance(value, Mapping):
+            return {name: None if one is None else read(one, element) for name, one in value.items()}
+        return value
+
+    return read_all
+
+
 def convert(read: tuple[Converter, Parameters], value: Any, of: DataType | None) -> Any:
-    """The value as JSON would have it; one that is not of its encoding stays, for the column's decoder to refuse."""
+    """The value as JSON would have it; one that is not of its encoding stays, for the column's decoder to refuse.
+
+    Raise ``Unreadable``.
+    """
     converter, parameters = read
     try:
         return converter(value, parameters, of)
+    except Unreadable:
+        raise
     except (ValueError, OverflowError, TypeError, KeyError, binascii.Error, ArithmeticError):
         return value
 
@@ -54,13 +104,19 @@ def _whole(value: Any) -> int:
 
 
 def _date(value: Any, _: Parameters, __: DataType | None) -> str:
-    return (date(1970, 1, 1) + timedelta(days=_whole(value))).isoformat()
+    try:
+        return (date(1970, 1, 1) + timedelta(days=_whole(value))).isoformat()
+    except OverflowError as error:
+        raise Unreadable(f"{value} days are {_INFINITE}", _NO_INFINITY) from error
 
 
 def _timestamp(per_second: int) -> Converter:
     def read(value: Any, _: Parameters, of: DataType | None) -> str:
         seconds, rest = divmod(_whole(value), per_second)
-        text = (_EPOCH + timedelta(seconds=seconds)).isoformat() + _fraction(rest, per_second)
+        try:
+            text = (_EPOCH + timedelta(seconds=seconds)).isoformat() + _fraction(rest, per_second)
+        except OverflowError as error:
+            raise Unreadable(f"{value} is {_INFINITE}", _NO_INFINITY) from error
         return f"{text}Z" if of is not None and of.kind is Kind.TIMESTAMP_LTZ else text
 
     return read
@@ -80,14 +136,23 @@ def _fraction(rest: int, per_second: int) -> str:
     return f".{rest:0{len(str(per_second)) - 1}}" if rest else ""
 
 
-def _decimal(value: Any, parameters: Parameters, _: DataType | None) -> Decimal | Any:
+def _decimal(value: Any, parameters: Parameters, to: DataType | None) -> Any:
     if not isinstance(value, str):
         return value
-    return _unscaled(value, int(parameters.get("scale", 0)))
+    scale = int(parameters.get("scale", 0))
+    if scale > _MOST_SCALE:
+        message = f"Debezium sends a scale of {scale} for a numeric with a negative scale, so its value is lost"
+        raise Unreadable(message, "set decimal.handling.mode=string")
+    return _number(_unscaled(value, scale), to)
 
 
-def _variable_decimal(value: Any, _: Parameters, __: DataType | None) -> Decimal:
-    return _unscaled(value["value"], _whole(value["scale"]))
+def _variable_decimal(value: Any, _: Parameters, to: DataType | None) -> Any:
+    return _number(_unscaled(value["value"], _whole(value["scale"])), to)
+
+
+def _number(value: Decimal, to: DataType | None) -> Any:
+    """A decimal, or its text without an exponent where the column is a text."""
+    return format(value, "f") if to is not None and to.family is Family.TEXT else value
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
@@ -95,6 +160,39 @@ def _unscaled(text: str, scale: int) -> Decimal:
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
+def _as_it_is(value: Any, _: Parameters, __: DataType | None) -> Any:
+    return value
+
+
+def _iso(value: Any, _: Parameters, to: DataType | None) -> Any:
+    """A date or time without a zone, to which Debezium adds Z."""
+    return value.removesuffix("Z") if isinstance(value, str) and to is not None and to.family is Family.TEXT else value
+
+
+def _bits(value: Any, parameters: Parameters, to: DataType | None) -> Any:
+    """A bit string, least byte first: as it is for BYTES, for a text its digits."""
+    if to is None or to.family is not Family.TEXT:
+        return value
+    content = base64.b64decode(value, validate=True)
+    number = int.from_bytes(content, "little")
+    return f"{number:0{int(parameters.get('length', 8 * len(content)))}b}"
+
+
+def _text_of_number(value: Any, _: Parameters, to: DataType | None) -> Any:
+    return str(_whole(value)) if to is not None and to.family is Family.TEXT else value
+
+
+def _geometry(value: Any, _: Parameters, to: DataType | None) -> Any:
+    """A geometry: its well-known bytes for BYTES, all of it as JSON for a text, a ROW as it is."""
+    if to is None or not isinstance(value, Mapping):
+        return value
+    if to.family is Family.BINARY:
+        return value["wkb"]
+    return json.dumps(value, default=str) if to.family is Family.TEXT else value
+
+
+_TEXTS = ("Enum", "EnumSet", "Json", "Xml", "Uuid", "Ltree", "Tsvector")
+_VECTORS = ("FloatVector", "DoubleVector", "SparseDoubleVector")
 CONVERTERS: Mapping[str, Converter] = {
     "io.debezium.time.Date": _date,
     "org.apache.kafka.connect.data.Date": _date,
@@ -108,4 +206,16 @@ CONVERTERS: Mapping[str, Converter] = {
     "io.debezium.time.NanoTime": _time(1_000_000_000),
     "org.apache.kafka.connect.data.Decimal": _decimal,
     "io.debezium.data.VariableScaleDecimal": _variable_decimal,
+    "io.debezium.time.IsoDate": _iso,
+    "io.debezium.time.IsoTime": _iso,
+    "io.debezium.time.IsoTimestamp": _iso,
+    "io.debezium.time.ZonedTime": _as_it_is,
+    "io.debezium.time.ZonedTimestamp": _as_it_is,
+    "io.debezium.time.Interval": _as_it_is,
+    "io.debezium.time.Year": _as_it_is,
+    "io.debezium.time.MicroDuration": _text_of_number,
+    "io.debezium.time.NanoDuration": _text_of_number,
+    "io.debezium.data.Bits": _bits,
+    **{f"io.debezium.data.{name}": _as_it_is for name in (*_TEXTS, *_VECTORS)},
+    **{f"io.debezium.data.geometry.{name}": _geometry for name in ("Point", "Geometry", "Geography")},
 }

@@ -17,11 +17,13 @@ from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.delta import DeltaVersion, Published
 from app.core.table.history import Table, TaskKind, TaskTrigger
+from app.services.each_table import faults_kept
 from app.services.retries import still_waits
 from app.storage.delta.checkpoints import forget_versions, name_checkpoint, write_checkpoint
 from app.storage.delta.log import write_version
 from app.storage.layout import Warehouse
 from app.storage.writable import reason_of
+from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 10  # versions: so many small files are read by who opens the table, beside one checkpoint
@@ -61,6 +63,7 @@ class Publisher:
         except NotFound:
             pass  # dropped meanwhile
         except Exception as error:  # whatever it is, other tables do not wait for it
+            self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep.DELTA)
             _tell(table_id, error)
             self._not_before[table_id] = self._clock() + RETRY_SECONDS
             return written
@@ -134,12 +137,8 @@ def keep_logs(database: CatalogDatabase, warehouse: Warehouse, tables: Sequence[
     """As ``keep_log``, of all ``tables`` that have a log; what cannot be done now is done by a later sweep."""
     forgotten = 0
     for table in tables:
-        try:
+        with faults_kept(database.metrics, Upkeep.DELTA, table.full_name):
             forgotten += keep_log(database, warehouse, table.id)
-        except NotFound:
-            continue  # dropped meanwhile
-        except (KeyfoldError, OSError) as error:
-            _tell(table.id, error)
     return forgotten
 
 

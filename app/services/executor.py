@@ -8,24 +8,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import Job, Progress, Result
+from app.kernel.tasks import Job, Progress, Result
 from app.storage.layout import Warehouse
 
 
 class MergeExecutor(Protocol):
-    """What runs merges: Spark in the service, anything with the same meaning in a test.
+    """What runs tasks: Spark in the service, this process in most tests.
 
     Every job can be stopped by its tag and then raises ``Cancelled``.
     """
 
     def ready(self) -> bool:
-        """Whether it could start a merge now; returns within about two seconds."""
+        """Return whether it could start a merge now, within about two seconds."""
 
     def warm_up(self) -> None:
-        """Run something small, so that the first merge does not pay for what only first queries do."""
+        """Run something small, so that the first merge does not wait for what first jobs load."""
 
-    def run(self, tag: str, job: Job, report: Progress) -> Result:
-        """Do the job, telling ``report`` how far it is."""
+    def missing(self) -> tuple[str, ...]:
+        """Return what the workers that run tasks lack, a sentence each. Raise ``Unavailable``."""
+
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        """Run the tasks of a job; return a result for each, in order. ``report`` hears how far they are."""
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""
@@ -33,10 +36,8 @@ class MergeExecutor(Protocol):
 
 @dataclass(frozen=True)
 class MergeSite:
-    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), the
-    time (epoch seconds) that merges and compactions take for now, how many records are few enough to be folded in the
-    worker instead (0: none are), how much memory those of larger merges may take that it lifts (0: it does none), and
-    how large the files may be that it compacts (0: none but few rows).
+    """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), and
+    the time (epoch seconds) that merges and compactions take for now.
     """
 
     database: CatalogDatabase
@@ -44,6 +45,3 @@ class MergeSite:
     executor: MergeExecutor
     lease_seconds: float
     clock: Callable[[], float] = time.time
-    small_merge_records: int = 0
-    lifted_merge_bytes: int = 0
-    column_compaction_bytes: int = 0

@@ -22,6 +22,7 @@ from app.core.table.schema import TableSchema
 from app.services.damage import noted
 from app.storage.forgetting import Rewritten, batch_without, changes_without, history_without, run_without
 from app.storage.layout import Warehouse
+from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
 RETRY_SECONDS = 10.0
@@ -74,6 +75,7 @@ class Forgetter:
 
     def _put_off(self, table_id: str, error: Exception) -> None:
         known = isinstance(error, (KeyfoldError, OSError))
+        self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep.FORGETTING)
         logger.warning("keys of table %s are forgotten later: %s", table_id, error, exc_info=not known)
         self._not_before[table_id] = self._clock() + RETRY_SECONDS
 

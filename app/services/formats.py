@@ -13,6 +13,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import RecordDecoder
 from app.services.change_events import EVENT_FORMATS, json_event_pieces, ndjson_event_pieces, read_cloudevent
 from app.services.json_bodies import json_pieces, ndjson_pieces
+from app.services.unavailable import UNAVAILABLE
 from app.storage.ingest.arrow_stream import arrow_pieces
 from app.storage.ingest.csv_body import csv_pieces
 from app.storage.ingest.parquet_body import parquet_pieces
@@ -66,7 +67,12 @@ class EmptyFields(StrEnum):
 _ABSENT_FIELDS = Format(partial(csv_pieces, empty_absent=True), _TEXT)
 
 
-def format_of(media_type: str, events: str | None, empty_fields: EmptyFields = EmptyFields.NULL) -> Format | None:
+def format_of(
+    media_type: str,
+    events: str | None,
+    empty_fields: EmptyFields = EmptyFields.NULL,
+    unavailable: str = UNAVAILABLE,
+) -> Format | None:
     """What reads a body of ``media_type``, None for another one; ``events`` names a format of change events in it.
 
     Raises ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
@@ -83,7 +89,8 @@ def format_of(media_type: str, events: str | None, empty_fields: EmptyFields = E
         message = f"change events of {events} are JSON, the body is {media_type[:100]!r}"
         fault = Violation("/format", FaultCode.CONTRADICTING_PARAMETERS, message, f"send {JSON} or {NDJSON[0]}")
         raise Invalid("the format is not one of this media type", violations=[fault])
-    return Format(partial(json_event_pieces if media_type == JSON else ndjson_event_pieces, reader), {})
+    pieces = json_event_pieces if media_type == JSON else ndjson_event_pieces
+    return Format(partial(pieces, reader, unavailable=unavailable), {})
 
 
 def _absent_fields(media_type: str) -> Format:

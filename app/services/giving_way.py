@@ -14,7 +14,6 @@ from app.core.table.overdue import OverdueReason
 from app.services.overdue import overdue_tables
 
 MOST_SECONDS: Final = 10.0
-LONG_SECONDS: Final = 1.0  # of a compaction: from then on small ones of other tables pass it
 
 
 class GivingWay:
@@ -26,19 +25,6 @@ class GivingWay:
         self._clock = clock
         self._took = MOST_SECONDS  # how long the next one takes nobody knows; the first waits for merges
         self._since: float | None = None
-        self._began: float | None = None
-
-    def is_long(self) -> bool:
-        """Whether the compaction under way is one that others need not wait for."""
-        began = self._began
-        return began is not None and self._clock() - began > LONG_SECONDS
-
-    def may_begin_beside(self, database: CatalogDatabase) -> bool:
-        """Whether small compactions may begin beside the one that is under way. Raises ``Unavailable``."""
-        if not self.is_long():
-            return False
-        with database.reading() as repository:
-            return repository.leases.may_claim(TaskKind.COMPACTION) and not _crowded(repository)
 
     def may_begin(self, database: CatalogDatabase) -> bool:
         """Whether a compaction waits that may begin now. Raises ``Unavailable``."""
@@ -58,11 +44,11 @@ class GivingWay:
     @contextmanager
     def compacting(self) -> Iterator[None]:
         """Around a compaction."""
-        self._began = began = self._clock()
+        began = self._clock()
         try:
             yield
         finally:
-            self._began, self._since = None, self._clock()
+            self._since = self._clock()
             self._took = self._since - began
 
 

@@ -9,15 +9,17 @@ from functools import partial
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import KeyfoldError, NotFound
+from app.core.table.calendar import later
 from app.core.table.damage import DamagedFile
 from app.core.table.forgetting import Forgetting, Remnant, RemnantKind
 from app.core.table.history import HISTORY_FOLDER, TaskKind, TaskTrigger
 from app.services.damage import noted
+from app.services.each_table import faults_kept
 from app.services.forgotten_keys import release
 from app.services.sweeps import CLOCK_SKEW, GRACE, NamedOfTable, is_garbage_run, mark_run, named_of_table
 from app.storage.folders import Entry, entries
 from app.storage.layout import Warehouse, table_folder
+from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +32,8 @@ def end_forgettings(database: CatalogDatabase, warehouse: Warehouse, grace: time
         waiting = repository.forgettings.unended()
     ended = 0
     for forgetting in waiting:
-        try:
+        with faults_kept(database.metrics, Upkeep.FORGETTING, forgetting.table_id):
             ended += _end(database, warehouse, forgetting, grace)
-        except NotFound:
-            continue  # dropped meanwhile
-        except (KeyfoldError, OSError):
-            logger.warning("the forgetting %s is looked at later", forgetting.id, exc_info=True)
     return ended
 
 
@@ -76,7 +74,7 @@ def _versions(repository: Repository, table_id: str, held: Sequence[int]) -> Rem
     after = next((one for one in versions if one.version > holding[-1].version), None) if holding else None
     if holding and after is None and not repository.tasks.compacts(table_id):
         repository.tasks.request(table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
-    until = None if after is None else after.committed_at + retained
+    until = None if after is None else later(after.committed_at, retained)
     return Remnant(RemnantKind.DELTA_VERSION, len(holding), f"version {holding[0].version}" if holding else "", until)
 
 

@@ -22,6 +22,7 @@ from app.core.table.keys import Key
 from app.core.table.records import Record, batch_number
 from app.core.table.schema import TableSchema
 from app.services.damage import noted
+from app.services.each_table import faults_kept
 from app.storage.folders import REQUESTS_AT_ONCE
 from app.storage.history import (
     CUT,
@@ -36,6 +37,7 @@ from app.storage.history import (
     write_history,
 )
 from app.storage.layout import Warehouse
+from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)
 ROUND_BYTES = 2**28  # of staging files that are filed in one transaction
@@ -202,10 +204,8 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
     with database.reading() as repository:
         found = [repository.tables.find(table_id) for table_id in repository.history.behind()]
     for table in filter(None, found):
-        try:
+        with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
             file_history(database, warehouse, table)
-        except Exception:  # whatever is wrong with one table keeps no other from being filed or swept
-            logger.warning("the history of table %s is filed later", table.full_name, exc_info=True)
 
 
 def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:

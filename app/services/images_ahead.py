@@ -10,9 +10,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
+from app.services.each_table import faults_kept
 from app.services.repeated import Repeated
 from app.services.views import Name, View, Views, schemas_of
 from app.storage.images import RECENT_SECONDS, Images
+from app.telemetry.entries import Upkeep
 
 LOOK_SECONDS = 0.5
 
@@ -48,9 +50,10 @@ class ImagesAhead(Repeated):
         for view in self._changed([one for one, mark in marks.items() if mark != self._marks.get(one)]):
             before = self._seen.get(view.table.id)
             if before is not None:
-                kept = {run.id for run in view.runs}
-                self._images.unwant(view.table.id, [run for run in before.runs if run.id not in kept])
-                want_images(self._images, before, view)
+                with faults_kept(self._database.metrics, Upkeep.IMAGES, view.table.full_name):
+                    kept = {run.id for run in view.runs}
+                    self._images.unwant(view.table.id, [run for run in before.runs if run.id not in kept])
+                    want_images(self._images, before, view)
             self._seen[view.table.id] = view
         self._marks = marks
         self._seen = {table_id: view for table_id, view in self._seen.items() if table_id in marks}

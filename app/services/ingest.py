@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -26,15 +27,16 @@ from app.core.errors import (
 )
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.record_decoder import Note, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.services.admission import Admission
 from app.services.encodings import decoded
-from app.services.formats import FORMATS, EmptyFields, format_of
+from app.services.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
 from app.services.group_commit import GroupCommit, swept
 from app.services.known_rows import NO_ROWS, KnownRows
 from app.services.record_checks import check_of_records
-from app.storage.ingest.pieces import Piece, decoded_pieces
+from app.services.unavailable import UNAVAILABLE
+from app.storage.ingest.pieces import Notes, Piece, decoded_pieces
 from app.storage.layout import Warehouse
 from app.storage.spool import Content, Room, read_until
 from app.storage.staging import Staged, delete_batch, write_pieces
@@ -45,13 +47,14 @@ from app.telemetry.traces import span
 MAX_KEY_LENGTH = 255
 ALTERED_TRIES = 3
 _HASHED_BYTES: Final = 2**22
+_JSON_TYPES: Final = frozenset({JSON, *NDJSON, CLOUDEVENTS, CLOUDEVENTS_BATCH})
 
 
 @dataclass(frozen=True)
 class Upload:
     """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
     codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
-    coding unfolds to.
+    coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
 
     ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token.
     """
@@ -61,6 +64,7 @@ class Upload:
     idempotency_key: str | None = None
     encoding: str = ""
     events: str | None = None
+    unavailable: str = UNAVAILABLE
     room: Room = field(default_factory=Room)
     empty_fields: EmptyFields = EmptyFields.NULL
     sender: str = ""
@@ -70,6 +74,7 @@ class Upload:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
         kind = f"{kind};format={self.events}" if self.events else kind
+        kind = f"{kind};unavailable={self.unavailable}" if self.unavailable != UNAVAILABLE else kind
         kind = f"{kind};emptyFields=absent" if self.empty_fields is EmptyFields.ABSENT else kind
         digest = hashlib.sha256(kind.encode() + b"\0")
         for start in range(0, len(self.body), _HASHED_BYTES):
@@ -84,7 +89,7 @@ class Upload:
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
-        chosen = format_of(self.media_type, self.events, self.empty_fields)
+        chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable)
         if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
             message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
             fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
@@ -93,7 +98,13 @@ class Upload:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)
         bounds = bounds.of_table(len(decoder.plan.schema.declared_names))
-        return chosen.pieces(decoder, decoded(self.body, self.encoding, bounds, self.room), bounds)
+        content = decoded(self.body, self.encoding, bounds, self.room)
+        if not len(content) and self.events is None:  # of events, nothing is a tombstone
+            fix = f"send the records as {self.media_type}; nothing to store needs no request"
+            fault = Violation("", FaultCode.UNREADABLE_BODY, "the body is empty", fix)
+            raise Invalid("the body is empty", violations=[fault])
+        marked = self.media_type in _JSON_TYPES and content[: len(BOM_UTF8)] == BOM_UTF8
+        return chosen.pieces(decoder, content[len(BOM_UTF8) :] if marked else content, bounds)
 
 
 class Change(Protocol):
@@ -121,10 +132,14 @@ class Change(Protocol):
 
 @dataclass(frozen=True)
 class Accepted:
-    """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did."""
+    """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did.
+
+    ``notes`` count what may surprise about its records; none for one that is replayed.
+    """
 
     batch: Batch
     replayed: bool = False
+    notes: Mapping[Note, int] = field(default_factory=dict)
 
 
 def accept_batch(
@@ -215,7 +230,8 @@ def _stage(
     commits: GroupCommit,
 ) -> Accepted:
     batch_id = uuid.uuid4().hex
-    staged = _write(database, warehouse, table, batch_id, pieces)
+    counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])
+    staged = _write(database, warehouse, table, batch_id, pieces, counted)
     fingerprint, key = upload.fingerprint, upload.idempotency_key
     file = staged.file
     new = NewBatch(
@@ -244,15 +260,22 @@ def _stage(
     database.metrics.count(Counted.ACCEPTED_BATCHES)
     database.metrics.count(Counted.ACCEPTED_RECORDS, amount=batch.records)
     database.metrics.count(Counted.ACCEPTED_BYTES, amount=batch.size_bytes)
-    return Accepted(batch)
+    return Accepted(batch, notes=counted.counts)
 
 
 def _write(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, batch_id: str, pieces: Iterable[Piece]
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    batch_id: str,
+    pieces: Iterable[Piece],
+    counted: Notes,
 ) -> Staged:
     try:
         with writing():
-            return write_pieces(warehouse, table.id, batch_id, table.schema, decoded_pieces(pieces), sync=False)
+            return write_pieces(
+                warehouse, table.id, batch_id, table.schema, counted(decoded_pieces(pieces)), sync=False
+            )
     except FileNotFoundError as error:
         with database.reading() as repository:
             dropped = repository.tables.find(table.id) is None

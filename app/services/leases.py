@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 
 from app.catalog.leases import ClaimedTask
-from app.core.errors import Cancelled, Conflict, KeyfoldError, Unfoldable
+from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind
 from app.services.executor import MergeSite
 from app.storage.object_stores import reason_of_store
+from app.storage.writable import NO_ROOM, reason_of
 from app.telemetry.entries import Counted, TaskOutcome
 from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
-_LOOKS_SECONDS = 0.2
 BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
@@ -39,9 +39,16 @@ def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
 
 
 def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
-    """The lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``."""
-    with site.database.transaction() as repository:
-        claimed = repository.leases.take(task_id, table_id, owner, site.lease_seconds)
+    """The lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``.
+
+    None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
+    """
+    try:
+        with site.database.transaction() as repository:
+            claimed = repository.leases.take(task_id, table_id, owner, site.lease_seconds)
+    except DamagedCatalog as error:
+        logger.error("a task of table %s waits: %s", table_id, error)  # noqa: TRY400  # the reason is all
+        return None
     return None if claimed is None else Lease(site, claimed)
 
 
@@ -116,6 +123,8 @@ def failure_text(error: Exception, kind: TaskKind) -> str:
     """What a failed task tells its table's users: the first line, and what happens next."""
     of_store = reason_of_store(error) if isinstance(error, OSError) else None
     message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        message = f"the warehouse cannot be written: {reason_of(error)}; make room"
     first = (message.strip().splitlines() or [type(error).__name__])[0]
     return f"{first[:500]} ({_NEXT[kind]})"
 
@@ -149,7 +158,6 @@ class Lease:
         self.tag = job_tag()
         self.handed_back = False
         self._ended = threading.Event()
-        self._stopped = threading.Event()
         self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
         self._jobs, self._done = 1, 0
 
@@ -194,24 +202,7 @@ class Lease:
             logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
         return True
 
-    def check(self) -> None:
-        """Raises ``Cancelled`` once the task is to be stopped; asked by work that is no job of the executor."""
-        if self._stopped.is_set():
-            raise Cancelled(self.claimed.task.id)
-
-    @contextmanager
-    def alone(self, lock: threading.Lock) -> Iterator[None]:
-        """With ``lock`` once nobody else has it. Raises ``Cancelled`` when the task is to be stopped before."""
-        while not lock.acquire(timeout=_LOOKS_SECONDS):
-            self.check()
-        try:
-            self.check()
-            yield
-        finally:
-            lock.release()
-
     def _stop(self) -> None:
-        self._stopped.set()
         self.site.executor.cancel(self.tag)
 
     def _renew(self) -> bool:
@@ -246,4 +237,23 @@ def _kept(lease: Lease) -> Iterator[None]:
         yield
     finally:
         lease.end()
+        keeper.join()
+
+
+@contextmanager
+def kept(site: MergeSite, leases: Sequence[Lease]) -> Iterator[None]:
+    """Renew the leases of a round until the body ends, from one thread; one that is lost cannot commit any more."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(site.lease_seconds / 4):
+            for lease in leases:
+                lease.renew_once()
+
+    keeper = threading.Thread(target=copy_context().run, args=(keep,), name="leases", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
         keeper.join()

@@ -20,6 +20,7 @@ from app.core.plan.whole_rows import Standing
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
 from app.core.table.option_entries import Consistency, Integers
+from app.core.table.records import batch_number
 from app.core.table.schema import TableSchema
 from app.services.snapshots import find_snapshot
 from app.services.views import View, schemas_of, view_of
@@ -93,7 +94,9 @@ def row_of(
     Raises ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
     a deleted row from one never written.
     """
-    return there(find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns)), version)
+    found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
+    waits = _staged_batch(view, images.warehouse, found.key) if found.body is None else None
+    return there(found, version, waits)
 
 
 def imaged_row(
@@ -103,14 +106,28 @@ def imaged_row(
     wanted = wanted_columns(view, columns)
     key = key_from_text(view.table.schema, texts)
     answer = _imaged(view, images, key)
-    return None if answer is None else there(_found(view, key, answer, wanted), version)
+    if answer is None or (answer.body is None and view.latest is not None and view.latest.staged):
+        return None
+    return there(_found(view, key, answer, wanted), version)
 
 
-def there(found: FoundRow, version: str | None) -> FoundRow:
-    """``found``. Raises ``NotFound`` where there is no row; ``version`` is as of ``row_of``."""
+def _staged_batch(view: View, warehouse: Warehouse, key: Key) -> int | None:
+    """Return the number of the first batch that has the key and is left out of ``view``, if any."""
+    if view.latest is None:
+        return None
+    first = next(view.latest.staged_records(warehouse, key), None)
+    return None if first is None else batch_number(first.arrival)
+
+
+def there(found: FoundRow, version: str | None, waits: int | None = None) -> FoundRow:
+    """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` the number
+    of a staged batch that has the key.
+    """
     if found.body is None:
         shown = _SHOWN.encode(found.shown_key)
         why = "was deleted" if found.written else "was never written"
+        if waits is not None:
+            why = f"{'was deleted' if found.written else 'is not merged yet'}: batch {waits} is staged"
         name = found.table.full_name
         where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
         message = f"no row {shown} in {where}: it {why}"

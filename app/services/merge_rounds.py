@@ -1,71 +1,115 @@
-"""Rounds: small merges of several tables, folded one after the other by the worker and committed together
-(docs/decisions/0041). A merge that cannot go on in its round is handed back, and is done again by itself.
+"""Rounds: small merges of several tables, which share a job and a commit (docs/decisions/0041).
+
+A merge that cannot go on in its round is handed back, and is done again by itself.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import copy_context
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from app.catalog.repository import FoldedMerge, WaitingMerge
-from app.core.table.history import Snapshot
+from app.core.errors import DamagedCatalog
+from app.core.table.history import Run, Snapshot
+from app.kernel.tasks import Job, Result
 from app.services.compactions import request_due_compactions
 from app.services.executor import MergeSite
-from app.services.leases import Done, Lease, tell
-from app.services.merges import fold_for_round
-from app.storage.folders import at_once
-from app.storage.run_files import sync_runs
+from app.services.leases import Done, Lease, kept, tell
+from app.services.merges import PlannedMerge, folded_by, plan_merge, totals_surely_fit
 from app.storage.writable import check_not_gone
 from app.telemetry.entries import TaskOutcome
 from app.telemetry.logs import about
-from app.telemetry.traces import span
+from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
     """The leases of those of the merges that nobody else has claimed meanwhile; ``owner`` is of this round only."""
     if not chosen:
         return []
-    with site.database.transaction(wakes=False) as repository:
-        claimed = repository.rounds.claim(chosen, owner, site.lease_seconds)
+    try:
+        with site.database.transaction(wakes=False) as repository:
+            claimed = repository.rounds.claim(chosen, owner, site.lease_seconds)
+    except DamagedCatalog as error:
+        if len(chosen) > 1:  # one table's: the others' are claimed by themselves
+            return [lease for one in chosen for lease in claim_round(site, owner, [one])]
+        logger.error("a merge of table %s waits: %s", chosen[0].table.full_name, error)  # noqa: TRY400
+        return []
     return [Lease(site, one) for one in claimed]
 
 
 def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
-    """Fold claimed small merges and commit them together; those that are committed. The others are handed back."""
+    """Fold claimed small merges and commit them together; return those that are committed. The others are handed
+    back.
+    """
     began = time.monotonic()
-    with _kept(site, leases):
-        folded = {
-            lease: one for lease, one in zip(leases, at_once(site.warehouse, _folded, leases), strict=True) if one
-        }
-        snapshots = _committed(site, [*folded.values()])
-    seconds = time.monotonic() - began
-    done = [lease for lease in leases if lease.claimed.task.id in snapshots]
-    for lease in done:
-        with about(merge=lease.claimed.task.id, table=lease.claimed.table.id):
-            tell(lease, TaskOutcome.SUCCEEDED, Done(folded[lease].rows, folded[lease].records), seconds)
+    with span("round", {"merges": len(leases)}):
+        with kept(site, leases):
+            folded = _folded(site, leases)
+            snapshots = _committed(site, [*folded.values()])
+        done = [lease for lease in leases if lease.claimed.task.id in snapshots]
+        for lease in done:
+            _tell_done(lease, folded[lease], time.monotonic() - began)
     for lease in leases:
         if lease.claimed.task.id not in snapshots and not lease.handed_back:
             lease.hand_back()
     return done
 
 
-def _folded(lease: Lease) -> FoldedMerge | None:
-    """What a merge has written; None where it cannot go on here, whatever the reason: who does it by itself tells."""
+def _tell_done(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
     claimed = lease.claimed
     ids = {"merge": claimed.task.id, "table": claimed.table.id}
-    with about(**ids), span("merge", {**ids, "table": claimed.table.full_name}):
+    done: dict[str, str | int] = {"outcome": TaskOutcome.SUCCEEDED, "rows": folded.rows, "records": folded.records}
+    with about(**ids), span("merge", {**ids, "table": claimed.table.full_name, **done}):
+        tell(lease, TaskOutcome.SUCCEEDED, Done(folded.rows, folded.records), seconds)
+
+
+def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:
+    """Return what the merges have written, without those that cannot go on here: their own merges say why."""
+    planned = {lease: one for lease in leases if (one := _tried(lease, partial(plan_merge, site, lease.claimed)))}
+    tasks = [task for one in planned.values() for task in one.tasks]
+    if not tasks:
+        return {}
+    title = f"{len(planned)} small merges"
+    try:
+        results = iter(site.executor.run(job_tag(), Job(site.warehouse.address, title, tuple(tasks)), _unheard))
+    except Exception:
+        logger.info("a round of %d merges failed; each is done again by itself", len(planned), exc_info=True)
+        return {}
+    found = {}
+    for lease, one in planned.items():
+        of_merge = [next(results) for _ in one.tasks]
+        runs = _tried(lease, partial(_runs_of, site, one, of_merge))
+        if runs:
+            found[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
+    return found
+
+
+def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> tuple[Run, ...]:
+    """Return the runs of a merge that lacks nothing but its commit; none where it needs more."""
+    if any(result.failure for result in results):
+        return ()
+    runs = folded_by(site, planned, results).runs
+    return runs if totals_surely_fit(site, planned.claimed, runs) else ()
+
+
+def _tried(lease: Lease, work: Callable[[], T]) -> T | None:
+    claimed = lease.claimed
+    with about(merge=claimed.task.id, table=claimed.table.id):
         try:
-            runs = fold_for_round(lease)
+            return work()
         except Exception:
             logger.info("merge %s leaves its round", claimed.task.id, exc_info=True)
             return None
-    return FoldedMerge(claimed, runs, sum(batch.records for batch in claimed.batches)) if runs else None
+
+
+def _unheard(_: float, __: Mapping[str, int]) -> None:
+    """Small merges have no progress to show."""
 
 
 def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, Snapshot]:
@@ -73,7 +117,6 @@ def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, S
     if not folded:
         return {}
     try:
-        sync_runs(site.warehouse, [(one.claimed.table.id, run) for one in folded for run in one.runs])
         check_not_gone(site.warehouse)
         with site.database.transaction() as repository:
             made = repository.rounds.commit(folded)
@@ -86,22 +129,3 @@ def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, S
         return {}
     site.database.remember(made.values())
     return made
-
-
-@contextmanager
-def _kept(site: MergeSite, leases: Sequence[Lease]) -> Iterator[None]:
-    """Renews the leases until the body ends, from one thread; one that is lost cannot commit any more."""
-    ended = threading.Event()
-
-    def keep() -> None:
-        while not ended.wait(site.lease_seconds / 4):
-            for lease in leases:
-                lease.renew_once()
-
-    keeper = threading.Thread(target=copy_context().run, args=(keep,), name="leases", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        keeper.join()

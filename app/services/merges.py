@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
-from app.core.errors import Conflict, Unavailable
-from app.core.plan.jobs import ChangesJob, FileSizes, MergeJob, OverflowJob
+from app.core.errors import Conflict
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
 from app.core.table.history import (
@@ -23,31 +21,24 @@ from app.core.table.history import (
     Snapshot,
     SnapshotKind,
     Table,
-    Task,
     TaskKind,
     TaskState,
     TaskTrigger,
 )
-from app.core.table.keys import key_to_json
+from app.core.table.history import Task as CatalogTask
 from app.core.table.option_entries import ChangelogProducer
-from app.services.checked_jobs import run_checked
+from app.kernel.plan_tasks import Plan, changes_written, runs_written
+from app.kernel.tasks import Result, Task
 from app.services.commits import Commit, commit_on_current
-from app.services.compactions import aligned_runs, changes_wanted, request_due_compaction, sizes_of
+from app.services.compactions import changes_wanted, request_due_compaction
 from app.services.executor import MergeSite
 from app.services.leases import Done, Lease, claim, run_leased
-from app.services.lifted_merges import lift_here
 from app.services.pages import Page, PageRequest, page_of
 from app.services.retries import still_waits
-from app.services.small_merges import fold_here
-from app.storage.changelogs import read_changelog
-from app.storage.distinct_keys import keys_are_distinct
-from app.storage.layout import changelog_folder, run_folder, staging_file
-from app.storage.named_files import file_of_batch, files_of_run
-from app.storage.run_files import sync_runs
-from app.storage.runs import read_runs, totals_fit
+from app.services.task_results import plan_of, run_tasks
+from app.storage.runs import check_written, totals_fit
 
 logger = logging.getLogger(__name__)
-MOST_COMPARED_BATCHES: Final = 32  # each file is opened once more; among many batches a key mostly comes twice
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
@@ -55,8 +46,9 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
     due; returns how many are due.
     """
     with database.reading() as repository:
-        moment = now or repository.now()
-        due = [(backlog, found) for backlog in repository.tasks.backlogs() if (found := _due(backlog, moment))]
+        backlogs = repository.tasks.backlogs()
+        moment = now or repository.now()  # read after them: what came in between would seem to lie in the future
+        due = [(backlog, found) for backlog in backlogs if (found := _due(backlog, moment))]
     due.sort(key=lambda one: one[1].since)
     new = {backlog.table.id: found.trigger for backlog, found in due if not backlog.pending}
     if new:  # a commit wakes every worker
@@ -100,7 +92,7 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
 
 
 @dataclass(frozen=True)
-class _Folded:
+class Folded:
     """What one merge wrote: its runs, the changes if the table keeps a changelog, and the snapshot these changes are
     against (None where they are against none).
     """
@@ -129,136 +121,112 @@ def run_merge(lease: Lease) -> None:
 
 def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     """Fold the claimed batches and commit."""
-    filled = [batch for batch in claimed.batches if batch.records]
+    filled = filled_batches(claimed)
     if not filled:
         with site.database.transaction() as repository:
             repository.leases.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
         return Done()
-    folded = _fold(site, claimed, filled, lease)
-    _check_totals(site, claimed, folded.runs, lease)
-    _commit_merge(site, claimed, _with_changes(site, claimed, folded, lease), lease)
+    planned = plan_merge(site, claimed)
+    lease.expect(2 if planned.looks_up else 1)
+    folded = folded_by(site, planned, run_tasks(lease, planned.tasks, lease.report))
+    lease.end_job()
+    _check_totals(planned, folded.runs, lease)
+    _commit_merge(site, claimed, _with_changes(planned, folded, lease), lease)
     return Done(sum(run.rows for run in folded.runs), folded.records)
 
 
-def _fold(site: MergeSite, claimed: ClaimedTask, batches: Sequence[Batch], lease: Lease) -> _Folded:
-    table = claimed.table
+def filled_batches(claimed: ClaimedTask) -> list[Batch]:
+    """Return the claimed batches that hold records."""
+    return [batch for batch in claimed.batches if batch.records]
+
+
+@dataclass(frozen=True)
+class PlannedMerge:
+    """A claimed merge, and the tasks that fold its records into the folder ``output``."""
+
+    claimed: ClaimedTask
+    plan: Plan
+    output: str
+    tasks: Sequence[Task]
+
+    @property
+    def producer(self) -> ChangelogProducer:
+        """What writes the table's changelog."""
+        producer: ChangelogProducer = self.claimed.table.schema.parsed["changelog-producer"]
+        return producer
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the changes of rows are looked up once they are folded."""
+        return self.producer is ChangelogProducer.LOOKUP
+
+
+def plan_merge(site: MergeSite, claimed: ClaimedTask) -> PlannedMerge:
+    """Return the tasks of a claimed merge."""
+    batches, older = filled_batches(claimed), claimed.base.runs if claimed.base else ()
+    written_under = {batch.schema_id for batch in batches} | {run.schema_id for run in older}
+    plan = plan_of(site, claimed.table, written_under)
     # A folder of its own for every try: a worker that lost its lease may still be writing.
-    folder = uuid.uuid4().hex
-    job = _job(site, table, batches, folder)
-    looks_up = table.schema.parsed["changelog-producer"] is ChangelogProducer.LOOKUP
-    lease.expect(2 if looks_up else 1)
-    runs = fold_here(lease, job, batches, folder)
-    if runs is None:
-        runs = lift_here(lease, job, batches, folder)
-    if runs is None:
-        told = replace(job, distinct_keys=job.plan.lifts and _keys_are_distinct(lease, batches))
-        run_checked(lease, told, [file_of_batch(batch) for batch in batches], lease.report)
-        runs = read_runs(site.warehouse, table.id, folder, table.schema_id, table.schema)
-    else:
-        sync_runs(site.warehouse, [(table.id, run) for run in runs])
-    lease.end_job()
-    if not runs:
-        raise Unavailable(
-            "Spark wrote files that are not in this worker's warehouse; give both the same KEYFOLD_WAREHOUSE"
-        )
-    changelog = () if job.input_changelog is None else read_changelog(site.warehouse, table.id, folder)
-    return _Folded(runs, changelog, records=job.sizes.rows)
+    output = uuid.uuid4().hex
+    keeps_input = claimed.table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
+    return PlannedMerge(claimed, plan, output, plan.merge(batches, output, output if keeps_input else None))
 
 
-def _keys_are_distinct(lease: Lease, batches: Sequence[Batch]) -> bool:
-    """Whether no key comes twice in the batches, as far as it is easily seen; then each record is folded by itself."""
-    table = lease.claimed.table
-    if len(batches) > MOST_COMPARED_BATCHES or any(batch.schema_id != table.schema_id for batch in batches):
-        return False
-    try:
-        return keys_are_distinct(lease.site.warehouse, batches, table.schema)
-    except Exception:  # what is wrong with a file is told by the check before the job
-        logger.warning("merge %s goes without comparing keys", lease.claimed.task.id, exc_info=True)
-        return False
+def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> Folded:
+    """Return what the tasks of a merge have written. Raise ``Unavailable`` where this warehouse does not have it."""
+    claimed = planned.claimed
+    runs = runs_written(planned.output, claimed.table.schema_id, results)
+    check_written(site.warehouse, claimed.table.id, runs)
+    records = sum(batch.records for batch in claimed.batches)
+    return Folded(runs, changes_written(results), records=records)
 
 
-def fold_for_round(lease: Lease) -> tuple[Run, ...] | None:
-    """The runs of a small merge that lacks nothing but to be made durable and committed; None where it needs the
-    executor. Raises as ``fold_here``.
+def _with_changes(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
+    """Return the merge with the changes of rows that it brings, where the table has them looked up
+    (merge-semantics §8.3).
     """
-    site, claimed, folder = lease.site, lease.claimed, uuid.uuid4().hex
-    filled = [batch for batch in claimed.batches if batch.records]
-    runs = fold_here(lease, _job(site, claimed.table, filled, folder), filled, folder)
-    return runs if runs and _totals_fit(site, claimed, runs) else None
-
-
-def _job(site: MergeSite, table: Table, batches: Sequence[Batch], folder: str) -> MergeJob:
-    options = table.schema.parsed
-    keeps_input = options["changelog-producer"] is ChangelogProducer.INPUT
-    records, size = sum(batch.records for batch in batches), sum(batch.size_bytes for batch in batches)
-    return MergeJob(
-        compile_plan(table.schema),
-        {site.warehouse.spark_uri(*staging_file(table.id, batch.file)): batch.number for batch in batches},
-        FileSizes(records, size, options["target-file-size"]),
-        site.warehouse.spark_uri(*run_folder(table.id, folder)),
-        int(site.clock()),
-        site.warehouse.spark_uri(*changelog_folder(table.id, folder)) if keeps_input else None,
-    )
-
-
-def _with_changes(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> _Folded:
-    """The merge with the changes of rows that it brings, where the table has them looked up (merge-semantics §8.3)."""
-    table = claimed.table
-    options = table.schema.parsed
-    if options["changelog-producer"] is not ChangelogProducer.LOOKUP:
+    if not planned.looks_up:
         return folded
+    table, site = planned.claimed.table, lease.site
     with site.database.reading() as repository:
         base = repository.snapshots.current(table.id)
-    touched = {run.partition for run in folded.runs}
-    older = [run for run in (base.runs if base else ()) if run.partition in touched]
-    folder = uuid.uuid4().hex
-    job = ChangesJob(
-        compile_plan(table.schema),
-        aligned_runs(site, table, older),
-        aligned_runs(site, table, folded.runs),
-        sizes_of(options, [*older, *folded.runs]),
-        site.warehouse.spark_uri(*changelog_folder(table.id, folder)),
-        **changes_wanted(options),
-    )
-    inputs = [file for run in (*older, *folded.runs) for file in files_of_run(table.id, run)]
-    run_checked(lease, job, inputs, lease.report)
-    return replace(folded, changelog=read_changelog(site.warehouse, table.id, folder), changed=base)
+    older = base.runs if base else ()
+    plan = plan_of(site, table, {run.schema_id for run in (*older, *folded.runs)})
+    folder, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
+    tasks = [task for new in folded.runs for task in plan.changes([*_of_partition(older, new), new], 1, folder, wanted)]
+    results = run_tasks(lease, tasks, lease.report)
+    return replace(folded, changelog=changes_written(results), changed=base)
 
 
-def _check_totals(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run], lease: Lease) -> None:
-    """Raises ``Conflict`` when a total of the table would leave its column's type (merge-semantics A.7).
+def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
+    return [run for run in runs if run.partition == new.partition]
+
+
+def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
+    """Raise ``Unfoldable`` when a total of the table would leave its column's type (merge-semantics A.7).
 
     The footers almost always prove that none can; only otherwise are the keys of ``runs`` looked up in the older runs.
     """
-    if _totals_fit(site, claimed, runs):
+    claimed = planned.claimed
+    if totals_surely_fit(lease.site, claimed, runs):
         return
-    table, older = claimed.table, _older(claimed, runs)
-    plan = compile_plan(table.schema)
-    newest = aligned_runs(site, table, runs)
-    job = OverflowJob(plan, (*aligned_runs(site, table, older), *newest))
-    inputs = [file for run in (*older, *runs) for file in files_of_run(table.id, run)]
-    state = run_checked(lease, job, inputs, lease.report_detail)
-    if state is not None:
-        bounds = next(bounds for bounds in plan.totals if state[bounds.carry] is not None)
-        key = tuple(state[name] for name in plan.schema.primary_key)
-        endless = state[bounds.carry] == bounds.endless
-        raise overflow(bounds.column, key_to_json(plan.schema, key), endless=endless)
+    older = claimed.base.runs if claimed.base else ()
+    tasks = [task for new in runs for task in planned.plan.overflow([*_of_partition(older, new), new], 1)]
+    results = run_tasks(lease, tasks, lease.report_detail)
+    found = next((result.overflow for result in results if result.overflow), None)
+    if found is not None:
+        raise overflow(claimed.table.schema.by_name[found.column], found.key, endless=found.endless)
 
 
-def _totals_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
-    """Whether footers prove that no total of the table leaves its column's type; false says nothing."""
+def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
+    """Return whether footers prove that no total of the table leaves its column's type; false says nothing."""
     totals = compile_plan(claimed.table.schema).totals
-    older = _older(claimed, runs)
+    touched = {run.partition for run in runs}
+    older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
     return not totals or totals_fit(site.warehouse, claimed.table.id, [*older, *runs], totals)
 
 
-def _older(claimed: ClaimedTask, runs: Sequence[Run]) -> list[Run]:
-    """The runs that may have keys of ``runs``."""
-    touched = {run.partition for run in runs}
-    return [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
-
-
-def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease: Lease) -> None:
+def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: Lease) -> None:
     """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
     meanwhile; changes of rows fit as long as only compactions were.
     """
@@ -286,7 +254,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: _Folded, lease:
     commit_on_current(site.database, claimed.table.id, prepare)
 
 
-def _check_base(repository: Repository, claimed: ClaimedTask, folded: _Folded, base: Snapshot | None) -> None:
+def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
     """Raises ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
     looked_up = folded.changed.id if folded.changed else 0
     if folded.changed is None or base is None or base.id == looked_up:
@@ -306,13 +274,13 @@ def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snap
             raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
 
 
-def request_merge(database: CatalogDatabase, table_id: str) -> Task:
+def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:
     """Ask for a merge of everything staged now."""
     with database.transaction() as repository:
         return ask_for_merge(repository, table_id)
 
 
-def ask_for_merge(repository: Repository, table_id: str) -> Task:
+def ask_for_merge(repository: Repository, table_id: str) -> CatalogTask:
     """A merge of everything staged now; one that waits is answered again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST)
 
@@ -323,7 +291,7 @@ def list_merges(
     request: PageRequest,
     state: TaskState | None = None,
     kind: TaskKind | None = None,
-) -> Page[Task]:
+) -> Page[CatalogTask]:
     """A page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where these are
     given. Raises ``Invalid``.
     """

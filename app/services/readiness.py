@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Unavailable
+from app.core.errors import DamagedCatalog, Unavailable
 from app.services.refreshed import Refreshed
 from app.storage.layout import Warehouse
 from app.storage.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
@@ -56,7 +56,7 @@ def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | No
             _taken(database, warehouse)
         except OSError as error:
             return reason_of(error)
-        except Unavailable as error:
+        except (Unavailable, DamagedCatalog) as error:
             return f"nobody knows whether it is this catalog's: {error.message}"
     return try_writing(warehouse)
 
@@ -65,7 +65,7 @@ def _catalog_fault(database: CatalogDatabase) -> str | None:
     try:
         database.ping()
         return None if database.is_current() else "it is not at this version's schema; run: keyfold migrate"
-    except Unavailable as error:
+    except (Unavailable, DamagedCatalog) as error:
         return error.message
 
 

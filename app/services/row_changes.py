@@ -34,7 +34,8 @@ class RowMethod(StrEnum):
 @dataclass(frozen=True)
 class RowChange:
     """One change of a row: ``key`` as text in primary-key order, ``body`` the other columns as a JSON object, or
-    nothing; ``sender`` is the name of the caller's token.
+    nothing; ``sender`` is the name of the caller's token. ``sequence`` are the values of the table's sequence fields
+    as text, where the body does not have them.
     """
 
     key: tuple[str, ...]
@@ -42,11 +43,18 @@ class RowChange:
     method: RowMethod
     idempotency_key: str | None = None
     sender: str = ""
+    sequence: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
-        return hashlib.sha256(json.dumps([self.method, *self.key]).encode() + b"\0" + self.body).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.method, *self.key, *self._said]).encode() + b"\0" + self.body
+        ).hexdigest()
+
+    @property
+    def _said(self) -> list[list[str]]:
+        return [list(self.sequence)] if self.sequence else []
 
     @property
     def size(self) -> int:
@@ -76,6 +84,9 @@ class RowChange:
         if deletes and RowKind.DELETE in decoder.plan.dropped:
             message = "the table ignores deletes (ignore-delete)"
             faults.append(Violation("", FaultCode.REFUSED_ROW_KIND, message, "alter the table, or PUT the row"))
+        ordered, unordered = self._ordered(decoder.plan, given)
+        faults += unordered
+        given = {**given, **ordered}
         if faults:
             raise Invalid("the row cannot be changed so", code=ErrorCode.INVALID_RECORDS, violations=faults)
         kind = _delete_kind(decoder.plan) if deletes else {}
@@ -87,6 +98,26 @@ class RowChange:
             total = error.total_violations
             raise Invalid(message, code=error.code, violations=told, total_violations=total) from error
 
+    def _ordered(self, plan: MergePlan, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
+        """The sequence fields that the query gives, and what is at fault: without a sequence the record would lose to
+        every other one, and the request do nothing (merge-semantics A.14).
+        """
+        fields = [field.column for field in plan.order.fields]
+        names = ", ".join(column.name for column in fields)
+        if self.sequence and len(self.sequence) != len(fields):
+            message = f"the table has {len(fields)} sequence fields, the request gives {len(self.sequence)}"
+            fix = f"give one sequence= for each of: {names}" if fields else "remove sequence"
+            return {}, [Violation("/sequence", FaultCode.CONTRADICTING_PARAMETERS, message, fix)]
+        if self.sequence:
+            return _read_sequence(fields, self.sequence)
+        sent = [column for column in fields if given.get(column.name) is not None]
+        if not fields or sent or any(column.name in plan.write_defaults for column in fields):
+            return {}, []
+        message = f"without {names}, which orders the records of the table, this change would lose to every other one"
+        where = f"/{escape_pointer(fields[0].name)}"
+        fix = f"add sequence=<value of {fields[0].name}> to the query, or {fields[0].name} to the body"
+        return {}, [Violation(where, FaultCode.MISSING_COLUMN, message, fix, column=fields[0].name)]
+
     def _given(self) -> dict[str, Any]:
         given = parse_json(self.body) if self.body.strip() else {}
         if not isinstance(given, dict):
@@ -97,6 +128,18 @@ class RowChange:
             fault = Violation(f"/{KIND_MEMBER}", FaultCode.UNKNOWN_MEMBER, message, "remove it, or POST …/batches")
             raise Invalid("the body is not a row", violations=[fault])
         return given
+
+
+def _read_sequence(fields: Sequence[Column], texts: Sequence[str]) -> tuple[dict[str, Any], list[Violation]]:
+    values: dict[str, Any] = {}
+    faults = []
+    for column, text in zip(fields, texts, strict=True):
+        try:
+            values[column.name] = column.type.encoder(column.type.text_decoder(text))
+        except ValueFault as fault:
+            message = f"column {column.name!r}: {fault}"
+            faults.append(Violation("/sequence", fault.code, message, fault.fix, column=column.name))
+    return values, faults
 
 
 def _delete_kind(plan: MergePlan) -> Mapping[str, str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from datetime import UTC, datetime
+from itertools import chain as chained
+from pathlib import Path
+
+from cryptography import x509
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
@@ -26,15 +30,19 @@ def build_info(database: CatalogDatabase) -> Told:
     return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
-def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int) -> list[Told]:
+def look_around(
+    database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
+) -> list[Told]:
     """The staging areas of the ``most_tables`` tables that have most and of all others together; failing, waiting and
-    overdue tables, the images of this machine and the room on its disks. A catalog that does not answer says only that.
+    overdue tables, what is set aside or damaged, how old backups are and when tokens and the certificate in ``chain``
+    expire, the images of this machine and the room on its disks. A catalog that does not answer says only that.
     """
-    told = [*_images(images), *_rooms(warehouse, images)]
+    told = [*_images(images), *_rooms(warehouse, images), *certificate_told(chain)]
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
             waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
+            told += [*_troubles(repository), *_ages(repository)]
             late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
         return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
@@ -45,7 +53,35 @@ def look_around(database: CatalogDatabase, warehouse: Warehouse, images: Images,
 def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
     """The staging areas of the ``most_tables`` tables that have most and of all others together."""
     shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
-    return [*chain.from_iterable(_area(names, tables, now) for names, tables in shares)]
+    return [*chained.from_iterable(_area(names, tables, now) for names, tables in shares)]
+
+
+def _troubles(repository: Repository) -> Iterator[Told]:
+    """What somebody has to look at before it goes on."""
+    yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
+    yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
+    since, now = repository.stats.unclaimed_since(), repository.now()
+    yield Told(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
+
+
+def _ages(repository: Repository) -> Iterator[Told]:
+    """How old the last backup is, and when the next token expires, where there is one."""
+    now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
+    if backup is not None:
+        yield Told(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
+    if expiry is not None:
+        yield Told(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
+
+
+def certificate_told(chain: Path | None) -> list[Told]:
+    """When the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
+    if chain is None:
+        return []
+    try:
+        ends = x509.load_pem_x509_certificate(chain.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return []
+    return [Told(Asked.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
 
 
 def _overdue(tables: Sequence[Overdue]) -> Iterator[Told]:

@@ -125,19 +125,23 @@ def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list
     staged = _decoded_records(plan.schema, decoded)
     ends = [*accumulate(map(len, batches))]
     states: dict[str, dict[int, list[State]]] = {}
+    keys: dict[str, Key] = {}
     for position, raw in enumerate(records):
         record = staged.get(position)
         key = _key(plan, raw if record is None else record.values, decoded=record is not None)
+        keys[repr(key)] = key
         of_key = states.setdefault(repr(key), {})
         if record is not None:
             of_key.setdefault(bisect_right(ends, position), []).append(lift(plan, record))
     shown = Shown(plan.schema, integers_of(plan.schema, None))
-    return [_merged(plan, [*of_key.values()], shown) for of_key in states.values()]
+    return [_merged(plan, keys[text], [*of_key.values()], shown) for text, of_key in states.items()]
 
 
-def _merged(plan: MergePlan, batches: Sequence[Sequence[State]], shown: Shown) -> dict[str, Any] | None:
+def _merged(plan: MergePlan, key: Key, batches: Sequence[Sequence[State]], shown: Shown) -> dict[str, Any] | None:
     folded = [state for batch in batches if (state := combine_all(plan, batch)) is not None]
-    return ToldFold(plan, combine_all(plan, folded), shown).visible()
+    told = ToldFold(plan, combine_all(plan, folded), shown)
+    told.check(shown.key(key))
+    return told.visible()
 
 
 def _parsed(body: bytes) -> object:
@@ -222,7 +226,8 @@ class _Fold:
 
     def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, shown: Shown) -> None:
         self.key, self.shown = key, shown
-        self.told = ToldFold(plan, state, shown)
+        # A total may leave its type and come back: it is checked once, at the end (merge-semantics §5.1).
+        self.told = ToldFold(plan, state, shown, strict=False)
         self.before = self.told.visible()
         self.steps: list[SimulatedStep] = []
 
@@ -238,5 +243,6 @@ class _Fold:
         return size_of(step.after)
 
     def row(self) -> SimulatedRow:
-        """What became of the key."""
+        """What became of the key. Raises ``Conflict`` for a total that ends outside its column's type."""
+        self.told.check(self.shown.key(self.key))
         return SimulatedRow(self.shown.key(self.key), self.before, self.told.visible(), self.steps)

@@ -79,6 +79,14 @@ def _added(snapshot: Snapshot, before: int | None) -> int:
     return snapshot.stored_rows - before
 
 
+@dataclass(frozen=True)
+class RolledBack:
+    """The snapshot that a rollback made, and how many batches were merged after the one that it shows again."""
+
+    made: DescribedSnapshot
+    undone_batches: int
+
+
 def roll_back(
     repository: Repository,
     table: Table,
@@ -86,7 +94,7 @@ def roll_back(
     number: int | None = None,
     tag: str | None = None,
     from_snapshot: int | None = None,
-) -> DescribedSnapshot:
+) -> RolledBack:
     """A new snapshot that shows what the snapshot ``number`` (or that of ``tag``) showed.
 
     Staged batches stay staged and later merges fold them on top; batches merged since are no longer visible, until a
@@ -97,18 +105,19 @@ def roll_back(
     wanted = repository.tags.get(table.id, tag).snapshot_id if tag is not None else number
     if wanted is None:
         raise Invalid("the rollback names no snapshot and no tag")
-    _check_forgotten(repository, table, wanted)
+    check_not_to_forget(repository, table, wanted)
     made = repository.snapshots.roll_back(table.id, wanted, base_snapshot_id=from_snapshot)
-    return describe(repository, table, [made])[0]
+    return RolledBack(describe(repository, table, [made])[0], repository.batches.count_merged_after(table.id, wanted))
 
 
-def _check_forgotten(repository: Repository, table: Table, number: int) -> None:
+def check_not_to_forget(repository: Repository, table: Table, number: int) -> None:
+    """Raise ``Conflict`` for a snapshot that still has forgotten keys: nobody may keep it or go back to it."""
     repository.tables.lock(table.id)
     for one in repository.forgettings.unended(table.id):
         if number in one.held:
             raise Conflict(
                 f"snapshot {number} still has keys that were forgotten (GET …/forgettings/{one.id}): it is only kept"
-                " until the Delta log lets go of it; go back to another snapshot",
+                " until the Delta log lets go of it; name another snapshot",
                 code=ErrorCode.SNAPSHOT_TO_FORGET,
                 resource_type=Resource.SNAPSHOT,
                 resource_name=str(number),

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate
-from typing import TypeVar
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
-from app.core.table.history import HISTORY_FOLDER, Database, Table
+from app.core.table.calendar import earlier
+from app.core.table.history import HISTORY_FOLDER, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.services.delta import keep_logs
+from app.services.each_table import faults_kept
 from app.services.history import file_histories, move_history
 from app.services.partitions import expire_partitions
 from app.services.twins import sweep_twins
@@ -33,13 +34,12 @@ from app.storage.layout import (
 )
 from app.storage.twins import begun_twins, keep_twins
 from app.storage.writable import check_not_gone, now_of, reason_of
+from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)
-_PAGE = 500
 _MOST_SNAPSHOTS = 100_000
 _FORGOTTEN_AT_ONCE = 1000
 KEYS_KNOWN = timedelta(days=7)
-_Item = TypeVar("_Item", Database, Table)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
 CHUNK = 100  # staging files that are removed under one lock of their table
@@ -60,15 +60,19 @@ def sweep(
     """
     tables = every_table(database)
     for table in tables:
-        expire_partitions(database, table)
+        with faults_kept(database.metrics, Upkeep.PARTITIONS, table.full_name):
+            expire_partitions(database, table)
     keep_logs(database, warehouse, tables)
     check_not_gone(warehouse)
     try:
         before = now_of(warehouse) - grace
-        twins = {table.id: sweep_twins(database, warehouse, table, before) for table in every_table(database)}
     except OSError as error:
         logger.warning("the warehouse is swept later: %s", reason_of(error))
         return 0
+    twins: dict[str, tuple[int | None, int]] = {}
+    for table in every_table(database):
+        with faults_kept(database.metrics, Upkeep.TWINS, table.full_name):
+            twins[table.id] = sweep_twins(database, warehouse, table, before)
     kept = {table_id: number for table_id, (number, _) in twins.items()}
     for table_id, run_id in expire_snapshots(database, kept=kept):
         mark_run(warehouse, table_id, run_id)
@@ -77,10 +81,8 @@ def sweep(
     removed = sum(files for _, files in twins.values())
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder and names_table(folder.name.removeprefix(TRIAL_PREFIX)):
-            try:
+            with faults_kept(database.metrics, Upkeep.SWEEP, folder.name):
                 removed += _sweep_table(database, warehouse, folder.name, before)
-            except OSError:
-                logger.warning("the folder of table %s could not be swept", folder.name, exc_info=True)
     return removed
 
 
@@ -92,9 +94,11 @@ def expire_snapshots(
     """
     with database.reading() as repository:
         moment = now or repository.now()
-    return [
-        run for table in every_table(database) for run in sorted(_expire(database, table, moment, kept.get(table.id)))
-    ]
+    runs: list[tuple[str, str]] = []
+    for table in every_table(database):
+        with faults_kept(database.metrics, Upkeep.SNAPSHOTS, table.full_name):
+            runs += sorted(_expire(database, table, moment, kept.get(table.id)))
+    return runs
 
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
@@ -105,10 +109,11 @@ def forget_history(database: CatalogDatabase, keys_known: timedelta, now: dateti
         moment = now or repository.now()
     forgotten = 0
     for table in every_table(database):
-        before = moment - table.schema.parsed["catalog.history-retained"]
-        keyed_before = min(before, moment - keys_known)
-        while found := _forget_some(database, table.id, before, keyed_before):
-            forgotten += found
+        with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
+            before = earlier(moment, table.schema.parsed["catalog.history-retained"])
+            keyed_before = min(before, moment - keys_known)
+            while found := _forget_some(database, table.id, before, keyed_before):
+                forgotten += found
     return forgotten
 
 
@@ -119,25 +124,9 @@ def _forget_some(database: CatalogDatabase, table_id: str, before: datetime, key
 
 
 def every_table(database: CatalogDatabase) -> list[Table]:
-    """The tables of all databases, by name."""
+    """The tables of all databases by name, without those whose rows are damaged."""
     with database.reading() as repository:
-        return [table for name in _all_databases(repository) for table in _all_tables(repository, name)]
-
-
-def _all_tables(repository: Repository, database: str) -> list[Table]:
-    return list(_pages(lambda after: repository.tables.page(database, after=after, limit=_PAGE)))
-
-
-def _all_databases(repository: Repository) -> list[str]:
-    pages = _pages(lambda after: repository.databases.page(after=after, limit=_PAGE))
-    return [database.name for database in pages]
-
-
-def _pages(page: Callable[[str | None], Sequence[_Item]]) -> Iterator[_Item]:
-    after: str | None = None
-    while found := page(after):
-        yield from found
-        after = found[-1].name
+        return repository.tables.every_intact()
 
 
 def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | None) -> set[tuple[str, str]]:

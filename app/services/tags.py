@@ -12,7 +12,7 @@ from app.core.table.history import Table, Tag
 from app.core.table.option_entries import TABLE_OPTIONS
 from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, page_of
-from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, describe, is_number
+from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, check_not_to_forget, describe, is_number
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,15 @@ def create_tag(
 ) -> DescribedTag:
     """A tag on snapshot ``number`` (the current one), kept for ``time_retained`` or as the table's option says.
 
-    Raises ``Invalid`` with every fault, ``NotFound`` for the snapshot, and ``AlreadyExists``, also for the same
-    snapshot, unless ``ignore_if_exists`` asks for the tag that is there.
+    Raises ``Invalid`` with every fault, ``NotFound`` for the snapshot, ``Conflict`` for one with forgotten keys, and
+    ``AlreadyExists``, also for the same snapshot, unless ``ignore_if_exists`` asks for the tag that is there.
     """
     retained, faults = _retained(table, time_retained)
     faults = [*_name_violations(name), *faults]
     if faults:
         raise Invalid(f"the tag is not valid: {first_of(faults)}", violations=faults)
+    if number is not None:
+        check_not_to_forget(repository, table, number)
     try:
         return _described(repository, table, repository.tags.create(table.id, name, number, retained))
     except AlreadyExists:

@@ -14,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.notifications import EVERYTHING
 from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound
-from app.core.plan.evolution import renamed_record, same_fold
+from app.core.plan.evolution import renamed_record, shows_alike
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch, Run, Snapshot, Table
@@ -25,7 +25,7 @@ from app.core.table.schema import TableSchema
 from app.services.damage import read_again
 from app.services.repeated import Repeated
 from app.storage.layout import Warehouse
-from app.storage.staged_index import StagedIndex, load_batch
+from app.storage.staged_index import StagedIndex, load_bounded_batch
 from app.storage.staging import read_key_records
 
 logger = logging.getLogger(__name__)
@@ -55,12 +55,13 @@ class View:
     index: StagedIndex = field(default_factory=StagedIndex)
     last_batch: int = 0
     set_aside: int = 0
+    latest: View | None = None  # the same with what this leaves out
 
     @property
     def merged(self) -> View:
         """The same without what is staged."""
         first = self.staged[0].number - 1 if self.staged else self.last_batch
-        return replace(self, staged=(), unread=(), index=StagedIndex(), last_batch=first)
+        return replace(self, staged=(), unread=(), index=StagedIndex(), last_batch=first, latest=self)
 
     @property
     def snapshot_id(self) -> int | None:
@@ -97,8 +98,8 @@ class View:
 
     @cached_property
     def readable(self) -> Mapping[int, TableSchema | None]:
-        """``schemas``; None where state means something else than the plan's, so that no image answers."""
-        return {n: schema if same_fold(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
+        """``schemas``; None where state does not show its values under the plan by itself, so that no image answers."""
+        return {n: schema if shows_alike(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
 
     @cached_property
     def stages(self) -> bool:
@@ -341,14 +342,15 @@ class Views:
             if unread or free <= 0 or not batch.records:
                 unread.append(batch)
                 continue
-            loaded = load_batch(self._warehouse, batch, view.schemas[batch.schema_id])
-            index = index.extended(loaded)
-            free -= loaded.size_bytes
+            loaded = load_bounded_batch(self._warehouse, batch, view.schemas[batch.schema_id], free)
+            if loaded is None:
+                unread.append(batch)
+            else:
+                index, free = index.extended(loaded), free - loaded.size_bytes
         return replace(view, unread=tuple(batch for batch in unread if batch.records), index=index)
 
     def _others_bytes(self, table_id: str) -> int:
-        kept = list(self._kept.values())
-        return sum(one.view.index.size_bytes for one in kept if one.view.table.id != table_id)
+        return sum(one.view.index.size_bytes for one in [*self._kept.values()] if one.view.table.id != table_id)
 
     def compare(self) -> None:
         """Mark the tables that the catalog has otherwise than the views do."""

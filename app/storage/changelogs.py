@@ -19,9 +19,8 @@ from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.storage.arrow import arrow_field, arrow_type, field_id
-from app.storage.layout import Warehouse, changelog_folder
+from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_changelog, file_of_run, opened_parquet
-from app.storage.runs import read_data_files
 from app.storage.scans.reading import rows_at_once
 from app.storage.scans.writers import pieces
 
@@ -34,14 +33,6 @@ class ChangeFile:
 
     named: NamedFile
     rows: int
-
-
-def read_changelog(warehouse: Warehouse, table_id: str, folder: str) -> tuple[ChangelogFile, ...]:
-    """The files in a changelog folder in token order; empty ones are left out."""
-    return tuple(
-        ChangelogFile(f"{folder}/{file.name}", file.rows, file.size_bytes, file.digest, file.block_digests)
-        for file in read_data_files(warehouse, changelog_folder(table_id, folder))
-    )
 
 
 def files_of_changelog(table_id: str, snapshot_id: int, files: Sequence[ChangelogFile]) -> list[ChangeFile]:

@@ -39,6 +39,7 @@ from app.storage.layout import (
     sync_folder,
 )
 from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, opened_parquet
+from app.storage.staging import STAGED
 from app.storage.tokens import tokens_of
 
 Mask = npt.NDArray[np.bool_]
@@ -49,7 +50,7 @@ _HOW: Final[Mapping[FileKind, Mapping[str, Any]]] = {
     FileKind.RUN: {**_PLAIN, "write_page_index": True},
     FileKind.CHANGELOG: {**_PLAIN, "write_page_index": True},
     FileKind.HISTORY: {**_PLAIN, "write_statistics": [TOKEN_COLUMN]},
-    FileKind.STAGING: {**_PLAIN, "write_statistics": False},
+    FileKind.STAGING: {**_PLAIN, **STAGED},
 }
 
 

@@ -34,8 +34,7 @@ from app.storage.named_files import (
     opened_parquet,
     read_whole,
 )
-from app.storage.staging import key_rows, rows_of_key, staged_record
-from app.storage.tokens import tokens_of
+from app.storage.staging import StagedRows, key_rows, rows_of_key, staged_record, staged_rows
 
 BATCH_COLUMN = "_kf_batch"  # the number of the batch
 BATCHES_AT_ONCE = 64
@@ -67,7 +66,7 @@ def write_history(
     small what is in memory. They are durable, and nobody names them yet. Raises ``DamagedFile`` and ``OSError``.
     """
     written: list[HistoryFile] = []
-    waiting: list[tuple[Batch, pa.Table]] = []
+    waiting: list[tuple[Batch, StagedRows]] = []
     size = 0
 
     def write() -> None:
@@ -79,7 +78,7 @@ def write_history(
 
     for batch, records in _records_of(warehouse, batches, schema, cut.whole_bytes):
         waiting.append((batch, records))
-        size += records.nbytes
+        size += records.rows.nbytes
         if size >= cut.most_bytes:
             write()
             size = 0
@@ -234,7 +233,7 @@ def _all(warehouse: Warehouse, file: NamedFile, schema: TableSchema) -> pa.Table
 
 def _records_of(
     warehouse: Warehouse, batches: Sequence[Batch], schema: TableSchema, whole_bytes: int
-) -> Iterator[tuple[Batch, pa.Table]]:
+) -> Iterator[tuple[Batch, StagedRows]]:
     """The records of each batch in order, those of a large one in pieces."""
     for start in range(0, len(batches), BATCHES_AT_ONCE):
         some = batches[start : start + BATCHES_AT_ONCE]
@@ -242,13 +241,13 @@ def _records_of(
         contents = at_once(warehouse, lambda one: read_whole(warehouse, file_of_batch(one)), small)
         read = dict(zip((batch.number for batch in small), contents, strict=True))
         for batch in some:
-            for table in _pieces(warehouse, batch, schema, whole_bytes, read.pop(batch.number, None)):
-                yield batch, table
+            for piece in _pieces(warehouse, batch, schema, whole_bytes, read.pop(batch.number, None)):
+                yield batch, piece
 
 
 def _pieces(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int, content: pa.Buffer | None
-) -> Iterator[pa.Table]:
+) -> Iterator[StagedRows]:
     """The records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if that was
     read.
     """
@@ -264,16 +263,16 @@ def _pieces(
         yield from _row_groups(parquet, schema)
 
 
-def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[pa.Table]:
+def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[StagedRows]:
     for group in range(parquet.num_row_groups):
-        yield parquet.read_row_group(group, use_threads=False).cast(staging_schema(schema))
+        yield staged_rows(schema, parquet.read_row_group(group, use_threads=False))
 
 
-def _placed(schema: TableSchema, found: Sequence[tuple[Batch, pa.Table]]) -> pa.Table:
+def _placed(schema: TableSchema, found: Sequence[tuple[Batch, StagedRows]]) -> pa.Table:
     """The records of batches, with their tokens and the numbers of the batches."""
-    records = pa.concat_tables([table for _, table in found]).combine_chunks()
-    numbers = np.repeat([batch.number for batch, _ in found], [table.num_rows for _, table in found])
-    own = [pa.array(tokens_of(schema, records)), pa.array(numbers, pa.int64())]
+    records = pa.concat_tables([piece.rows for _, piece in found]).combine_chunks()
+    numbers = np.repeat([batch.number for batch, _ in found], [len(piece.tokens) for _, piece in found])
+    own = [pa.array(np.concatenate([piece.tokens for _, piece in found])), pa.array(numbers, pa.int64())]
     return pa.Table.from_arrays([*own, *records.columns], schema=_schema(schema))
 
 

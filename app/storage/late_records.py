@@ -82,8 +82,8 @@ class _Ordered:
     values: Amounts
 
     def before(self, keys: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Of the records at ``places``, which are in arrival order: the highest rank that an earlier one of the same
-        key has, and that older runs have; 0 for none.
+        """Of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of the
+        same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")
         own, ranks = keys[places][order], self.ranks[places][order]
@@ -99,8 +99,8 @@ class _Ordered:
 
 @dataclass(frozen=True)
 class _Records:
-    """The records of a merge in arrival order: their columns, their keys as numbers, their senders; ``known`` tells
-    of each key whether it is looked at, ``states`` are the rows of older runs by ``state_keys``.
+    """The records of a merge, those of a key in arrival order: their columns, their keys as numbers, their senders;
+    ``known`` tells of each key whether it is looked at, ``states`` are the rows of older runs by ``state_keys``.
     """
 
     schema: TableSchema

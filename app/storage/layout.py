@@ -68,6 +68,11 @@ class Warehouse:
         return is_object_store(self.root)
 
     @property
+    def address(self) -> str:
+        """What another process opens the same warehouse by."""
+        return self.path() if "://" not in self.root else self.root
+
+    @property
     def piece_bytes(self) -> int:
         """How much of a file is read at a time where all of it is: elsewhere each piece is a request."""
         return _LOCAL_BYTES if self.local else _FETCHED_BYTES

@@ -22,7 +22,7 @@ from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, BatchState, ChangelogFile, DataFile, HistoryFile, Run
 from app.storage.checksums import BLOCK_BYTES, DIGEST_BYTES, Checksums, block_digest, checksums_of
 from app.storage.layout import Warehouse, changelog_file, data_file, history_file, staging_file
-from app.storage.writable import is_claimed, reason_of
+from app.storage.writable import NO_ROOM, is_claimed, reason_of
 
 logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
@@ -274,6 +274,8 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     except FileNotFoundError as error:
         raise missing(warehouse, file) from error
     except OSError as error:
+        if error.errno in NO_ROOM:  # of what is written meanwhile, from what is read
+            raise
         if not warehouse.local:  # nobody knows whether it is the file
             logger.warning("%s cannot be read: %s", file.path, reason_of(error))
             raise not_now(file, reason_of(error)) from error

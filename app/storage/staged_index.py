@@ -14,19 +14,22 @@ from app.core.table.keys import Key, same_key
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse
-from app.storage.staging import read_batch, staged_record
-from app.storage.tokens import Tokens, tokens_of
+from app.storage.staging import read_batch, read_bounded_batch, staged_record
+from app.storage.tokens import Tokens
 
-_PLACE_BYTES = 24
+_PLACE_BYTES = 32  # of a record: its token here and there, its batch and its row
 
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A staged batch in memory: its rows as its file has them, and the schema that they were written under."""
+    """A staged batch in memory: its rows and their tokens as its file has them, and the schema that they were written
+    under.
+    """
 
     number: int
     schema: TableSchema
     rows: pa.Table
+    tokens: Tokens
 
     def record(self, row: int) -> tuple[TableSchema, Record]:
         """The record in a row."""
@@ -54,7 +57,7 @@ class _Segment:
 
     @classmethod
     def of(cls, tokens: Tokens, batches: Tokens, rows: Tokens) -> _Segment:
-        """The places, given in arrival order."""
+        """The places, those of a token given in arrival order."""
         order = np.argsort(tokens, kind="stable")
         return cls(_numbers(tokens[order]), batches[order], rows[order])
 
@@ -127,7 +130,7 @@ class StagedIndex:
 
     def extended(self, batch: StagedBatch) -> StagedIndex:
         """With a batch that came after all that are in it."""
-        tokens = tokens_of(batch.schema, batch.rows)
+        tokens = batch.tokens
         added = _Segment.of(tokens, np.full(len(tokens), batch.number, np.int64), np.arange(len(tokens)))
         segments = [*self.segments, added]
         while len(segments) > 1 and len(segments[-2]) <= 2 * len(segments[-1]):
@@ -136,6 +139,13 @@ class StagedIndex:
         return StagedIndex({**self.batches, batch.number: batch}, tuple(segments))
 
 
+def load_bounded_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema, most_bytes: int) -> StagedBatch | None:
+    """Return as ``load_batch``, or None for a batch that takes more memory than ``most_bytes``. Raise as it does."""
+    read = read_bounded_batch(warehouse, batch, schema, most_bytes - _PLACE_BYTES * batch.records)
+    return None if read is None else StagedBatch(batch.number, schema, read.rows, read.tokens)
+
+
 def load_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> StagedBatch:
     """The batch in memory. Raises ``DamagedFile``; ``missing`` also where the batch has left the staging area."""
-    return StagedBatch(batch.number, schema, read_batch(warehouse, batch, schema))
+    read = read_batch(warehouse, batch, schema)
+    return StagedBatch(batch.number, schema, read.rows, read.tokens)

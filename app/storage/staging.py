@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +19,31 @@ from pyarrow import fs
 
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch
+from app.core.table.keys import token_of
 from app.core.table.named_columns import named_words, names_in
-from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, Record, RowKind, arrival
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, Record, RowKind, arrival
 from app.core.table.schema import TableSchema
-from app.storage.arrow import staging_schema
+from app.storage.arrow import staged_file_schema, staging_schema
 from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.folders import at_once
 from app.storage.layout import Warehouse, staging_file, sync_file_system, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
+from app.storage.row_groups import row_groups
+from app.storage.scans.reading import TokenRange, groups_in
+from app.storage.tokens import Tokens, tokens_of
 
 logger = logging.getLogger(__name__)
+_PIECE_ROWS = 1024  # that are decoded before their memory is counted
 _ONE_THREADS_BYTES = 2**18
-_ZSTD_RECORDS = 1000  # a context for each column takes longer than to write a small batch
+_FEW_RECORDS = 1000  # to have a context of zstd for each column takes longer than to write them
+# How the files of many records are written. Of other columns statistics would cost more than they are worth.
+STAGED: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "write_statistics": [TOKEN_COLUMN],
+    "column_encoding": {TOKEN_COLUMN: "DELTA_BINARY_PACKED"},
+    "write_page_checksum": True,
+}
+_FEW_STAGED: Final = {**STAGED, "compression": "snappy", "column_encoding": None}
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,16 @@ class Staged:
     records: int
     ignored: int
     digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class StagedRows:
+    """Records of a staging file, with their kinds and positions, and the token of each. Those of one token are in the
+    order of their positions; the others are in any order.
+    """
+
+    tokens: Tokens
+    rows: pa.Table
 
 
 def write_batch(
@@ -62,8 +85,8 @@ def write_pieces(
     pieces: Iterable[DecodedRecords],
     sync: bool = True,
 ) -> Staged:
-    """Write the records of one batch, a row group of each piece, while they are decoded. What decoding them raises
-    leaves no file.
+    """Write the records of one batch, in ``row_groups``, while they are decoded. What decoding them raises leaves no
+    file.
 
     A local file is written aside and renamed; an object is there as a whole or not at all. Once ``sync_staging``
     returns, a power cut cannot lose it; without ``sync`` it must be told the file's name.
@@ -107,17 +130,19 @@ def _write_all(
 ) -> tuple[int, int]:
     """How many records were written to ``sink``, and how many were ignored."""
     written = ignored = 0
-    of = staging_schema(schema)
-    codec = "zstd" if len(first) >= _ZSTD_RECORDS else "snappy"
-    # Everything is read, once or twice, by a merge: dictionaries and statistics would cost more than all the rest. Few
-    # sets of columns are named by many records.
-    words = list(named_words(schema))
-    how = {"compression": codec, "use_dictionary": words or False, "write_statistics": False}
-    with pq.ParquetWriter(sink, of, write_page_checksum=True, **how) as writer:
+
+    def counted() -> Iterator[DecodedRecords]:
+        nonlocal written, ignored
         for piece in chain([first], rest):
-            columns = {**piece.columns, KIND_COLUMN: piece.kinds, POSITION_COLUMN: piece.positions, **piece.words}
-            writer.write_table(pa.table(columns, schema=of))
             written, ignored = written + len(piece), ignored + piece.ignored
+            yield piece
+
+    how = _FEW_STAGED if len(first) < _FEW_RECORDS else STAGED
+    # Dictionaries of values would cost more than all the rest. Few sets of columns are named by many records.
+    words = list(named_words(schema)) or False
+    with pq.ParquetWriter(sink, staged_file_schema(schema), use_dictionary=words, **how) as writer:
+        for group in row_groups(schema, counted()):
+            writer.write_table(group, row_group_size=max(1, len(group)))
     return written, ignored
 
 
@@ -184,8 +209,25 @@ def staged_files(warehouse: Warehouse, table_id: str, names: Sequence[str]) -> s
     return {name for name, there in zip(names, at_once(warehouse, is_there, names), strict=True) if there}
 
 
-def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Table:
-    """The records of a batch, with their kinds and positions. Raises ``DamagedFile``."""
+def read_bounded_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema, most_bytes: int) -> StagedRows | None:
+    """Return as ``read_batch``, or None for a batch that takes more memory than ``most_bytes``: what repeats takes a
+    thousand times less in its file, so it is decoded a piece at a time. Raise ``DamagedFile``.
+    """
+    file = file_of_batch(batch)
+    content = read_whole(warehouse, file)
+    pieces: list[pa.RecordBatch] = []
+    with decoding(warehouse, file):
+        opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        for piece in opened.iter_batches(_PIECE_ROWS, use_threads=False):
+            pieces.append(piece)
+            most_bytes -= piece.nbytes
+            if most_bytes < 0:
+                return None
+        return staged_rows(schema, pa.Table.from_batches(pieces, opened.schema_arrow).combine_chunks())
+
+
+def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> StagedRows:
+    """Return the records of a batch. Raise ``DamagedFile``."""
     file = file_of_batch(batch)
     content = read_whole(warehouse, file)
     # Not pq.read_table: its first call loads half a second of modules, while somebody waits for a row.
@@ -193,7 +235,17 @@ def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> pa.Ta
         # To hand little to other threads takes longer than to decode it.
         large = content.size > _ONE_THREADS_BYTES
         read = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(use_threads=large)
-        return read.cast(staging_schema(schema))
+        return staged_rows(schema, read)
+
+
+def staged_rows(schema: TableSchema, read: pa.Table) -> StagedRows:
+    """Return what was read of a staging file that was written under ``schema``."""
+    if TOKEN_COLUMN not in read.column_names:  # of a file of an older release
+        rows = read.cast(staging_schema(schema))
+        return StagedRows(tokens_of(schema, rows), rows)
+    of = staged_file_schema(schema)
+    rows = read.select(of.names).cast(of)
+    return StagedRows(rows.column(TOKEN_COLUMN).to_numpy(), rows.drop_columns([TOKEN_COLUMN]))
 
 
 def read_key_records(
@@ -208,18 +260,25 @@ def read_key_records(
 def key_rows(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...], *, newest_first: bool = False
 ) -> Iterator[pa.Table]:
-    """The rows of one key in a batch, a row group at a time: of the others only the keys are decoded, and none becomes
-    an object of Python. Raises ``DamagedFile``.
+    """The rows of one key in a batch, a row group at a time, in the order they were posted: of the others in these row
+    groups only the keys are decoded, and none becomes an object of Python. Raises ``DamagedFile``.
     """
     file = file_of_batch(batch)
     content = read_whole(warehouse, file)
     with decoding(warehouse, file):
         parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        groups = range(parquet.num_row_groups)
+        of = staging_schema(schema)
+        groups = staged_groups(parquet, TokenRange.of(token_of(schema, key)))
         for group in reversed(groups) if newest_first else groups:
             found = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
             if found.true_count:
-                yield parquet.read_row_group(group, use_threads=False).filter(found).cast(staging_schema(schema))
+                yield parquet.read_row_group(group, use_threads=False).filter(found).select(of.names).cast(of)
+
+
+def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
+    """Return the row groups of a staging file that may hold one of the tokens: all where an older release wrote it."""
+    known = TOKEN_COLUMN in parquet.schema_arrow.names
+    return [*groups_in(parquet, tokens, None)] if known else range(parquet.num_row_groups)
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -180,6 +179,8 @@ def _groups(batches: Iterable[pa.RecordBatch], of: pa.Schema) -> Iterator[pa.Tab
 
 
 def _avro(schema: dict[str, Any], records: Sequence[Mapping[str, Any]]) -> bytes:
+    import fastavro  # noqa: PLC0415  # of the extra paimon
+
     content = io.BytesIO()
     fastavro.writer(content, schema, records)
     return content.getvalue()

@@ -31,6 +31,7 @@ _REASONS: Final[Mapping[int, str]] = {
     errno.EIO: "its disk reports an error of input or output",
     errno.ESTALE: "its network disk has lost it",
 }
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _FIX: Final = "see that the warehouse is there, writable and has room, then post again"
 
 

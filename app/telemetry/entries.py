@@ -66,6 +66,21 @@ class SparkState(StrEnum):
     REFUSED = "refused"  # it answers, and does not do what merges need
 
 
+class Upkeep(StrEnum):
+    """What a worker does for all tables, one after the other."""
+
+    PARTITIONS = "partitions"  # those that are outdated are dropped
+    SNAPSHOTS = "snapshots"  # those that nothing keeps are forgotten
+    HISTORY = "history"  # merged batches are filed and forgotten
+    SWEEP = "sweep"  # files that nothing names are removed
+    DELTA = "delta"  # logs are written and cut
+    TWINS = "twins"
+    SCRUB = "scrub"  # files are read to find damage
+    IMAGES = "images"  # those that lookups need are asked for
+    FORGETTING = "forgetting"  # keys are forgotten
+    COMPACTIONS = "compactions"  # failed ones are requested again
+
+
 SPARK_SERVES: Final = (SparkState.READY, SparkState.ELSEWHERE)
 """The states in which merges need not wait for Spark, as far as this service knows."""
 
@@ -156,6 +171,17 @@ class Counted(Enum):
         "for no more, because a compaction had replaced their run.",
         {"outcome": ("made", "refused", "withdrawn")},
     )
+    UPKEEP_FAULTS = Entry(
+        "keyfold_upkeep_faults",
+        Kind.COUNTER,
+        "Upkeep that failed for one table, and goes on with the others; the log names the table and the reason.",
+        {"work": tuple(Upkeep)},
+    )
+    CATALOG_FAULTS = Entry(
+        "keyfold_catalog_faults",
+        Kind.GAUGE,
+        "Faults of the catalog that the last scrub found: what nobody stored. Restore the catalog.",
+    )
     SPARK = Entry(
         "keyfold_spark_state",
         Kind.GAUGE,
@@ -193,6 +219,27 @@ class Asked(Enum):
         Kind.GAUGE,
         "Tables whose oldest staged batch waits more than a second longer than merge.max-staleness, by why it does.",
         {"reason": tuple(OverdueReason)},
+    )
+    SET_ASIDE_BATCHES = Entry(
+        "keyfold_set_aside_batches", Kind.GAUGE, "Batches that no merge takes: their records or files are at fault."
+    )
+    DAMAGED_FILES = Entry(
+        "keyfold_damaged_files", Kind.GAUGE, "Files that the catalog names and that are not what was written."
+    )
+    UNCLAIMED_SECONDS = Entry(
+        "keyfold_oldest_unclaimed_task_seconds",
+        Kind.GAUGE,
+        "Time since the oldest merge or compaction that no worker has claimed was requested; 0 if there is none, or a "
+        "worker holds a lease.",
+    )
+    BACKUP_AGE = Entry(
+        "keyfold_backup_age_seconds", Kind.GAUGE, "Time since the last backup ended; absent before the first."
+    )
+    EXPIRES_SECONDS = Entry(
+        "keyfold_expires_seconds",
+        Kind.GAUGE,
+        "Time until the TLS certificate, and the API token that is the next to expire, expire; absent without one.",
+        {"what": ("certificate", "token")},
     )
     CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")
     WAREHOUSE_WRITABLE = Entry(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +14,7 @@ from typing import Final
 
 from pythonjsonlogger.json import JsonFormatter
 
+from app.core.errors import Unavailable
 from app.telemetry.traces import trace_id
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"
@@ -19,6 +22,8 @@ _SHOWN: Final = "%(asctime)s %(level)s%(message)s"
 _JSON: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _RENAMED: Final = {"asctime": "time", "levelname": "level", "name": "logger"}
 _ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 127, 0x85, 0x2028, 0x2029)}
+# Python's words, Java's, and those of the catalog's failures; Spark has them in the text of its error alone.
+_NO_ROOM: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is full")
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # nobody changes it
 
 _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
@@ -47,6 +52,31 @@ def about(**ids: str) -> Iterator[None]:
         yield
     finally:
         _about.reset(before)
+
+
+class _Foreseen(logging.Filter):
+    """Says in the line itself what an operator can mend: a full disk, or a catalog or store that does not answer. A
+    traceback of these says nothing more.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        known = None if error is None else _foreseen(error)
+        if known is not None:
+            message = record.getMessage()
+            record.msg, record.args = message if known in message else f"{message}: {known}", ()
+            record.exc_info = record.exc_text = None
+        return True
+
+
+def _foreseen(error: BaseException) -> str | None:
+    """Return what to say of an error that is no fault of the program."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if any(words in str(cause) for words in _NO_ROOM):
+            return "a disk is full: make room on it (docs/runbook.md, KeyfoldDiskFills)"
+        cause = cause.__cause__
+    return error.message if isinstance(error, Unavailable) else None
 
 
 class _About(logging.Filter):
@@ -107,6 +137,7 @@ def log_to_stderr(level: str, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Write the log of this process and its forks to standard error, as text in short lines if that is a terminal."""
     stream = logging.StreamHandler()
     stream.addFilter(_About())
+    stream.addFilter(_Foreseen())
     shown = stream.stream.isatty() and log_format is LogFormat.TEXT
     formatter: logging.Formatter = _Shown(_SHOWN) if shown else _TextLines(_TEXT)
     if log_format is LogFormat.JSON:

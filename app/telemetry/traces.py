@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, where ``keyfold[otel]`` is installed and the standard ``OTEL_*`` variables say where to.
+"""OpenTelemetry traces, where ``keyfold[otlp]`` is installed and the standard ``OTEL_*`` variables say where to.
 
 FastAPI itself makes the span of a request; what is made here is inside of it, or in the worker.
 """
@@ -46,7 +46,7 @@ def start_tracing() -> None:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415  # the same
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter  # noqa: PLC0415  # the same
     except ImportError:
-        logger.warning("OTEL_* variables ask for traces, and there are none: pip install 'keyfold[otel]'")
+        logger.warning("OTEL_* variables ask for traces, and there are none: pip install 'keyfold[otlp]'")
         return
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", "keyfold")

@@ -28,8 +28,8 @@ from bench.over_http.turns import (
     take_turns,
     turns_table,
 )
-from bench.processes import Server, keyfold, started
-from bench.serving import client_of, wait_ok
+from bench.served.processes import Server, keyfold, started
+from bench.served.serving import client_of, wait_ok
 from bench.sizes import Sizes
 
 RECORDS = 10_000

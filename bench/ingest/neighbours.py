@@ -15,7 +15,7 @@ import psutil
 import psycopg
 
 from bench.over_http.stores import PEERS_PYTHON, Backed
-from bench.processes import Server, started
+from bench.served.processes import Server, started
 from tests.postgres import postgres_server
 
 PATIENCE_SECONDS = 30

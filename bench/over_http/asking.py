@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import httpx
 
-from bench.orders import Orders
 from bench.over_http.client import request
+from bench.reads.orders import Orders
 
 REQUESTS = 20_000  # of a turn; sent again from the first where it takes more
 TAGGED = 2_000

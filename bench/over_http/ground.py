@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx
 
 from app.core.table.history import Table
-from bench.orders import BIGINT, COMPOSITE, STRING, Orders
 from bench.over_http.asking import keys_body
 from bench.over_http.tables import TABLES_PATH, CommittedTables
-from bench.processes import Server, keyfold, started
-from bench.serving import client_of, wait_ok
+from bench.reads.orders import BIGINT, COMPOSITE, STRING, Orders
+from bench.served.processes import Server, keyfold, started
+from bench.served.serving import client_of, wait_ok
 
 KINDS: Mapping[str, Orders] = {"bigint": BIGINT, "string": STRING, "composite": COMPOSITE}
 PATIENCE_SECONDS = 1800

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.figures import table
-from bench.orders import BIGINT
 from bench.over_http import asking
 from bench.over_http.ground import KINDS, Ground, Service, path_of, stage
 from bench.over_http.stores import STORES, Backed
@@ -24,7 +23,8 @@ from bench.over_http.turns import (
     take_turns,
     turns_table,
 )
-from bench.processes import Server, started, with_this_python
+from bench.reads.orders import BIGINT
+from bench.served.processes import Server, started, with_this_python
 
 HIT, MERGED, LATEST = "hit", "hit, `consistency=merged`", "hit, `consistency=latest`"
 SAME, LAST, BARE = "constant, same application", "constant, its last route", "constant, bare FastAPI"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.orders import COLUMNS
 from bench.over_http.client import CONNECTIONS
 from bench.over_http.ground import KINDS, Ground
 from bench.over_http.lookups import beside, many_at_once, staged, three_runs
 from bench.over_http.standing import idle, memory, two_processes
 from bench.over_http.turns import TURN_SECONDS
+from bench.reads.orders import COLUMNS
 from bench.sizes import Sizes
 
 ROWS = 5_000_000

@@ -11,7 +11,6 @@ from statistics import median
 import psutil
 
 from bench.figures import table
-from bench.orders import BIGINT, STRING
 from bench.over_http import asking
 from bench.over_http.ground import Ground, Service, path_of
 from bench.over_http.turns import (
@@ -26,7 +25,8 @@ from bench.over_http.turns import (
     take_turns,
     turns_table,
 )
-from bench.processes import cpu_seconds
+from bench.reads.orders import BIGINT, STRING
+from bench.served.processes import cpu_seconds
 
 ONE, TWO = "one process", "two processes"
 IDLE_SECONDS, IDLE_SPANS = 20, 3

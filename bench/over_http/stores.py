@@ -17,8 +17,8 @@ import msgspec
 import psutil
 import psycopg
 
-from bench.orders import BIGINT
-from bench.processes import Server, started
+from bench.reads.orders import BIGINT
+from bench.served.processes import Server, started
 from tests.postgres import postgres_server
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")

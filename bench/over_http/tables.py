@@ -9,7 +9,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import Snapshot, SnapshotKind, Table
 from app.settings import Settings
 from app.storage.layout import Warehouse
-from bench.orders import Orders, write_run
+from bench.reads.orders import Orders, write_run
 from bench.site import DATABASE, NO_COMPACTION
 
 TABLES_PATH = f"/v1/catalog/databases/{DATABASE}/tables"

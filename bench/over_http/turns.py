@@ -8,7 +8,7 @@ from statistics import median
 
 from bench.figures import interleaved, table
 from bench.over_http.client import CONNECTIONS, Load, load
-from bench.processes import Server
+from bench.served.processes import Server
 
 TURN_SECONDS = 3.0
 WARM_UPS = 1

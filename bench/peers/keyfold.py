@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 from app.core.table.keys import Key
 from app.services.lookups import Consistency, get_rows
 from app.storage.images import Images
+from app.storage.layout import data_file
 from bench.figures import seconds
 from bench.peers.system import System, run
 from bench.site import BenchSite
 from bench.wide_table import COLUMNS
-from spark_jobs.expressions import state_schema
 
 LOOKUPS = 200
+LOADED_AT_ONCE = 1_000_000  # rows
 
 
 class Keyfold(System):
@@ -28,13 +29,13 @@ class Keyfold(System):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.site = BenchSite(folder, as_served=True)
+        self.site = BenchSite(folder)
         self.site.executor.warm_up()
         self.table = self.site.create_table("t", options={})
 
     def load(self, base: pa.Table) -> None:
-        self.site.stage(self.table, base)
-        self.site.load_staged(self.table)
+        for first in range(0, len(base), LOADED_AT_ONCE):
+            self.update(base.slice(first, LOADED_AT_ONCE))
 
     def update(self, batch: pa.Table) -> None:
         self.site.stage(self.table, batch)
@@ -51,12 +52,13 @@ class Keyfold(System):
 
     def _files(self) -> list[str]:
         [run] = self.site.snapshot(self.table).runs
-        return [file.uri.removeprefix("file://") for file in self.site.stored(self.table, run).files]
+        warehouse = self.site.merges.warehouse
+        return [warehouse.path(*data_file(self.table.id, run.id, file.name)) for file in run.files]
 
     def extras(self) -> dict[str, float]:
         """A scan of the compacted files by Spark, and a lookup in them."""
         with self.site.session() as spark:
-            rows = spark.read.schema(state_schema(self.site.plan(self.table))).parquet(*self._files())
+            rows = spark.read.parquet(*self._files())
             scan = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
         return {"the same read by Spark": scan, "a lookup of one key": self._lookup()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -191,7 +190,7 @@ def test_followers_do_not_keep_the_service_from_stopping(spark_remote: str, tmp_
             assert next(received) == ": follows"
             service.process.terminate()
             assert [line for line in received if line] == []
-        assert service.process.wait(60) == -signal.SIGTERM  # uvicorn ends by the signal once it has stopped
+        assert service.process.wait(60) == 0
 
 
 def test_records_of_an_input_changelog_say_what_they_named(client: Client) -> None:

@@ -45,8 +45,8 @@ def make_table(client: Client) -> TableClient:
 
 
 def lines_of(service: Service) -> list[dict[str, Any]]:
-    """What was logged. Every line but the one that says where the service listens is an object."""
-    return [json.loads(line) for line in service.lines if not line.startswith("Keyfold ")]
+    """What was logged, from the first line on."""
+    return [json.loads(line) for line in service.lines]
 
 
 def wait_for(service: Service, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ def schema(number: int) -> dict[str, Any]:
     function = FUNCTIONS[number % len(FUNCTIONS)]
     kind = "STRING" if function == "listagg" else "BIGINT"
     options = {"merge-engine": "aggregation", "fields.n.aggregate-function": function, "merge.max-staleness": "1 d"}
+    options["changelog-producer"] = "input"  # so that each merge is a job of its own
     fields = [{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": kind}]
     return {"fields": fields, "primaryKeys": ["id"], "options": options}
 

@@ -28,7 +28,7 @@ from app.settings import Settings
 from app.storage.layout import Warehouse
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, new_bucket, objects_in, put, uri_of
 from tests.service import Client, Service, TableClient, serving
-from tests.services.store_executor import StoreExecutor
+from tests.services.executor import PythonExecutor
 
 SCHEMA = {
     "fields": [{"name": "id", "type": "INT"}, {"name": "n", "type": "BIGINT"}],
@@ -58,7 +58,7 @@ class House:
         with database.reading() as repository:
             table_id = repository.tables.get("shop", "sums").id
         request_merge(database, table_id)
-        executor = StoreExecutor(self.warehouse, self.data / "spark here")
+        executor = PythonExecutor()
         assert run_next_merge(MergeSite(database, self.warehouse, executor, 600), "worker")
         database.close()
 

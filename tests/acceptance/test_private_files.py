@@ -85,7 +85,7 @@ def test_every_file_and_folder_is_its_users_alone(worked: Worked) -> None:
     found = [data, *data.rglob("*")]
     names = {path.name for path in found}
     assert {"warehouse", "runs", "staging", "changelog", "images", "spark", "spark.log", "audit.jsonl"} <= names
-    assert {".parquet", ".image", ".crc"} <= {path.suffix for path in found}
+    assert {".parquet", ".image"} <= {path.suffix for path in found}
     open_to_others = {str(path): oct(mode) for path in found if (mode := stat.S_IMODE(path.lstat().st_mode)) & 0o077}
     assert open_to_others == {}
 

@@ -136,7 +136,16 @@ def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(tmp_path:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert before[1] in now
+        assert any("ended by SIGKILL (Killed) after" in line for line in service.service.lines)
         assert {service.table().get_row("1").text for _ in range(8)} == {'{"id":1,"n":1}'}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("end", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_service_that_is_told_to_stop_ends_well(tmp_path: Path, count: int, end: signal.Signals, status: int) -> None:
+    with several(tmp_path / "data", count) as service:
+        service.service.process.send_signal(end)
+        assert service.service.process.wait(PATIENCE_SECONDS) == status
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
@@ -146,12 +155,12 @@ def test_all_processes_end_with_the_first(tmp_path: Path, end: signal.Signals) -
         pids = service.children()
         assert len(pids) == 2
         service.service.process.send_signal(end)
-        assert service.service.process.wait(PATIENCE_SECONDS) == -end
+        assert service.service.process.wait(PATIENCE_SECONDS) == (0 if end == signal.SIGTERM else -end)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while any(lives(pid) for pid in pids):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        with pytest.raises(httpx.ConnectError):
+        with pytest.raises(httpx.TransportError):
             service.client().get("/healthz")
 
 

@@ -85,7 +85,7 @@ def test_rows_survive_kill_9_and_the_jvm_follows_by_itself(tmp_path: Path) -> No
 
 def test_merges_that_ran_side_by_side_when_spark_was_killed_are_done_again_once_each(tmp_path: Path) -> None:
     names, keys, batches = [f"t{number}" for number in range(4)], 2_000, 3
-    with serving(tmp_path / "data", **SETTINGS, small_merge_records="0", merges_at_once="3") as (_, client):
+    with serving(tmp_path / "data", **SETTINGS, merges_at_once="3") as (_, client):
         post_merged(sum_table(client), [{"id": 1, "n": 5}])  # Spark answers
         tables = [TableClient(client, "shop", name) for name in names]
         for name, table in zip(names, tables, strict=True):

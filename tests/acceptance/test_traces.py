@@ -113,9 +113,11 @@ def check_spans(collector: Collector, client: Client) -> None:
     assert (request.trace, request.parent, request.attributes["http.response.status_code"]) == (caller, parent, 202)
 
     folded = collector.wait_for(lambda one: one.attributes.get("keyfold.merge") == merge["id"])
-    job = collector.wait_for(lambda one: one.parent == folded.id)
-    assert (folded.name, folded.parent, folded.attributes["keyfold.outcome"]) == ("merge", "", "succeeded")
-    assert (job.name, job.attributes["keyfold.spark.tag"]) == ("MergeJob", f"keyfold-{folded.trace}")
+    together = collector.wait_for(lambda one: one.id == folded.parent)
+    job = collector.wait_for(lambda one: one.name == "job" and one.parent == together.id)
+    assert (together.name, together.parent, together.attributes["keyfold.merges"]) == ("round", "", 1)
+    assert (folded.name, folded.attributes["keyfold.outcome"]) == ("merge", "succeeded")
+    assert (job.name, job.attributes["keyfold.spark.tag"]) == ("job", f"keyfold-{folded.trace}")
 
     failed = collector.wait_for(lambda one: one.name == "batch" and one.failed)
     assert "secret" not in str(failed)

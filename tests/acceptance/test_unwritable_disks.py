@@ -111,6 +111,44 @@ def staging_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/staging/*"))
 
 
+def test_merges_on_a_full_disk_are_one_line_each_and_go_on_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
+    with serving(tmp_path / "data", warehouse=str(disk.path), least_free_mib="0") as (service, client):
+        small, large = make_table(client), make_table(client, "large")
+        small.post_batch(RECORDS[:900]).raise_for_status()
+        large.post_batch(RECORDS).raise_for_status()
+        disk.fill()
+        for table in (small, large):
+            failed = table.merge()
+            assert failed["error"].startswith("the warehouse cannot be written: its disk is full; make room"), failed
+        full = [line for line in service.lines if " a disk is full: make room on it" in line]
+        assert len([line for line in full if "ERROR app.services.leases: merge " in line]) == 2
+        assert "Traceback" not in "".join(service.lines)
+        assert [client.get(f"{table.path}/damage").json()["damage"] for table in (small, large)] == [[], []]
+        disk.free()
+        assert [table.merge()["state"] for table in (small, large)] == ["succeeded", "succeeded"]
+        assert small.get_row("1", consistency="merged").json() == RECORDS[1]
+
+
+def test_a_full_data_folder_is_one_line_a_minute_and_no_traceback(tmp_path: Path, disk: Disk) -> None:
+    with serving(disk.path / "data", least_free_mib="0") as (service, client):
+        table = make_table(client)
+        table.post_batch(RECORDS).raise_for_status()
+        assert table.merge()["state"] == "succeeded"
+        table.post_batch(RECORDS[:900]).raise_for_status()
+        begun = len(service.lines)
+        disk.fill(leave=48 * 1024)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            client.post(f"{table.path}/merges")
+            assert table.get_row("1").status_code == 200  # asks for an image
+            time.sleep(0.5)
+        lines = service.lines[begun:]
+        assert "Traceback" not in "".join(lines)
+        assert len([line for line in lines if "the worker waits" in line]) < 20
+        disk.free()
+        assert table.merge()["state"] == "succeeded"
+
+
 def test_a_full_warehouse_takes_no_batch_and_is_written_again_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
     with serving(tmp_path / "data", warehouse=str(disk.path), workers="0", least_free_mib="0") as (_, client):
         table = make_table(client)

@@ -10,18 +10,16 @@ import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from tests.service import Client, TableClient
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("app", "migrations", "spark_jobs")
 SCHEMA = {"fields": [{"name": "k", "type": "INT NOT NULL"}, {"name": "n", "type": "INT"}], "primaryKeys": ["k"]}
-pytestmark = pytest.mark.slow(reason="builds a wheel, installs it beside what it needs, and starts Spark")
+pytestmark = pytest.mark.slow(reason="builds a wheel, installs it with what it needs, and starts Spark")
 
 
 def run(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -47,28 +45,6 @@ def installing(venv: Path) -> list[str | Path]:
     if shutil.which("uv"):
         return ["uv", "pip", "install", "--quiet", "--python", venv / "bin" / "python"]
     return [venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-
-
-def needed(by: Distribution, extras: Sequence[str] = ()) -> Iterator[Distribution]:
-    """What a distribution says it needs, and what these say in turn, as they are installed here."""
-    for text in by.requires or ():
-        one = Requirement(text)
-        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found = distribution(one.name)
-            assert one.specifier.contains(found.version, prereleases=True), f"{text}, but there is {found.version}"
-            yield found
-            yield from needed(found, sorted(one.extras))
-
-
-def link_what_is_needed(site: Path) -> None:
-    """Links to what keyfold in ``site`` needs, and to nothing else that is installed here: what it forgot to ask for is
-    not there. To download and build it all again took a minute and left two gigabytes in a cache.
-    """
-    [keyfold] = Distribution.discover(name="keyfold", path=[str(site)])
-    for found in needed(keyfold):
-        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-            if not (site / top).exists():
-                (site / top).symlink_to(Path(str(found.locate_file(top))))
 
 
 def files_of_packages() -> set[str]:
@@ -113,10 +89,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     need_registry(venv, folder)
     (folder / "source").mkdir()
     wheel = built(copied(folder / "source"), folder, venv)
-    done = run([*installing(venv), "--no-deps", wheel], folder)
+    done = run([*installing(venv), "--constraint", ROOT / "requirements-serve.lock", f"{wheel}[spark]"], folder)
     assert done.returncode == 0, done.stderr
-    [site] = venv.glob("lib/python*/site-packages")
-    link_what_is_needed(site)
     return venv / "bin", wheel
 
 

@@ -183,6 +183,9 @@ VALUES: Mapping[FaultCode, Case] = {
     ),
     FaultCode.OUT_OF_RANGE: value("TINYINT", 1000),
     FaultCode.REFUSED_ROW_KIND: posted({"k": 1, "_kind": "-D"}, options={"merge-engine": "first-row"}),
+    FaultCode.UNFOLDABLE_VALUE: posted(
+        {"k": 1, "a": "AAAA"}, {"a": "BYTES"}, options=AGGREGATION | {A_FUNCTION: "hll_sketch"}
+    ),
     FaultCode.TOO_LONG: value("CHAR(2)", "abc"),
     FaultCode.TOO_MANY_DIGITS: value("DECIMAL(5, 2)", "1.234"),
     FaultCode.UNKNOWN_FIELD: posted({"k": 1, "r": {"z": 1}}, ROW),

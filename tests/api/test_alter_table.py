@@ -22,6 +22,7 @@ from app.core.alter.changes import ACTIONS
 from app.core.errors import Conflict
 from app.core.table.history import NewBatch, Table
 from app.core.table.schema import TableSchema
+from app.kernel.tasks import Result
 from app.services.executor import MergeSite
 from app.services.merges import run_next_merge
 from app.services.tables import alter_table
@@ -284,9 +285,9 @@ class Altering(PythonExecutor):
         self.client = client
         self.answers: list[int] = []
 
-    def merge(self, *arguments: Any, **named: Any) -> None:
+    def merge(self, *arguments: Any, **named: Any) -> list[Result]:
         self.answers += [alter(self.client, WIDEN).status_code, alter(self.client, ADD).status_code]
-        super().merge(*arguments, **named)
+        return super().merge(*arguments, **named)
 
 
 def test_a_merge_that_runs_keeps_the_schema_it_began_with(app: FastAPI, wide: TestClient) -> None:

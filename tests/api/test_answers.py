@@ -19,6 +19,7 @@ _VARIES = (
     (re.compile(r"\bkf_[\w-]{43}(?![\w-])"), "<token>"),
     (re.compile(r'("requestId": )"[^"]*"'), r'\1"<request>"'),
     (re.compile(r'"file://[^"<]*'), '"file://'),
+    (re.compile(r"part-([0-9]{5})-[0-9a-f]{8}\.parquet"), r"part-\1-<attempt>.parquet"),
     (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes))|durationMillis|behindMillis|made)": [0-9]+'), r'"\1": 0'),
     (re.compile(r'"overdue": \{[^}]*\}'), '"overdue": null'),  # by how long the walk took until then
 )

@@ -153,7 +153,7 @@ def test_only_four_paths_are_open(app: FastAPI, client: TestClient, token: str) 
 @pytest.mark.parametrize(
     "path",
     [
-        *("//healthz", "/healthz/", "/healthz/..", "/healthz/../v1/config", "/healthz%2f..%2fv1/config", "/healthz%00"),
+        *("//healthz", "/healthz/..", "/healthz/../v1/config", "/healthz%2f..%2fv1/config", "/healthz%00"),
         *("/healthz;x", "/HEALTHZ", "/docs/", "/docs/oauth2-redirect", "/redoc", "/openapi.json/", "/.%2fhealthz"),
         *(
             "/v1/../healthz",

@@ -93,7 +93,13 @@ def test_a_request_names_one_host(hosts: list[str]) -> None:
     ],
 )
 def test_a_page_of_the_service_itself_may_call(origin: str, host: str) -> None:
-    check_page(Headers({"Host": host, "Origin": origin}))
+    check_page(Headers({"Host": host, "Origin": origin}), origin.partition(":")[0].lower())
+
+
+@pytest.mark.parametrize(("origin", "scheme"), [("https://localhost:8080", "http"), ("http://localhost:8080", "https")])
+def test_a_page_of_another_scheme_is_another_origin(origin: str, scheme: str) -> None:
+    with pytest.raises(Forbidden):
+        check_page(Headers({"Host": "localhost:8080", "Origin": origin}), scheme)
 
 
 @pytest.mark.parametrize(
@@ -119,25 +125,25 @@ def test_a_page_of_the_service_itself_may_call(origin: str, host: str) -> None:
 )
 def test_a_page_of_another_origin_may_not_call(origin: str) -> None:
     with pytest.raises(Forbidden) as refused:
-        check_page(Headers({"Host": "localhost:8080", "Origin": origin}))
+        check_page(Headers({"Host": "localhost:8080", "Origin": origin}), "http")
     assert [fault.code for fault in refused.value.violations] == ["foreign_origin"]
 
 
 @pytest.mark.parametrize("site", ["same-origin", "none", "None"])
 def test_what_a_person_or_an_own_page_asks_for_is_answered(site: str) -> None:
-    check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": site}))
+    check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": site}), "http")
 
 
 @pytest.mark.parametrize("site", ["cross-site", "Cross-Site", "same-site", "", "unheard-of"])
 def test_what_another_site_asks_for_is_refused(site: str) -> None:
     with pytest.raises(Forbidden) as refused:
-        check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": site}))
+        check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": site}), "http")
     assert [fault.code for fault in refused.value.violations] == ["cross_site"]
 
 
 def test_all_that_is_foreign_is_told_at_once() -> None:
     with pytest.raises(Forbidden) as refused:
-        check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": "cross-site"} | EVIL))
+        check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": "cross-site"} | EVIL), "http")
     assert [fault.code for fault in refused.value.violations] == ["foreign_origin", "cross_site"]
 
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -144,7 +146,9 @@ def test_damage_in_the_middle_of_a_long_answer_ends_it_and_is_kept(
     parts: Parts = app.state.parts
     merge_staged(parts.database, parts.warehouse, days)
     whole = client.get(f"{TABLES}/days/rows:scan").content
-    [second] = [path for path in files_in(parts.warehouse, days, "runs") if path.parent.name.endswith("1")]
+    last = json.loads(whole.splitlines()[-1])["day"]
+    runs = files_in(parts.warehouse, days, "runs")
+    [second] = [path for path in runs if pq.ParquetFile(path).read(["day"])["day"][0].as_py() == last]
     with flipped(second):
         begun = client.get(f"{TABLES}/days/rows:scan", headers={"Accept-Encoding": "identity"}).content
     assert 2**20 < len(begun) < len(whole)
@@ -181,3 +185,16 @@ def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_we
     flip(table.file("runs"))
     assert verified(tmp_path).returncode == 1
     assert [one["kind"] for one in table.damage()] == ["staging"]
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_keyfold_verify_reports_the_faults_of_the_catalog(table: Shop, tmp_path: Path) -> None:
+    with table.parts.database.transaction() as repository:
+        repository.transaction.execute(sa.text("UPDATE data_files SET max_token = max_token - 1"))
+    bad = verified(tmp_path)
+    assert (bad.returncode, bad.stderr) == (1, "")
+    fault, end = bad.stdout.splitlines()
+    assert fault.startswith("the catalog is damaged: run ")
+    assert end.endswith("; 1 faults in the catalog: restore it (docs/operations.md, A damaged catalog)")
+    told = json.loads(verified(tmp_path, "--json").stdout)
+    assert (told["damaged"], told["catalog"]) == ([], [fault])

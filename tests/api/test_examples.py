@@ -34,6 +34,8 @@ _VARIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bkf_[\w-]{43}(?![\w-])"), _SECRET),
     (re.compile(r'file://[^"]*?warehouse'), "file:///var/lib/keyfold/warehouse"),
     (re.compile(r'"((?:[a-zA-Z]*(?:Bytes|SizeInBytes)))": [0-9]+'), r'"\1": 4096'),
+    (re.compile(r"part-([0-9]{5})-[0-9a-f]{8}\.parquet"), r"part-\1-5eed0000.parquet"),
+    (re.compile(r'"spaceAmplification": [0-9.]+'), '"spaceAmplification": 1.95'),
     (re.compile(r'"durationMillis": [0-9]+'), '"durationMillis": 350'),
     (re.compile(r'"behindMillis": [0-9]+'), '"behindMillis": 1500'),
     (re.compile(r'"made": [0-9]+'), '"made": 1'),

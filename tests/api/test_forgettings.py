@@ -148,6 +148,9 @@ def test_a_snapshot_that_a_delta_log_alone_keeps_is_not_gone_back_to(
     refused = shop.post(f"{T}/rollback", json={"snapshot": 1})
     assert (refused.status_code, refused.json()["errorCode"]) == (409, "snapshot_to_forget")
     assert made["id"] in refused.json()["detail"]
+    kept = shop.post(f"{T}/tags", json={"tagName": "v1", "snapshotId": 1})
+    assert (kept.status_code, kept.json()["errorCode"]) == (409, "snapshot_to_forget")
+    assert shop.post(f"{T}/tags", json={"tagName": "v2"}).status_code == 200
     assert shop.post(f"{T}/rollback", json={"snapshot": 2}).status_code == 200
     assert shop.get(f"{T}/rows?key=1&consistency=merged").status_code == 404
 

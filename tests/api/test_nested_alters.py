@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.kernel.tasks import Result
 from app.services.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import compact, merge_staged
@@ -166,9 +167,9 @@ class Altering(PythonExecutor):
         super().__init__()
         self.table = table
 
-    def compact(self, *arguments: Any, **named: Any) -> None:
+    def compact(self, *arguments: Any, **named: Any) -> list[Result]:
         assert self.table.alter().status_code == 200
-        super().compact(*arguments, **named)
+        return super().compact(*arguments, **named)
 
 
 def test_changes_of_a_compaction_that_began_before_are_answered_in_the_new_fields(make: Callable[..., Table]) -> None:

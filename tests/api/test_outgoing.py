@@ -50,7 +50,7 @@ def test_a_large_answer_goes_out_in_pieces_and_whole() -> None:
         client = Client()
         outgoing = await sent(client, Unread())
         assert (client.status, client.body, outgoing.outcome) == (200, BODY, 200)
-        assert client.messages[0]["headers"] == [(b"x-request-id", b"id")]
+        assert client.messages[0]["headers"] == [(b"x-request-id", b"id"), (b"x-content-type-options", b"nosniff")]
         assert max(len(message.get("body", b"")) for message in client.messages) == LARGE_BYTES
         assert [message.get("more_body", False) for message in client.messages[1:]] == [True] * 5 + [False]
 

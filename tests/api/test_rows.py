@@ -213,6 +213,31 @@ def test_a_row_never_written_is_told_from_a_deleted_one(table: MakeTable) -> Non
     ]
 
 
+def test_columns_of_many_rows_are_named_by_the_parameter_or_the_body(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("a", "INT"), ("b", "INT"))
+    rows.merge({"id": 1, "a": 2, "b": 3})
+    keys = [{"id": 1}]
+
+    def get(query: str = "", **body: Any) -> Any:
+        return rows.client.post(f"{ROWS}:batchGet{query}", json={"keys": keys, **body})
+
+    assert get(columns=["b"]).json() == get("?columns=b").json()
+    assert get(columns=["b"]).json()["rows"][0]["row"] == {"b": 3}
+    for answer, code in (
+        (get(columns=["c"]), "unknown_column"),
+        (get("?columns=a", columns=["b"]), "contradicting_parameters"),
+        (get(column=["b"]), "unknown_member"),
+    ):
+        assert (answer.status_code, [fault["code"] for fault in answer.json()["errors"]]) == (400, [code])
+
+
+@pytest.mark.parametrize("body", ['{"keys":[],"keys":[{"id":1}]}', '{"keys":[{"id":1,"id":2}]}'])
+def test_a_body_that_names_a_member_twice_is_refused(table: MakeTable, body: str) -> None:
+    rows = table(("id", "INT"))
+    answer = rows.client.post(f"{ROWS}:batchGet", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "duplicate_key")
+
+
 def test_latest_sees_what_is_staged_and_merged_does_not(table: MakeTable) -> None:
     options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     rows = table(("id", "INT"), ("n", "INT"), **options)
@@ -221,7 +246,12 @@ def test_latest_sees_what_is_staged_and_merged_does_not(table: MakeTable) -> Non
     rows.stage({"id": 1, "n": 100})
     assert rows.get(1, consistency="merged").json() == {"id": 1, "n": 1}
     assert rows.get(1).json() == rows.get(1, consistency="latest").json() == {"id": 1, "n": 111}
-    assert rows.get(2, consistency="merged").status_code == 404
+    unmerged = rows.get(2, consistency="merged")
+    assert (unmerged.status_code, unmerged.json()["detail"]) == (
+        404,
+        'no row {"id": 2} in shop.wide: it is not merged yet: batch 2 is staged',
+    )
+    assert "never written" in rows.get(3, consistency="merged").json()["detail"]
     assert rows.client.get(f"{ROWS}/2").json() == {"id": 2, "n": 5}
     both = rows.batch_get({"id": 1}, {"id": 2}).json()["rows"]
     assert [one["row"]["n"] for one in both] == [111, 5]

@@ -23,7 +23,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.failures import refusing
 from app.catalog.models import metadata, tokens
 from app.catalog.repository import Repository
-from app.core.errors import Invalid, KeyfoldError, Unavailable
+from app.core.errors import DamagedCatalog, Invalid, KeyfoldError, Unavailable
 from app.core.table.history import HistoryExtent
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
@@ -37,7 +37,7 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> 
         repository.databases.page(limit=1)
     database.migrate()
     database.migrate()
-    assert (database.revision(), database.is_current()) == ("0014", True)
+    assert (database.revision(), database.is_current()) == ("0016", True)
     database.ping()
     database.close()
 
@@ -200,9 +200,9 @@ def test_a_sqlite_file_that_is_gone_is_never_written_again_nor_made_anew(tmp_pat
     database.close()
 
 
-def test_a_sqlite_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+def test_a_sqlite_file_that_is_no_database_is_a_damaged_catalog(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"this is not a database" * 100)
-    with pytest.raises(Unavailable) as failed:
+    with pytest.raises(DamagedCatalog, match="restore the catalog from a backup") as failed:
         CatalogDatabase(f"sqlite:///{tmp_path}/catalog.db").ping()
     assert isinstance(failed.value.__cause__, sa.exc.DatabaseError)
     assert isinstance(failed.value.__cause__.orig, sqlite3.DatabaseError)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,43 @@ def test_marks_are_shared_through_the_file(tmp_path: Path) -> None:
     mine.change(["t1"])
     assert other.of("t1") == mine.of("t1") != before
     assert other.last != last
+
+
+@pytest.mark.parametrize("size", [0, 4096, 40_000])
+def test_a_file_of_another_size_is_made_anew_and_nobody_dies_of_it(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "marks"
+    mine, other = Marks(path), Marks(path)
+    before = mine.of("t1"), other.of("t1")
+    os.truncate(path, size)
+    other.change(["t1"])
+    assert mine.of("t1") == other.of("t1") not in before
+    assert path.stat().st_size == 32_768
+    path.write_bytes(b"")
+    assert Marks(path).identity == mine.identity
+
+
+def test_a_file_that_was_replaced_or_removed_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    mine = Marks(path)
+    before = mine.of("t1")
+    for end in (path.unlink, lambda: path.replace(tmp_path / "aside")):
+        end()
+        other = Marks(path)
+        other.change(["t1"])
+        deadline = time.monotonic() + 10
+        while mine.of("t1") != other.of("t1"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert mine.of("t1") != before
+
+
+def test_processes_that_come_at_once_map_the_same_file(tmp_path: Path) -> None:
+    code = "import pathlib, sys, app.catalog.marks as m; print(m.Marks(pathlib.Path(sys.argv[1])).identity)"
+    found = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "new" / "marks")], stdout=subprocess.PIPE)
+        for _ in range(6)
+    ]
+    assert len({process.communicate()[0] for process in found}) == 1
 
 
 def test_a_mark_of_one_table_is_not_that_of_another(tmp_path: Path) -> None:

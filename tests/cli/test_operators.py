@@ -71,8 +71,9 @@ def test_serve_at_a_terminal_says_where_the_docs_are_when_spark_is_ready_and_eac
     spark_remote: str, tmp_path: Path
 ) -> None:
     with shown(tmp_path / "data", KEYFOLD_SPARK_REMOTE=spark_remote) as screen:
-        url = screen.wait_for(r"^Keyfold \S+ listens on (\S+)")[1]
-        docs = screen.wait_for(r"^Keyfold explains its routes at (\S+)")[1]
+        told = screen.wait_for(r"^Keyfold \S+ listens on (\S+) \(console (\S+), API docs (\S+), data in (\S+)\)")
+        url, console, docs = told[1], told[2], told[3]
+        assert console == f"{url}/"
         screen.wait_for(rf"^{CLOCK}Spark is ready\r$")
         with Client(base_url=url, trust_env=False) as client:
             assert client.get(docs).status_code == 200

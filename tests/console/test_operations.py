@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from fastapi import FastAPI
@@ -14,7 +15,9 @@ from app.console.words import briefly, numbered
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
-from app.telemetry.entries import Counted, SparkState, TaskOutcome
+from app.services.refreshed import Refreshed
+from app.telemetry.entries import Asked, Counted, SparkState, TaskOutcome
+from app.telemetry.exposition import Told
 from app.telemetry.hour import STEP_SECONDS, Hour
 from tests.console.conftest import Browser, words
 
@@ -147,3 +150,12 @@ def test_numbers_and_times_are_short() -> None:
         "12\u2009346",
     ]
     assert [briefly(one) for one in (0, 0.00123, 0.5, 12.345, 75)] == ["0", "1.23 ms", "500 ms", "12.3 s", "1 min"]
+
+
+def test_tiles_say_how_many_tables_fail_and_how_many_images_there_are(app: FastAPI, browser: Browser) -> None:
+    parts = parts_of(app)
+    told = [Told(Asked.FAILING_TABLES, (), 2.0), Told(Asked.IMAGES, (), 7.0), Told(Asked.IMAGE_BYTES, (), 3 * 2**20)]
+    app.state.parts = replace(parts, scrapes=Refreshed(lambda: told, 60, 5))
+    page = words(browser.get(OPERATIONS).text)
+    assert "Failing tables 2 see why" in page
+    assert re.search(r"Images 7 ?3[.\d]* MiB of", page)

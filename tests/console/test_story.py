@@ -17,7 +17,7 @@ pytestmark = [
 
 def test_a_merge_is_seen_without_reloading(tmp_path: Path, spark_remote: str) -> None:
     with (
-        serving(tmp_path, spark_remote=spark_remote, small_merge_records="1000") as (_, client),
+        serving(tmp_path, spark_remote=spark_remote) as (_, client),
         chromium() as browser,
         person(browser, str(client.base_url)) as window,
     ):

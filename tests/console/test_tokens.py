@@ -137,6 +137,11 @@ def audited(tmp_path: Path, sqlite_template: Path) -> Iterator[Browser]:
         yield browser
 
 
+def test_a_refused_sign_in_is_told_with_its_reason(audited: Browser) -> None:
+    Browser(TestClient(audited.client.app, LOOPBACK)).sign_in("kf_wrong")
+    assert re.search(r'signIn – testclient refused 401 \{"errors": \["\w+_token"\]\}', audited.text(AUDIT))
+
+
 def test_the_audit_log_is_shown_newest_first(audited: Browser) -> None:
     assert "signIn boss testclient" in audited.text(AUDIT)
     audited.get(TOKENS)

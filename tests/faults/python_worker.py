@@ -38,15 +38,8 @@ def main() -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve())
-    site = MergeSite(
-        database,
-        Warehouse(settings.warehouse_root, marked=True),
-        PythonExecutor(),
-        settings.lease_seconds,
-        small_merge_records=settings.small_merge_records,
-        lifted_merge_bytes=settings.lifted_merge_mib * 2**20,
-        column_compaction_bytes=settings.column_compaction_bytes,
-    )
+    warehouse = Warehouse(settings.warehouse_root, marked=True)
+    site = MergeSite(database, warehouse, PythonExecutor(), settings.lease_seconds)
     upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
     worker = Worker(site, settings.poll_seconds, settings.merge_slots, upkeep)
     worker.start()

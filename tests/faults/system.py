@@ -20,7 +20,7 @@ from random import SystemRandom
 import httpx
 import psycopg
 
-from spark_jobs.java import COMPILE_FLAG, MODULE_FLAGS, find_java, spark_jars
+from spark_jobs.java import MODULE_FLAGS, find_java, spark_jars
 from tests.cluster import Node
 from tests.faults.places import Clock, Disk
 from tests.postgres import initialized
@@ -219,9 +219,8 @@ class System:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
             "spark.sql.session.timeZone": "UTC",
-            "spark.hadoop.fs.permissions.umask-mode": "077",
         }
-        flags = [*MODULE_FLAGS, "-Xmx1g", "-XX:+UseSerialGC", COMPILE_FLAG, "-XX:TieredStopAtLevel=1"]
+        flags = [*MODULE_FLAGS, "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         flags += [f"-D{key}={value}" for key, value in properties.items()]
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
         command = [str(find_java()), *flags, "-cp", f"{spark_jars()}/*", main]
@@ -283,9 +282,7 @@ class System:
             self.kept[f"api-{number}"] = Kept(f"api-{number}", command, self.folder, environment)
         _wait_for(self.urls)  # the embedded catalog is migrated by the service
         for number in (1, 2):
-            # One folds small merges itself, the other one gives all to Spark.
-            small = {"KEYFOLD_SMALL_MERGE_RECORDS": "1000" if number == 1 else "0"}
-            environment = {**shared, **small, "KEYFOLD_DATA": str(self.data.path)}
+            environment = {**shared, "KEYFOLD_DATA": str(self.data.path)}
             self.kept[f"worker-{number}"] = Kept(f"worker-{number}", merging, self.folder, environment)
 
 
@@ -328,6 +325,6 @@ def _wait_for(urls: Sequence[str]) -> None:
 
 def _ready(client: Client) -> bool:
     try:
-        return client.get("/readyz").status_code == 200
+        return bool(client.get("/readyz").json()["spark"])
     except httpx.HTTPError:
         return False

@@ -28,7 +28,7 @@ from app.storage.layout import Warehouse
 from app.storage.staging import staging_file, write_batch
 from tests.fuzz.tables import EVERY_TYPE, NAMED
 from tests.fuzz.target import CORPUS
-from tests.services.executor import write_run
+from tests.written import write_run
 
 Seed = tuple[str, str, bytes]  # target, name, input
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -42,6 +43,32 @@ def test_a_batch_that_was_accepted_in_the_future_is_due(site: MergeSite, clock: 
     assert request_due_merges(site.database) == 0
     clock.move(hours=-1)
     assert request_due_merges(site.database) == 1
+
+
+def test_a_batch_that_comes_while_dues_are_looked_for_is_not_one_of_a_clock_set_back(
+    catalog_url: str, site: MergeSite, clock: SetClock
+) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "1 min"})
+
+    class Meanwhile(SetClock):
+        """Another process accepts a batch a moment after the first time was read."""
+
+        def __call__(self) -> datetime:
+            now = super().__call__()
+            if self.time == clock.time:
+                self.move(seconds=1)
+                clock.move(seconds=1)
+                stage(site)
+            return now
+
+    looking = CatalogDatabase(catalog_url, Meanwhile())
+    try:
+        assert request_due_merges(looking) == 0
+        clock.move(seconds=1)
+        assert request_due_merges(looking) == 0
+    finally:
+        looking.close()
+    assert states(site, table) == []
 
 
 def test_a_merge_whose_worker_died_before_the_clock_was_set_back_is_taken_over(

@@ -11,7 +11,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
-from app.services.compactions import ask_for_compaction, layers_of, pick_runs, replaced, run_next_compaction
+from app.services.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
@@ -152,17 +152,3 @@ def test_compacted_runs_take_the_place_of_those_they_were_made_of() -> None:
     for gone in ([["a1", "a3"]], [["a1", "x"]]):
         with pytest.raises(Conflict):
             replaced(runs, gone, [run("a", partition="a")])
-
-
-def test_runs_of_two_schemas_are_read_in_the_order_of_the_snapshot() -> None:
-    # A merge that began before an ALTER committed after a compaction that began behind it.
-    compacted, late, then = (replace(run(name), schema_id=number) for name, number in (("c", 4), ("m", 3), ("n", 4)))
-    assert layers_of([compacted, late, then]) == [[compacted], [late], [then]]
-
-
-def test_runs_of_partitions_are_read_together_where_their_schema_is_one() -> None:
-    a1, b1, a2, b2, a3 = (
-        replace(run(name, partition=name[0]), schema_id=number)
-        for name, number in (("a1", 0), ("b1", 0), ("a2", 0), ("b2", 1), ("a3", 1))
-    )
-    assert layers_of([a1, b1, a2, b2, a3]) == [[a1, b1], [a2], [b2, a3]]

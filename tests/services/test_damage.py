@@ -5,18 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.models import batches, data_files
 from app.core.errors import Unavailable
-from app.core.plan.fold import lift
-from app.core.plan.jobs import MergeJob
 from app.core.table.damage import DamagedFile, DamageReason, FileKind
 from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState
-from app.core.table.records import Record, RowKind
+from app.kernel.tasks import Job, Progress, Result
 from app.services.changelogs import read_page
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.damage import named_files, read_again, told
@@ -30,7 +28,7 @@ from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
-from tests.services.executor import InterruptedExecutor, PythonExecutor, path_of, write_run
+from tests.services.executor import PythonExecutor
 
 CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "50"}
 LOOKUP = CALM | {"changelog-producer": "lookup"}
@@ -83,8 +81,6 @@ def test_a_merge_of_a_damaged_batch_changes_nothing_and_names_the_batch(
         assert f"{table.id}/staging/{bad.name}" in (failed.error or "")
         assert "withdraw batch 2 (DELETE …/batches/" in (failed.error or "")
         assert snapshot_of(site.database, table) is None
-    assert isinstance(site.executor, PythonExecutor)
-    assert site.executor.merges == 0
     [found] = damage_of(site.database, table)
     assert (found.kind, found.batch_number) == (FileKind.STAGING, 2)
     assert found.reason is (DamageReason.MISSING if lost else DamageReason.WRONG_CONTENT)
@@ -103,20 +99,6 @@ def test_all_damaged_batches_of_a_merge_are_kept_at_once(site: MergeSite) -> Non
     assert {one.batch_number for one in damage_of(site.database, table)} == {1, 4}
 
 
-def test_a_file_that_is_damaged_while_a_job_reads_it_is_named_as_well(site: MergeSite) -> None:
-    table = create_table(site.database, CALM)
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    [staged] = files_in(site.warehouse, table.id, "staging")
-
-    def break_it() -> None:
-        staged.unlink()
-        raise RuntimeError("a Java exception of many lines")
-
-    failed = merge(replace(site, executor=InterruptedExecutor(break_it)), table)
-    assert f"{staged.name} is missing" in (failed.error or "")
-    assert [one.found for one in damage_of(site.database, table)] == ["no file"]
-
-
 def test_a_compaction_of_a_damaged_run_changes_nothing_and_names_the_file(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, CALM)
     merged_rows(site, table, 1, 2)
@@ -129,8 +111,6 @@ def test_a_compaction_of_a_damaged_run_changes_nothing_and_names_the_file(site: 
         snapshot = snapshot_of(site.database, table)
         assert snapshot is not None
         assert len(snapshot.runs) == 2
-    assert isinstance(site.executor, PythonExecutor)
-    assert site.executor.compactions == 0
     assert compact(site, table).state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [1, 2, 3]) == [1, 4, 3]
 
@@ -152,15 +132,17 @@ def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(
     class InTwo(PythonExecutor):
         """Writes two files."""
 
-        def merge(self, *args: Any) -> None:
-            job: MergeJob = args[1]
-            records = [Record(RowKind.INSERT, {"id": n, "n": n}) for n in range(40)]
-            write_run(path_of(job.output), job.plan, [lift(job.plan, one) for one in records], files=2)
+        def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+            [task] = job.tasks
+            halves = (replace(task, last_token=0), replace(task, first_token=1, place=1))
+            first, second = super().merge(tag, replace(job, tasks=halves), report)
+            return [replace(first, files=(*first.files, *second.files))]
 
     table = create_table(database, CALM)
     post(database, site.warehouse, *({"id": n, "n": n} for n in range(40)))
     assert merge(replace(site, executor=InTwo()), table).state is TaskState.SUCCEEDED
-    first = files_in(site.warehouse, table.id, "runs")[0]
+    first, second = files_in(site.warehouse, table.id, "runs")
+    in_second = pq.read_metadata(second).num_rows
     assert totals(database, images, table, range(40)) == [*range(40)]
     answered = 0
     for bad in (flipped(first, 700), gone(first)):
@@ -169,7 +151,7 @@ def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(
                 with suppress(DamagedFile):
                     assert totals(database, images, table, [number]) == [number]
                     answered += 1
-    assert answered == 40
+    assert answered == 2 * in_second
     assert totals(database, images, table, range(40)) == [*range(40)]
 
 

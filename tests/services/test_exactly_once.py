@@ -13,6 +13,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import NotFound
 from app.core.table.history import BatchState, Table
+from app.kernel.tasks import Result
 from app.services.compactions import run_next_compaction
 from app.services.drops import drop_table
 from app.services.executor import MergeSite
@@ -35,13 +36,14 @@ class DyingExecutor(PythonExecutor):
         super().__init__()
         self.random = random.Random(seed)
 
-    def merge(self, *args: object) -> None:
+    def merge(self, *args: object) -> list[Result]:
         fate = self.random.random()
         if fate < 0.2:
             die()
-        super().merge(*args)  # type: ignore[arg-type]  # passed on as they came
+        results = super().merge(*args)  # type: ignore[arg-type]  # passed on as they came
         if fate < 0.4:
             die()
+        return results
 
 
 @contextmanager

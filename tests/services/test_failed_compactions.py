@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.table.history import Failures, Table, Task, TaskKind, TaskState
+from app.kernel.tasks import Result
 from app.services.compactions import ask_for_compaction, request_failed_compactions, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -21,7 +22,7 @@ __all__ = ["clock", "database"]
 class BrokenCompaction(PythonExecutor):
     """Merges, but cannot compact."""
 
-    def compact(self, *args: object) -> None:  # noqa: ARG002  # the protocol passes them
+    def compact(self, *args: object) -> list[Result]:  # noqa: ARG002  # the protocol passes them
         raise RuntimeError("no room")
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import NotStored, Unavailable
-from app.core.plan.jobs import MergeJob, Progress
 from app.core.table.history import BatchState, TaskState
+from app.kernel.tasks import Job, Progress, Result
 from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.merges import request_merge, run_next_merge
@@ -45,17 +45,16 @@ def mount(warehouse: Warehouse) -> None:
 
 
 class Unmounted(PythonExecutor):
-    """Its merges read their batches, then the disk goes away, and the run is written to the folder in its place."""
+    """When its merges have written their runs, the disk goes away."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         super().__init__()
         self.warehouse = warehouse
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:  # noqa: ARG002  # it reports to nobody
-        def between(fraction: float, detail: dict[str, int]) -> None:
-            unmount(self.warehouse)
-
-        super().merge(tag, job, between)
+    def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        results = super().merge(tag, job, report)
+        unmount(self.warehouse)
+        return results
 
 
 def test_a_batch_that_was_written_beside_the_warehouse_is_not_accepted(

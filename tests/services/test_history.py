@@ -192,7 +192,7 @@ def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: Mer
         sweep(site.database, site.warehouse)
     assert begins(site, table) > 2
     with site.database.transaction() as repository:
-        number = roll_back(repository, table, number=2).snapshot.id
+        number = roll_back(repository, table, number=2).made.snapshot.id
     merged(site, table, {"id": 1, "n": 11})
     sweep(site.database, site.warehouse)
     with site.database.reading() as repository:

@@ -11,11 +11,9 @@ import pytest
 
 from app.catalog.repository import WaitingMerge
 from app.core.table.history import Table
-from app.services.merge_choice import ROUND_MERGES, ROUND_RECORDS, choose
-from app.services.small_merges import MOST_BYTES
+from app.services.merge_choice import ROUND_BYTES, ROUND_MERGES, ROUND_RECORDS, SMALL_RECORDS, choose
 from tests.services.builders import SUM, schema
 
-SMALL = 1_000
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -31,32 +29,33 @@ def names(merges: Sequence[WaitingMerge]) -> list[str]:
 
 
 def test_small_merges_wait_for_no_place_and_large_ones_for_no_round() -> None:
-    found = choose([waiting("a", 10**6), waiting("b"), waiting("c", 10**6), waiting("d")], 1, SMALL)
+    found = choose([waiting("a", 10**6), waiting("b"), waiting("c", 10**6), waiting("d")], 1)
     assert names(found.together) == ["b", "d"]
     assert names(found.apart) == ["a"]
-    assert choose([waiting("a", 10**6), waiting("b")], 0, SMALL).apart == []
-    assert names(choose([waiting("a", 10**6), waiting("b")], 0, SMALL).together) == ["b"]
+    assert choose([waiting("a", 10**6), waiting("b")], 0).apart == []
+    assert names(choose([waiting("a", 10**6), waiting("b")], 0).together) == ["b"]
 
 
 def test_a_round_takes_those_that_are_due_first() -> None:
     many = [waiting(f"t{number}") for number in range(3 * ROUND_MERGES)]
-    assert names(choose(many, 4, SMALL).together) == [f"t{number}" for number in range(ROUND_MERGES)]
-    assert choose(many, 4, SMALL).apart == []
+    assert names(choose(many, 4).together) == [f"t{number}" for number in range(ROUND_MERGES)]
+    assert choose(many, 4).apart == []
 
 
-@pytest.mark.parametrize("large", [{"records": ROUND_RECORDS}, {"size_bytes": MOST_BYTES}])
-def test_a_round_ends_before_the_first_that_has_no_room(large: Mapping[str, int]) -> None:
-    found = choose([waiting("a"), waiting("b", **large), waiting("c")], 4, SMALL)  # type: ignore[arg-type]
+def test_a_round_ends_before_the_first_that_has_no_room() -> None:
+    found = choose([waiting("a"), waiting("b", size_bytes=ROUND_BYTES), waiting("c")], 4)
     assert names(found.together) == ["a"]
     assert found.apart == []  # it is small, and the next round begins with it
-    assert names(choose([waiting("b", **large), waiting("c")], 4, SMALL).together) == ["b"]  # type: ignore[arg-type]
+    assert names(choose([waiting("b", size_bytes=ROUND_BYTES), waiting("c")], 4).together) == ["b"]
+    many = [waiting(f"t{number}", SMALL_RECORDS) for number in range(ROUND_MERGES)]
+    assert len(choose(many, 4).together) == ROUND_RECORDS // SMALL_RECORDS
 
 
 @pytest.mark.parametrize(
     "one",
     [
-        waiting("x", SMALL + 1),
-        waiting("x", size_bytes=MOST_BYTES + 1),
+        waiting("x", SMALL_RECORDS + 1),
+        waiting("x", size_bytes=ROUND_BYTES + 1),
         waiting("x", 0),
         waiting("x", plain=False),
         waiting("x", options=SUM | {"changelog-producer": "lookup"}),
@@ -66,10 +65,5 @@ def test_a_round_ends_before_the_first_that_has_no_room(large: Mapping[str, int]
     ],
 )
 def test_what_a_round_cannot_do_as_a_whole_is_done_apart(one: WaitingMerge) -> None:
-    found = choose([one], 1, SMALL)
+    found = choose([one], 1)
     assert (names(found.together), names(found.apart)) == ([], ["x"])
-
-
-def test_without_small_merges_there_are_no_rounds() -> None:
-    found = choose([waiting("a"), waiting("b")], 4, 0)
-    assert (names(found.together), names(found.apart)) == ([], ["a", "b"])

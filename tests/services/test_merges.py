@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.jobs import MergeJob, Progress
 from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigger
+from app.kernel.tasks import Job, Progress, Result
 from app.services.compactions import run_next_compaction
 from app.services.executor import MergeSite
 from app.services.lookups import Images
@@ -323,8 +323,9 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
 class LostFiles(PythonExecutor):
     """Writes where nobody looks, as a Spark server does that has another disk."""
 
-    def merge(self, tag: str, job: MergeJob, on_progress: Progress) -> None:
-        super().merge(tag, replace(job, output=f"{job.output}-elsewhere"), on_progress)
+    def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        tasks = tuple(replace(task, output=f"{task.output}-elsewhere") for task in job.tasks)
+        return super().merge(tag, replace(job, tasks=tasks), report)
 
 
 def test_a_merge_whose_files_cannot_be_seen_loses_no_batch(site: MergeSite, images: Images) -> None:

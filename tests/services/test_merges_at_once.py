@@ -28,8 +28,9 @@ DUE = SUM | {"merge.max-staleness": "0 s"}
 
 
 def staged_tables(site: MergeSite, count: int, options: dict[str, str] = DUE) -> list[Table]:
-    """Tables with one staged batch each, accepted in the order of the list."""
-    tables = [create_table(site.database, options, f"t{number}") for number in range(count)]
+    """Tables with one staged batch each, accepted in the order of the list, whose merges share no job."""
+    apart = options | {"changelog-producer": "input"}
+    tables = [create_table(site.database, apart, f"t{number}") for number in range(count)]
     for table in tables:
         stage(site, table)
     return tables

@@ -14,7 +14,7 @@ from app.core.table.history import Table, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Images, get_row
 from app.services.merges import request_merge, run_next_merge
-from app.services.snapshots import DescribedSnapshot, find_snapshot, roll_back
+from app.services.snapshots import RolledBack, find_snapshot, roll_back
 from app.services.sweeps import expire_snapshots, sweep
 from app.services.tags import create_tag
 from tests.services.builders import SUM, create_table, merge_staged, post, schema, totals
@@ -30,7 +30,7 @@ def merge(site: MergeSite, table: Table, *numbers: int) -> None:
         merge_staged(site.database, site.warehouse, table.id)
 
 
-def back_to(site: MergeSite, table: Table, number: int) -> DescribedSnapshot:
+def back_to(site: MergeSite, table: Table, number: int) -> RolledBack:
     with site.database.transaction() as repository:
         return roll_back(repository, table, number=number)
 
@@ -45,7 +45,8 @@ def test_staged_batches_stay_and_are_folded_on_top(site: MergeSite, images: Imag
     table = create_table(site.database, PATIENT)
     merge(site, table, 1, 10)
     post(site.database, site.warehouse, {"id": 1, "n": 100})
-    assert back_to(site, table, 1).snapshot.id == 3
+    undone = back_to(site, table, 1)
+    assert (undone.made.snapshot.id, undone.undone_batches) == (3, 1)
     assert totals(site.database, images, table, [1]) == [1]
     assert totals(site.database, images, table, [1], latest=True) == [101]
     merge_staged(site.database, site.warehouse, table.id)
@@ -128,7 +129,7 @@ def test_a_rollback_keeps_the_schema_and_the_old_snapshot_keeps_its_own(site: Me
         altered = repository.tables.alter(table.id, 0, added)
     post(site.database, site.warehouse, {"id": 1, "n": 10, "m": 5})
     merge_staged(site.database, site.warehouse, table.id)
-    assert back_to(site, altered, 1).snapshot.schema_id == 1
+    assert back_to(site, altered, 1).made.snapshot.schema_id == 1
     assert at(site, images, "1") == {"id": 1, "n": 1}
     assert at(site, images, "2") == {"id": 1, "n": 11, "m": 5}
     assert at(site, images, "3") == {"id": 1, "n": 1, "m": None}

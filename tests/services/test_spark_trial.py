@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,32 +12,37 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import Unavailable
-from app.core.plan.jobs import CompactionJob, Job, MergeJob, Progress
+from app.kernel.tasks import Job, Progress, Result, Task, Work
 from app.services.executor import MergeSite
 from app.services.merges import request_merge
 from app.services.spark_trial import try_spark
-from app.storage.layout import Warehouse
+from app.storage.layout import Warehouse, data_file
 from app.worker import Upkeep, Worker
 from tests.services.builders import QUIET, SUM, create_table, post
-from tests.services.executor import BrokenExecutor, PythonExecutor, path_of
+from tests.services.executor import BrokenExecutor, PythonExecutor
 from tests.services.test_worker import TaskKind, succeeded, until
 
 Spoil = Callable[[pa.Table], pa.Table]
 
 
 class OtherServer(PythonExecutor):
-    """Writes what ``spoil`` makes of the rows, from the job of kind ``kind`` on."""
+    """Writes what ``spoil`` makes of the rows, from the tasks of kind ``kind`` on."""
 
-    def __init__(self, spoil: Spoil, kind: type[Job] = MergeJob) -> None:
+    def __init__(self, spoil: Spoil | None, kind: Work = Work.MERGE) -> None:
         super().__init__()
         self.spoil, self.kind = spoil, kind
 
-    def run(self, tag: str, job: Job, report: Progress) -> None:
-        super().run(tag, job, report)
-        if isinstance(job, self.kind):
-            assert isinstance(job, MergeJob | CompactionJob)
-            for file in path_of(job.output).glob("*.parquet"):
-                pq.write_table(self.spoil(pq.read_table(file)), file)
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        return [self._spoilt(job, *one) for one in zip(job.tasks, super().run(tag, job, report), strict=True)]
+
+    def _spoilt(self, job: Job, task: Task, result: Result) -> Result:
+        if task.work is not self.kind or self.spoil is None:
+            return result
+        [written] = result.files
+        warehouse = Warehouse(job.warehouse)
+        path = Path(warehouse.path(*data_file(task.table_id, task.output, written.file.name)))
+        pq.write_table(self.spoil(pq.read_table(path)), path)
+        return replace(result, files=(replace(written, file=replace(written.file, size_bytes=path.stat().st_size)),))
 
 
 def reversed_rows(rows: pa.Table) -> pa.Table:
@@ -75,21 +81,35 @@ def test_what_folds_as_python_does_is_well_and_leaves_nothing_behind(tmp_path: P
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (reversed_rows, "not in the order that was asked for"),
-        (without_ids, "no Parquet field ids of id, edited, status"),
-        (other("status"), "the column status (the latest by its sequence)"),
-        (other("total"), "the column total (sum)"),
-        (other("visitors"), "the column visitors (hll_sketch)"),
-        (only_half, "instead of 0"),
+        (reversed_rows, "_kf_token, id, "),
+        (without_ids, "id, edited, status"),
+        (other("status"), ": status"),
+        (other("total"), ": total"),
+        (other("visitors"), ": visitors"),
+        (only_half, "_kf_token, id, "),
     ],
     ids=["order", "ids", "sequence", "sum", "sketch", "rows"],
 )
-@pytest.mark.parametrize("kind", [MergeJob, CompactionJob])
-def test_what_a_server_does_otherwise_is_told(tmp_path: Path, kind: type[Job], spoil: Spoil, told: str) -> None:
+@pytest.mark.parametrize("kind", [Work.MERGE, Work.COMPACT])
+def test_what_a_server_does_otherwise_is_told(tmp_path: Path, kind: Work, spoil: Spoil, told: str) -> None:
     faults = try_spark(Warehouse(str(tmp_path)), OtherServer(spoil, kind))
-    assert any(told in fault for fault in faults)
-    assert faults[0].startswith("a merge of two batches" if kind is MergeJob else "a compaction")
+    begins = "merge 1" if kind is Work.MERGE else "a compaction"
+    assert faults[0].startswith(f"{begins} folds otherwise there than here: ")
+    assert told in faults[0]
     assert [*tmp_path.iterdir()] == []
+
+
+class Bare(PythonExecutor):
+    """Its workers lack a package."""
+
+    def missing(self) -> tuple[str, ...]:
+        return ("its Python workers lack xxhash: pip install xxhash",)
+
+
+def test_what_workers_lack_is_said_before_anything_runs(tmp_path: Path) -> None:
+    executor = Bare()
+    assert try_spark(Warehouse(str(tmp_path)), executor) == executor.missing()
+    assert executor.merges == 0
 
 
 def test_a_server_that_lacks_something_is_told_by_its_own_words(tmp_path: Path) -> None:
@@ -102,8 +122,11 @@ def test_a_server_that_is_away_or_writes_elsewhere_is_not_judged(tmp_path: Path)
         try_spark(Warehouse(str(tmp_path)), BrokenExecutor(Unavailable("Spark does not answer")))
 
     class Elsewhere(PythonExecutor):
-        def merge(self, *_: object) -> None:
-            pass
+        def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+            results = super().merge(tag, job, report)
+            [file] = (tmp_path / job.tasks[0].table_id).rglob("part-*.parquet")
+            file.unlink()
+            return results
 
     with pytest.raises(Unavailable, match="KEYFOLD_WAREHOUSE"):
         try_spark(Warehouse(str(tmp_path)), Elsewhere())
@@ -122,7 +145,7 @@ def test_nothing_is_merged_or_compacted_until_the_server_is_well(site: MergeSite
         assert until(lambda: executor.merges >= 4)  # two trials
         assert worker.trusts is False
         assert succeeded(site, table, TaskKind.MERGE) == 0
-        executor.spoil = lambda rows: rows
+        executor.spoil = None
         assert until(lambda: succeeded(site, table, TaskKind.MERGE) == 1)
         assert worker.trusts is True
     finally:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from app.core.table.schema import TableSchema
 from app.services.batches import withdraw_batch
 from app.services.drops import drop_table
 from app.services.executor import MergeSite
 from app.services.lookups import Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.sweeps import GRACE, sweep
-from tests.services.builders import NO_HISTORY, SUM, compact, create_table, post, snapshot_of, totals
+from app.telemetry.entries import Counted, Upkeep
+from tests.services.builders import NO_HISTORY, SUM, compact, create_table, post, schema, snapshot_of, totals
 
 NO_GRACE = timedelta(0)
 
@@ -133,3 +139,52 @@ def test_sweeps_may_run_at_the_same_time(site: MergeSite) -> None:
         counts = [one.result() for one in removed]
     assert sum(counts) >= 200
     assert entries(site, table.id) == set()
+
+
+FAR = {
+    "partition.timestamp-pattern": "$day",
+    "partition.expiration-time": "3650000 d",
+    "catalog.history-retained": "3650000 d",
+    "snapshot.time-retained": "3650000 d",
+    "history.time-retained": "3650000 d",
+    "tag.default-time-retained": "3650000 d",
+}
+
+
+@pytest.mark.parametrize("kept", ["1 d", "3650000 d"])
+def test_times_near_the_ends_of_the_calendar_are_kept_and_stop_no_sweep(site: MergeSite, kept: str) -> None:
+    columns, options = [("id", "BIGINT"), ("day", "DATE")], FAR | {"partition.expiration-time": kept}
+    days = ["0001-01-01", "2024-01-01", "9999-12-31"]
+    with site.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        declared = replace(schema(*columns, key=("id", "day"), options=options), partition_keys=("day",))
+        table = repository.tables.create("shop", "far", TableSchema.from_json(declared.to_json()))
+    post(site.database, site.warehouse, *({"id": 1, "day": day} for day in days), name="far")
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    sweep(site.database, site.warehouse)
+    current = snapshot_of(site.database, table)
+    assert current is not None
+    left = sorted(json.loads(run.partition or "{}")["day"] for run in current.runs)
+    assert left == (["9999-12-31"] if kept == "1 d" else days)
+    assert faults(site) == 0
+
+
+def test_the_fault_of_one_table_ends_no_work_on_another(site: MergeSite) -> None:
+    """The log of the first one's runs cannot be listed: it is a link to itself."""
+    broken, well = (create_table(site.database, SUM | NO_HISTORY, name=name) for name in ("a", "b"))
+    staged = post(site.database, site.warehouse, {"id": 1, "n": 1}, name="b")
+    request_merge(site.database, well.id)
+    assert run_next_merge(site, "worker")
+    folder = Path(site.warehouse.path(broken.id))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "staging").write_text("a file where a folder belongs")
+    age(site)
+    sweep(site.database, site.warehouse)
+    assert staged.file not in entries(site, well.id)
+    assert faults(site) == 1
+
+
+def faults(site: MergeSite) -> float:
+    totals = site.database.metrics.totals()
+    return sum(sum(totals[Counted.UPKEEP_FAULTS, (work,)]) for work in Upkeep)

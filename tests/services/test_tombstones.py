@@ -13,13 +13,6 @@ from app.services.lookups import Consistency, Images, get_row
 from app.services.merges import request_merge, run_next_merge
 from tests.services.builders import compact, create_table, post, schema
 
-
-@pytest.fixture(params=[0, 1000], ids=["executor", "worker"])
-def site(site: MergeSite, request: pytest.FixtureRequest) -> MergeSite:
-    """Whoever compacts."""
-    return replace(site, small_merge_records=request.param)
-
-
 SEQUENCE = {"sequence.field": "n"}
 RETAINED = {"tombstone.time-retained": "1 h"}
 

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.table.history import Table, TaskKind
 from app.core.table.overdue import OverdueReason
+from app.kernel.tasks import Result
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.executor import MergeSite
 from app.services.leases import claim
@@ -34,7 +35,7 @@ OPTIONS = SUM | {
 class BrokenCompaction(PythonExecutor):
     """Merges, but cannot compact."""
 
-    def compact(self, *args: object) -> None:  # noqa: ARG002  # the protocol passes them
+    def compact(self, *args: object) -> list[Result]:  # noqa: ARG002  # the protocol passes them
         raise RuntimeError("no room")
 
 

@@ -26,13 +26,12 @@ from app.services.many_lookups import AskedKeys, found_as_json
 from app.services.views import View
 from app.storage.images import Images
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
 from tests.services.builders import schema
-from tests.services.executor import write_run
 from tests.storage.imaged import build, remove_parquet
+from tests.written import read_run, write_run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

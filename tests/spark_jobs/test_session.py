@@ -8,16 +8,15 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.connect.session import SparkSession
 
 from app.core.errors import Unavailable
+from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.server import EmbeddedServer
-from spark_jobs.session import OWN_SERVER_CONFIGS, SESSION_CONFIGS, JobCancelled, SparkConnection
+from spark_jobs.session import JobCancelled, SparkConnection
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +40,9 @@ def test_ready_starts_nothing(server: EmbeddedServer, connection: SparkConnectio
 
 def test_the_first_use_starts_the_server_and_sets_the_session_up(connection: SparkConnection) -> None:
     session = connection.session()
-    wanted = {**SESSION_CONFIGS, **OWN_SERVER_CONFIGS}
-    assert {key: session.conf.get(key) for key in wanted} == wanted
+    assert {key: session.conf.get(key) for key in SESSION_CONFIGS} == SESSION_CONFIGS
     assert connection.session() is session
     assert connection.ready()
-
-
-def test_warming_up_leaves_no_files(server: EmbeddedServer, connection: SparkConnection) -> None:
-    with ThreadPoolExecutor(4) as pool:  # as several workers of one process do
-        assert [one.result() for one in [pool.submit(connection.warm_up) for _ in range(4)]] == [None] * 4
-    assert list(server.folder.rglob("warm-up*")) == []
-
-
-def test_written_files_are_zstd_parquet_without_a_marker(connection: SparkConnection, tmp_path: Path) -> None:
-    with connection.job("write") as spark:
-        spark.sql("SELECT 1 AS a, TIMESTAMP '2024-02-29 12:00:00' AS t").write.parquet(str(tmp_path / "run"))
-    names = [path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith(".")]
-    assert "_SUCCESS" not in names
-    metadata = pq.read_metadata(tmp_path / "run" / names[0])
-    assert metadata.row_group(0).column(0).compression == "ZSTD"
-    assert metadata.row_group(0).column(1).physical_type == "INT64"
 
 
 def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection) -> None:
@@ -71,7 +53,7 @@ def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection
 
     with ThreadPoolExecutor() as pool:
         other = pool.submit(lambda: _several_stages(connection.session()))
-        with connection.progress(hear) as spark:
+        with connection.job("heard", hear) as spark:
             while not any(counts["stagesDone"] > 1 for _, counts, _ in told):
                 _several_stages(spark)
         other.result()
@@ -84,8 +66,8 @@ def test_a_listener_that_fails_does_not_fail_the_job(connection: SparkConnection
     def fail(fraction: float, counts: Mapping[str, int]) -> None:
         raise RuntimeError("the catalog is away")
 
-    with connection.progress(fail) as spark:
-        assert spark.range(3).count() == 3
+    with connection.job("failing", fail) as spark:
+        assert spark.range(0, 3, 1, 2).count() == 3
 
 
 def test_cancel_ends_a_running_query_and_later_ones_work(connection: SparkConnection) -> None:
@@ -102,19 +84,19 @@ def test_cancel_ends_a_running_query_and_later_ones_work(connection: SparkConnec
         with pytest.raises(JobCancelled, match="endless"):
             job.result(60)
     with connection.job("next") as spark:
-        assert spark.range(10).count() == 10
+        assert spark.range(0, 10, 1, 2).count() == 10
 
 
 def test_cancel_between_two_queries_ends_the_second(connection: SparkConnection) -> None:
     with pytest.raises(JobCancelled), connection.job("between") as spark:
-        spark.range(1).count()
+        spark.range(0, 1, 1, 2).count()
         connection.cancel("between")
         _run_for_ever(spark)
 
 
 def test_cancel_after_the_last_query_still_cancels_the_job(connection: SparkConnection) -> None:
     with pytest.raises(JobCancelled), connection.job("late") as spark:
-        spark.range(1).count()
+        spark.range(0, 1, 1, 2).count()
         connection.cancel("late")
 
 
@@ -159,7 +141,7 @@ def test_an_expired_session_is_replaced(connection: SparkConnection) -> None:
     expired.client.release_session()
     assert connection.ready()
     assert connection.session() is not expired
-    assert connection.session().conf.get("spark.sql.parquet.compression.codec") == "zstd"
+    assert connection.session().conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "1"
 
 
 def test_a_killed_server_fails_the_job_and_is_replaced_at_the_next_use(
@@ -175,7 +157,7 @@ def test_a_killed_server_fails_the_job_and_is_replaced_at_the_next_use(
         _run_for_ever(spark)
     assert not connection.ready()
     with connection.job("after") as spark:
-        assert spark.range(5).count() == 5
+        assert spark.range(0, 5, 1, 2).count() == 5
     assert connection.ready()
     assert server.remote != killed
 
@@ -184,7 +166,7 @@ def test_two_connections_share_a_server(server: EmbeddedServer, connection: Spar
     other = SparkConnection(server)
     assert other.session().session_id != connection.session().session_id
     other.close()
-    assert connection.session().range(2).count() == 2
+    assert connection.session().range(0, 2, 1, 2).count() == 2
 
 
 def test_an_unreachable_server_is_reported_with_what_to_check() -> None:

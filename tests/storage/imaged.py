@@ -19,9 +19,8 @@ from app.storage.images.folder import DEFAULT_BYTES
 from app.storage.images.lock import builders_lock
 from app.storage.images.requests import SUFFIX
 from app.storage.layout import Warehouse, data_file, run_folder
-from app.storage.runs import read_run
 from tests.services.builders import schema
-from tests.services.executor import write_run
+from tests.written import read_run, write_run
 
 PLAN = compile_plan(schema(("id", "BIGINT"), ("n", "STRING")))
 

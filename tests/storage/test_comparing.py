@@ -17,12 +17,11 @@ from app.core.table.history import Run
 from app.core.table.keys import Key
 from app.core.table.records import Record, RowKind
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run
 from app.storage.scans.comparing import Difference, Sides, differences
 from app.storage.scans.merging import Source, StoredStates
 from app.storage.scans.reading import TokenRange
 from tests.services.builders import schema
-from tests.services.executor import write_run
+from tests.written import read_run, write_run
 
 PLAN = compile_plan(schema(("id", "BIGINT"), ("n", "STRING")))
 

@@ -24,9 +24,7 @@ from app.storage.images import Answer, Images
 from app.storage.images.builder import Builder
 from app.storage.images.requests import WANTED
 from app.storage.layout import Warehouse, data_file
-from app.storage.runs import read_run
 from tests.services.builders import SUM, schema
-from tests.services.executor import write_run
 from tests.storage.imaged import (
     PLAN,
     answered,
@@ -38,6 +36,7 @@ from tests.storage.imaged import (
     run_of,
     state,
 )
+from tests.written import read_run, write_run
 
 PROCESS = """
 import sys
@@ -45,7 +44,7 @@ from pathlib import Path
 from tests.storage.imaged import PLAN
 from app.storage.images import Answer, Images
 from app.storage.layout import Warehouse
-from app.storage.runs import read_run
+from tests.written import read_run
 images = Images(Path(sys.argv[1]), Warehouse(sys.argv[2]))
 images.want("t1", read_run(images.warehouse, "t1", "r1", 0), PLAN.schema, PLAN)
 assert images.asking.settled(100)

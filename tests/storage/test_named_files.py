@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable
@@ -231,3 +232,12 @@ def test_another_file_system_is_checked_alike() -> None:
         every_row(warehouse, replace(file, block_digests=b"12345678", digest="0" * 32))
     with pytest.raises(DamagedFile):
         check_file(warehouse, replace(file, path="another.parquet"))
+
+
+def test_a_full_disk_under_what_is_written_meanwhile_is_no_damage_of_what_is_read(
+    warehouse: Warehouse, file: NamedFile
+) -> None:
+    with pytest.raises(OSError, match="No space left"), opened_parquet(warehouse, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(DamagedFile), opened_parquet(warehouse, file):
+        raise OSError(errno.EIO, "the disk cannot be read")

@@ -15,9 +15,9 @@ from app.core.table.history import Run
 from app.core.table.records import Record, RowKind
 from app.storage.images import Images
 from app.storage.layout import Warehouse, data_file
-from app.storage.runs import read_run
 from tests.services.builders import schema
 from tests.storage.imaged import answered, build, files_of, run_of
+from tests.written import read_run
 
 
 @pytest.fixture

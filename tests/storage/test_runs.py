@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from app.core.errors import Unavailable
 from app.core.plan.fold import lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
-from app.core.table.keys import token_of
 from app.core.table.records import Record, RowKind
 from app.core.types.numbers import EXACT
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run, stored_files, totals_fit
+from app.storage.runs import check_written, totals_fit
 from tests.services.builders import SUM, schema
-from tests.services.executor import path_of, write_run
+from tests.written import read_run, write_run
 
 
 def folder(warehouse: Warehouse, run: str = "r1") -> Path:
@@ -36,47 +36,12 @@ def written(warehouse: Warehouse, plan: MergePlan, values: Sequence[Any], run: s
     return read_run(warehouse, "t1", run, 0)
 
 
-def test_a_run_tells_the_rows_sizes_and_token_ranges_of_its_files(warehouse: Warehouse) -> None:
-    plan = sums("INT")
-    run = written(warehouse, plan, range(50), files=3, rows_per_group=4)
-    tokens = sorted(token_of(plan.schema, (number,)) for number in range(50))
-    assert (run.id, run.schema_id, run.rows) == ("r1", 0, 50)
-    assert [(file.name, file.rows) for file in run.files] == [
-        ("part-00000.parquet", 17),
-        ("part-00001.parquet", 17),
-        ("part-00002.parquet", 16),
-    ]
-    ends = [(file.min_token, file.max_token) for file in run.files]
-    assert ends == [(tokens[0], tokens[16]), (tokens[17], tokens[33]), (tokens[34], tokens[49])]
-    sizes = [(folder(warehouse) / file.name).stat().st_size for file in run.files]
-    assert [file.size_bytes for file in run.files] == sizes
-
-
-def test_files_are_ordered_by_token_whatever_they_are_called(warehouse: Warehouse) -> None:
-    written(warehouse, sums("INT"), range(10), files=2)
-    (folder(warehouse) / "part-00000.parquet").rename(folder(warehouse) / "part-00009.parquet")
-    run = read_run(warehouse, "t1", "r1", 0)
-    assert [file.name for file in run.files] == ["part-00009.parquet", "part-00001.parquet"]
-    assert run.files[0].max_token < run.files[1].min_token
-
-
-def test_empty_files_and_what_spark_writes_beside_them_are_no_data_files(warehouse: Warehouse) -> None:
-    written(warehouse, sums("INT"), [1], files=3)
-    for name in ("_SUCCESS", ".part-00000.parquet.crc", "_temporary.parquet", ".hidden.parquet"):
-        (folder(warehouse) / name).write_bytes(b"not Parquet")
-    assert [file.name for file in read_run(warehouse, "t1", "r1", 0).files] == ["part-00000.parquet"]
-
-
-def test_a_folder_that_is_not_there_is_an_empty_run(warehouse: Warehouse) -> None:
-    assert read_run(warehouse, "t1", "never", 4) == Run("never", 4, (), live_rows=0)
-
-
-def test_the_uris_of_a_run_lead_to_its_files_in_order(warehouse: Warehouse) -> None:
+def test_files_that_are_not_in_this_warehouse_are_missed(warehouse: Warehouse) -> None:
     run = written(warehouse, sums("INT"), range(4), files=2)
-    assert [path_of(file.uri) for file in stored_files(warehouse, "t1", run)] == [
-        folder(warehouse) / "part-00000.parquet",
-        folder(warehouse) / "part-00001.parquet",
-    ]
+    check_written(warehouse, "t1", [run])
+    (folder(warehouse) / "part-00001.parquet").unlink()
+    with pytest.raises(Unavailable, match="KEYFOLD_WAREHOUSE"):
+        check_written(warehouse, "t1", [run])
 
 
 def minus(a: Any, b: Any) -> Any:

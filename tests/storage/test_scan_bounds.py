@@ -18,13 +18,12 @@ from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.storage.layout import Warehouse, run_folder
-from app.storage.runs import read_run
 from app.storage.scans.reading import TokenRange, batches_of, fitting_rows
 from app.storage.scans.staged import StagedKeys
 from app.storage.scans.writers import PIECE_BYTES, WRITERS, text_bytes
 from app.storage.staged_index import StagedBatch
-from tests.services.executor import write_run
 from tests.storage.imaged import PLAN
+from tests.written import read_run, write_run
 
 LONG = "x" * 2**18
 
@@ -82,8 +81,8 @@ def test_names_inside_count_for_every_value_that_has_them() -> None:
 
 def test_staged_records_are_folded_as_many_at_a_time_as_take_the_bytes() -> None:
     rows = pa.table({"id": [*range(100)], "n": ["x" * 100] * 100})
-    batch = StagedBatch(1, PLAN.schema, rows)
     tokens = np.repeat(np.arange(50), 2)
+    batch = StagedBatch(1, PLAN.schema, rows, tokens)
     keys = StagedKeys(tokens, np.ones(100, dtype=np.int64), np.arange(100), {1: batch})
     cuts = [*keys.pieces(batch.size_bytes // 4)]
     assert len(cuts) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from app.core.table.keys import Key, token_of
 from app.core.table.schema import TableSchema
 from app.storage.layout import Warehouse
-from app.storage.staged_index import StagedBatch, StagedIndex
-from app.storage.staging import read_batch, read_key_records
+from app.storage.staged_index import StagedBatch, StagedIndex, load_batch, load_bounded_batch
+from app.storage.staging import read_key_records
 from tests.services.builders import schema
 from tests.storage.staged import batch_in
 from tests.storage.test_staging import stage
@@ -23,7 +24,18 @@ COMPOSED = schema(("a", "INT"), ("id", "DOUBLE"), ("n", "BIGINT"), key=("id", "a
 
 
 def load(warehouse: Warehouse, of: TableSchema, number: int, file: str) -> StagedBatch:
-    return StagedBatch(number, of, read_batch(warehouse, batch_in(warehouse, file, number), of))
+    return load_batch(warehouse, batch_in(warehouse, file, number), of)
+
+
+def test_a_batch_that_takes_more_memory_than_its_file_is_not_decoded_whole(warehouse: Warehouse) -> None:
+    of = schema(("id", "BIGINT"), ("note", "STRING"))
+    staged = stage(warehouse, of, *({"id": number, "note": "x" * 10_000} for number in range(3000)))
+    batch = replace(batch_in(warehouse, staged.name, 1), records=3000)
+    assert staged.stat().st_size < 2**20
+    assert load_bounded_batch(warehouse, batch, of, 16 * 2**20) is None
+    loaded = load_bounded_batch(warehouse, batch, of, 64 * 2**20)
+    assert loaded is not None
+    assert loaded.rows == load_batch(warehouse, batch, of).rows
 
 
 records = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["+I", "-D", "+U"])), max_size=4)

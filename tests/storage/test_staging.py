@@ -15,7 +15,7 @@ import pytest
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.damage import DamagedFile
-from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, RowKind, arrival
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.storage.arrow import field_id
 from app.storage.layout import Warehouse, staging_file
@@ -67,8 +67,8 @@ def test_the_parquet_field_ids_are_the_column_ids(warehouse: Warehouse) -> None:
     fields = [{"id": 7, "name": "id", "type": "INT"}, {"id": 3, "name": "odd name.", "type": "ROW<x INT>"}]
     of = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})
     written = pq.read_schema(stage(warehouse, of, {"id": 1}))
-    assert [(field.name, field_id(field)) for field in written][:2] == [("id", 7), ("odd name.", 3)]
-    assert written.names == ["id", "odd name.", KIND_COLUMN, POSITION_COLUMN]
+    assert [(field.name, field_id(field)) for field in written][1:3] == [("id", 7), ("odd name.", 3)]
+    assert written.names == [TOKEN_COLUMN, "id", "odd name.", KIND_COLUMN, POSITION_COLUMN]
 
 
 def test_the_records_of_a_key_come_in_the_order_they_were_posted(warehouse: Warehouse) -> None:
@@ -207,7 +207,7 @@ def test_of_a_large_batch_only_the_records_of_the_key_become_objects(warehouse: 
     [
         ("DOUBLE", ["NaN", 1.0, "NaN"], float("nan"), [0, 2]),
         ("DOUBLE", [0.0, -0.0, 1.0], 0.0, [0, 1]),
-        ("DECIMAL(5, 2)", ["1.50", "1.5", "1.51"], Decimal("1.5"), [0, 1]),
+        ("DECIMAL(5, 2)", ["1.50", "1.5", "1.51"], Decimal("1.50"), [0, 1]),
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", ["2024-01-31T10:00:00+02:00", "2024-01-31T08:00:00Z"], None, [0, 1]),
         ("BOOLEAN", [True, False], False, [1]),
         ("TIME(3)", ["00:00:01", "00:00:02"], 2000, [1]),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -51,6 +54,57 @@ def test_a_null_in_a_key_leaves_the_hash_as_it_was(kind: str) -> None:
     assert tokens_of_keys(of, [(None, "x"), (1, None)]).tolist() == tokens_of(of, rows).tolist()
     whole = schema(("a", kind), key=("a",), options={"primary-key.nullable": "true"})
     assert tokens_of_keys(whole, [(None,), (1,)]).tolist() == [token_of(whole, (None,)), token_of(whole, (1,))]
+
+
+def check(kinds: list[str], columns: list[list[Any]]) -> None:
+    """The tokens of whole columns, in one piece and in a slice of it, are those of the keys one by one."""
+    names = [f"k{number}" for number in range(len(kinds))]
+    of = schema(*zip(names, kinds, strict=True), key=names, options={"primary-key.nullable": "true"})
+    fields = [staging_schema(of).field(name) for name in names]
+    rows = pa.table([pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)], names)
+    expected = [token_of(of, key) for key in zip(*columns, strict=True)]
+    assert tokens_of(of, rows).tolist() == expected
+    assert tokens_of(of, rows.slice(3, len(expected) - 7)).tolist() == expected[3:-4]
+    assert tokens_of(of, pa.concat_tables([rows.slice(0, 5), rows.slice(5)])).tolist() == expected
+
+
+RANDOM = Random(30)
+
+
+@pytest.mark.parametrize("length", [*range(1, 72), 127, 128, 129, 300])
+def test_texts_of_one_length_are_hashed_together(length: int) -> None:
+    values = [RANDOM.randbytes(length) for _ in range(300)]
+    check(["BYTES"], [values])
+    check(["BIGINT", "BYTES"], [[*range(300)], [None if place % 7 == 0 else one for place, one in enumerate(values)]])
+
+
+def test_texts_of_many_lengths_are_hashed_in_their_places() -> None:
+    texts = ["ü" * RANDOM.choice([0, 0, 1, 5]) + "x" * RANDOM.choice([0, 8, 9]) for _ in range(3000)]
+    check(["STRING", "INT"], [texts, [place % 11 - 5 for place in range(3000)]])
+    check(["INT", "STRING"], [[None] * 3000, [None if place % 2 else one for place, one in enumerate(texts)]])
+
+
+COLUMNS: list[tuple[str, list[Any]]] = [
+    ("BOOLEAN", [True, False, None]),
+    ("TINYINT", [-128, 127, None]),
+    ("SMALLINT", [-(2**15), 2**15 - 1]),
+    ("INT", [-(2**31), 2**31 - 1, None]),
+    ("BIGINT", [-(2**63), 2**63 - 1, None]),
+    ("DATE", [date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31), None]),
+    ("TIME(3)", [0, 86_399_999, None]),
+    ("TIMESTAMP(6)", [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), None]),
+    ("TIMESTAMP(3) WITH LOCAL TIME ZONE", [datetime(1900, 1, 1, tzinfo=UTC), datetime(2024, 1, 31, tzinfo=UTC)]),
+    ("DECIMAL(5, 2)", [Decimal("-1.50"), Decimal("999.99"), None]),
+    ("DECIMAL(38, 0)", [Decimal(10**37), Decimal(-1), None]),
+    ("FLOAT", [0.0, 1.5, None]),
+    ("DOUBLE", [0.1, -1e300, float("inf")]),
+    ("STRING", ["", "a", None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), COLUMNS, ids=[kind for kind, _ in COLUMNS])
+def test_a_column_of_any_type_is_hashed_as_its_values_are(kind: str, values: list[Any]) -> None:
+    check(["STRING", kind], [[str(place) for place in range(300)], values * (300 // len(values))])
 
 
 TOKENS = st.integers(-30, 30)

@@ -38,6 +38,33 @@ def test_text_has_time_level_logger_message_and_ids() -> None:
     assert line[10] == "T"
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))", "a disk is full: make room on it (docs/runbook.md,"),
+        ("Unavailable('the catalog does not answer (its disk is full)')", "a disk is full: make room on it"),
+        ("Unavailable('the catalog does not answer')", "the catalog does not answer"),
+    ],
+)
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_an_operator_can_mend_is_one_line_and_no_traceback(log_format: str, error: str, told: str) -> None:
+    code = f"""
+    import errno, os
+    from app.core.errors import Unavailable
+    try:
+        try:
+            raise {error}
+        except Exception as error:
+            raise Unavailable("the catalog does not answer") from error
+    except Unavailable:
+        logger.warning("merge %s is 100%% late", "m1", exc_info=True)
+    """
+    [line] = logged(log_format, code)
+    assert f"merge m1 is 100% late: {told}" in line
+    assert "Traceback" not in line
+    assert "exc_info" not in line
+
+
 def test_json_has_ids_and_what_is_told_as_members_and_an_error_in_one_of_them() -> None:
     code = """
     with about(merge="m1"), about(table="t1"):

@@ -18,7 +18,7 @@ from app.core.types.parser import TypeSyntaxError, parse_sql_type, type_to_json
 Node = Tree[Token]
 OURS = "paimon"
 _HIVES = "org.apache.paimon.hive.PaimonStorageHandler"
-_SIZED = (Kind.VARCHAR, Kind.CHAR, Kind.VARBINARY, Kind.BINARY)
+_SIZED = (Kind.CHAR, Kind.BINARY)  # of the others the table itself warns
 _WITHOUT_LENGTH = re.compile(rf"\b({'|'.join(_SIZED)})\b(?!\s*\()", re.IGNORECASE)
 _TEMPORAL = frozenset(kind for kind in Kind if ENTRIES[kind].family in (Family.DATE, Family.TIME, Family.TIMESTAMP))
 # Comments by which a column of Paimon's is of another type than the one that is written.

@@ -1,4 +1,4 @@
-"""Aggregate functions over arrays and maps (merge-semantics §5.3, §5.4), each with both meanings side by side."""
+"""Aggregate functions over arrays and maps (merge-semantics §5.3, §5.4)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from itertools import chain
 from typing import Any
 
 from app.core.functions.equality import Key, key_of
-from app.core.rules.spark_sql import bound_sql, comparable, indexes_sql, last_of_key_sql, member, quote
 from app.core.rules.step_function import Fold, StepFunction
 from app.core.types.datatype import DataType
-from app.core.types.kinds import Family
 
 _GONE = object()
-
-# Families whose values Spark's array_distinct finds by their hashes, and takes for equal as ``<=>`` does.
-_HASHED = (Family.BOOLEAN, Family.INTEGER, Family.DECIMAL, Family.TEXT, Family.DATE, Family.TIME, Family.TIMESTAMP)
 
 
 class Elements(Fold):
@@ -83,36 +78,8 @@ class _DistinctElements(Fold):
 
 def collect(column: DataType, distinct: bool) -> StepFunction:
     """Arrays one behind the other; with ``distinct`` equal elements once, in the order they came (§5.3)."""
-    element = column.element_type
-    key = key_of(element)
-    start = (lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key))
-
-    def add_sql(a: str, v: str) -> str:
-        if not distinct:
-            return f"IF({a} IS NULL, {v}, concat({a}, {v}))"
-        known = f"exists(x, z -> {comparable(element, 'z')} <=> {comparable(element, 'y')})"
-        first = f"coalesce({a}, CAST(array() AS {column.spark}))"
-        return f"aggregate({v}, {first}, (x, y) -> IF({known}, x, CAST(concat(x, array(y)) AS {column.spark})))"
-
-    def adds_sql(values: str) -> str:
-        joined = f"flatten({values})"
-        if distinct:
-            joined = f"array_distinct({joined})" if element.family in _HASHED else _distinct_sql(element, joined)
-        return joined
-
-    def retract_sql(a: str, v: str) -> str:
-        same = f"transform(x, z -> {comparable(element, 'z')} <=> {comparable(element, 'y')})"
-        without = f"filter(x, (z, i) -> i + 1 <> array_position({same}, TRUE))"
-        return f"aggregate({v}, {a}, (x, y) -> {without})"
-
-    return StepFunction(start, add_sql, retract_sql, adds_sql=adds_sql)
-
-
-def _distinct_sql(element: DataType, elements: str) -> str:
-    """The first of equal elements each: a map from what is compared to the smallest index, which comes last."""
-    indexes = f"transform(x, (z, i) -> struct(struct({comparable(element, 'z')}) AS k, i AS v))"
-    firsts = f"array_sort(map_values(map_from_entries(reverse({indexes}))))"
-    return bound_sql(elements, "x", f"transform({firsts}, i -> x[i])")
+    key = key_of(column.element_type)
+    return StepFunction((lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key)))
 
 
 class _Entries(Fold):
@@ -161,44 +128,11 @@ class _TimedEntries(_Entries):
 def merge_map(column: DataType) -> StepFunction:
     """The union of the maps' entries, later values winning; a retract removes its keys (§5)."""
     key = key_of(column.key_type)
-    return StepFunction(
-        lambda: _Entries(key),
-        lambda a, v: f"IF({a} IS NULL, {v}, map_concat({a}, {v}))",
-        lambda a, v: f"map_filter({a}, (k, x) -> NOT array_contains(map_keys({v}), k))",
-        adds_sql=lambda values: f"map_from_entries({_entries_sql(values)})",
-    )
-
-
-def _entries_sql(maps: str) -> str:
-    return f"flatten(transform({maps}, m -> map_entries(m)))"
+    return StepFunction(lambda: _Entries(key))
 
 
 def merge_map_with_keytime(column: DataType, time_field: str) -> StepFunction:
     """Per map key the row with the latest time, the first of equal times; a null row removes its key (§5.4, Q16)."""
     key = key_of(column.key_type)
-
-    def add_sql(a: str, v: str) -> str:
-        stored = "try_element_at(m, y.key)"
-        new_time, old_time = member("y.value", time_field), f"{stored}.{quote(time_field)}"
-        later = f"({old_time} IS NULL OR {new_time} > {old_time})"
-        step = (
-            f"CASE WHEN y.value IS NULL THEN map_filter(m, (k, x) -> NOT (k <=> y.key)) WHEN {new_time} IS NULL THEN m "
-            f"WHEN {later} THEN map_concat(m, map(y.key, y.value)) ELSE m END"
-        )
-        first = f"coalesce({a}, CAST(map() AS {column.spark}))"
-        return f"aggregate(map_entries({v}), {first}, (m, y) -> CAST({step} AS {column.spark}))"
-
-    def adds_sql(values: str) -> str:
-        timed = f"filter({_entries_sql(values)}, y -> {member('y.value', time_field)} IS NOT NULL)"
-        # The latest last, of equal times the first.
-        ordered = indexes_sql("t", [member("e.value", time_field), "-i"])
-        latest = last_of_key_sql("t", "y.key", ordered, "y.value")
-        return bound_sql(timed, "t", f"map_from_entries(transform({latest}, y -> struct(y.k, y.v)))")
-
     removes = column.element_type.nullable
-    return StepFunction(
-        lambda: _TimedEntries(key, time_field),
-        add_sql,
-        associative=not removes,
-        adds_sql=None if removes else adds_sql,
-    )
+    return StepFunction(lambda: _TimedEntries(key, time_field), associative=not removes)

@@ -1,4 +1,4 @@
-"""The aggregate functions: one entry each, with legal types, retract rule and both meanings (merge-semantics §5)."""
+"""The aggregate functions: one entry each, with legal types, retract rule and meaning (merge-semantics §5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from app.core.functions import roaring, sketches
 from app.core.functions.collections import collect, merge_map, merge_map_with_keytime
 from app.core.functions.nested_tables import NestedKey, nested_partial_update, nested_update, nested_update_unkeyed
 from app.core.functions.product import product, rounding
-from app.core.functions.roaring import rbm32_union, rbm64_fault, rbm64_union
 from app.core.functions.texts import listagg
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.order import Order, OrderField
@@ -130,40 +129,26 @@ def _bytes(data_type: DataType) -> bool:
 
 def _sketch(
     join: Callable[[bytes, bytes], bytes],
-    join_sql: str,
     unreadable: Callable[[bytes], str | None],
     shown: Callable[[bytes], bytes] = lambda value: value,
-    folded: str = "aggregate({vs}, CAST(NULL AS BINARY), (x, y) -> IF(x IS NULL, y, JOIN))",
 ) -> Callable[[FunctionUse], Rule]:
-    """A union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
-    fold = folded.replace("JOIN", join_sql.format(a="x", b="y"))
-    return lambda use: Union(
-        use.column,
-        join,
-        "collect_list({v})",
-        join_sql,
-        use.accumulated(),
-        folded=fold,
-        shown=shown,
-        unreadable=unreadable,
-    )
+    """Return the rule of a union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
+    return lambda use: Union(use.column, join, use.accumulated(), shown=shown, unreadable=unreadable)
 
 
-# United with itself once more, Spark's result no longer depends on the order of the two.
-_HLL_UNION = "hll_union(hll_union({a}, {b}, true), hll_union({a}, {b}, true), true)"
 _THETA_COMPACT_FLAG = 0x08
 
 
 def _theta_fault(value: bytes) -> str | None:
-    """Spark's unions take compact sketches only."""
+    """Return why ``value`` is no Theta sketch that Spark's unions take; None if it is one. They take compact ones."""
     fault = sketches.theta_fault(value)
     if fault is None and not value[5] & _THETA_COMPACT_FLAG:
         return "the Theta sketch is updatable; send it compact"
     return fault
 
 
-def _logical(join: Callable[[bool, bool], bool], fold: str, join_sql: str) -> Callable[[FunctionUse], Rule]:
-    return lambda use: Union(use.column, join, fold, join_sql, use.accumulated(), alike=True)
+def _logical(join: Callable[[bool, bool], bool]) -> Callable[[FunctionUse], Rule]:
+    return lambda use: Union(use.column, join, use.accumulated())
 
 
 def _stepwise(function: Callable[[FunctionUse], StepFunction]) -> Callable[[FunctionUse], Rule]:
@@ -276,7 +261,7 @@ _ENTRIES = (
         "bool_and",
         _boolean,
         Kind.BOOLEAN,
-        _logical(lambda a, b: a and b, "bool_and({v})", "({a} AND {b})"),
+        _logical(lambda a, b: a and b),
         False,
         "true while every value is true",
     ),
@@ -284,7 +269,7 @@ _ENTRIES = (
         "bool_or",
         _boolean,
         Kind.BOOLEAN,
-        _logical(lambda a, b: a or b, "bool_or({v})", "({a} OR {b})"),
+        _logical(lambda a, b: a or b),
         False,
         "true once any value is true",
     ),
@@ -352,12 +337,7 @@ _ENTRIES = (
         "rbm32",
         _bytes,
         "VARBINARY or BYTES",
-        _sketch(
-            rbm32_union,
-            "kf_rbm32_union(array({a}, {b}))",
-            roaring.rbm32_fault,
-            folded="kf_rbm32_union({vs})",
-        ),
+        _sketch(roaring.rbm32_union, roaring.rbm32_fault),
         False,
         "the union of 32-bit Roaring bitmaps",
     ),
@@ -365,7 +345,7 @@ _ENTRIES = (
         "rbm64",
         _bytes,
         "VARBINARY or BYTES",
-        _sketch(rbm64_union, "kf_rbm64_union(array({a}, {b}))", rbm64_fault, folded="kf_rbm64_union({vs})"),
+        _sketch(roaring.rbm64_union, roaring.rbm64_fault),
         False,
         "the union of 64-bit Roaring bitmaps",
     ),
@@ -373,7 +353,7 @@ _ENTRIES = (
         "hll_sketch",
         _bytes,
         "VARBINARY or BYTES",
-        _sketch(sketches.hll_union, _HLL_UNION, sketches.hll_fault, sketches.hll_shown),
+        _sketch(sketches.hll_union, sketches.hll_fault, sketches.hll_shown),
         False,
         "the union of DataSketches HLL sketches",
         shown_as_stored=False,  # a union of one sketch is shown as Paimon writes it
@@ -382,7 +362,7 @@ _ENTRIES = (
         "theta_sketch",
         _bytes,
         "VARBINARY or BYTES",
-        _sketch(sketches.theta_union, "theta_union({a}, {b})", _theta_fault, sketches.theta_shown),
+        _sketch(sketches.theta_union, _theta_fault, sketches.theta_shown),
         False,
         "the union of DataSketches Theta sketches",
         shown_as_stored=False,  # the same

@@ -1,4 +1,4 @@
-"""Aggregate functions over arrays of rows (merge-semantics §5.5, §5.6), each with both meanings side by side."""
+"""Aggregate functions over arrays of rows (merge-semantics §5.5, §5.6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from app.core.functions.collections import Elements
 from app.core.functions.equality import Key, key_of
-from app.core.rules.spark_sql import bound_sql, comparable, indexes_sql, last_of_key_sql, literal, member, members
 from app.core.rules.step_function import Fold, StepFunction
 from app.core.types.datatype import DataType
 from app.core.types.numbers import float_rank
@@ -35,17 +34,6 @@ class NestedKey:
         """The elements that count: no nulls, and with the strategy ``ignore`` none with a null key."""
         ignore = self.null_strategy == "ignore"
         return [e for e in elements if e is not None and not (ignore and None in self.of(e))]
-
-    def taken_sql(self, elements: str) -> str:
-        """As ``taken``."""
-        conditions = ["y IS NOT NULL"]
-        if self.null_strategy == "ignore":
-            conditions += [f"{member('y', name)} IS NOT NULL" for name in self.fields]
-        return f"filter({elements}, y -> {' AND '.join(conditions)})"
-
-    def same_sql(self, a: str, b: str) -> str:
-        """Whether two elements have the same key."""
-        return f"{members(a, self.fields)} <=> {members(b, self.fields)}"
 
     def fault(self, elements: Sequence[Mapping[str, Any] | None]) -> str | None:
         """Why the elements can never be folded."""
@@ -83,22 +71,8 @@ class _Unkeyed(Elements):
 
 def nested_update_unkeyed(column: DataType, limit: int | None) -> StepFunction:
     """Elements appended up to ``limit``; a retract removes all equal ones (§5.5)."""
-    element = column.element_type
-    key = key_of(element)
-
-    def add_sql(a: str, v: str) -> str:
-        empty = f"CAST(array() AS {column.spark})"
-        joined = f"concat(coalesce({a}, {empty}), filter({v}, y -> y IS NOT NULL))"
-        return joined if limit is None else f"slice({joined}, 1, greatest({limit}, size(coalesce({a}, {empty}))))"
-
-    def adds_sql(values: str) -> str:
-        joined = f"filter(flatten({values}), y -> y IS NOT NULL)"
-        return joined if limit is None else f"slice({joined}, 1, {limit})"
-
-    def retract_sql(a: str, v: str) -> str:
-        return f"filter({a}, x -> NOT exists({v}, y -> {comparable(element, 'y')} <=> {comparable(element, 'x')}))"
-
-    return StepFunction(lambda: _Unkeyed(key, limit), add_sql, retract_sql, adds_sql=adds_sql)
+    key = key_of(column.element_type)
+    return StepFunction(lambda: _Unkeyed(key, limit))
 
 
 class _Keyed(Fold):
@@ -136,35 +110,7 @@ class _Keyed(Fold):
 
 def nested_update(column: DataType, nested: NestedKey, limit: int | None) -> StepFunction:
     """Elements by key, later ones (or those of the larger sequence) replacing; new keys up to ``limit`` (§5.5)."""
-
-    def add_sql(a: str, v: str) -> str:
-        later = f" AND {members('y', nested.sequence)} >= {members('z', nested.sequence)}" if nested.sequence else ""
-        replaced = f"transform(x, z -> IF({nested.same_sql('z', 'y')}{later}, y, z))"
-        appended = "concat(x, array(y))"
-        if limit is not None:
-            appended = f"IF(size(x) < {limit}, {appended}, x)"
-        step = f"IF(exists(x, z -> {nested.same_sql('z', 'y')}), {replaced}, {appended})"
-        first = f"coalesce({a}, CAST(array() AS {column.spark}))"
-        return f"aggregate({nested.taken_sql(v)}, {first}, (x, y) -> CAST({step} AS {column.spark}))"
-
-    def adds_sql(values: str) -> str:
-        ordered = indexes_sql("t", [members("e", nested.sequence), "i"]) if nested.sequence else None
-        kept = f"transform({last_of_key_sql('t', members('y', nested.fields), ordered, 'y')}, y -> y.v)"
-        # No key ever goes, so those that were let in are the first ones.
-        kept = kept if limit is None else f"slice({kept}, 1, {limit})"
-        return bound_sql(nested.taken_sql(f"flatten({values})"), "t", kept)
-
-    def retract_sql(a: str, v: str) -> str:
-        return f"filter({a}, x -> NOT exists({nested.taken_sql(v)}, z -> {nested.same_sql('z', 'x')}))"
-
-    return StepFunction(
-        lambda: _Keyed(column, nested, limit),
-        add_sql,
-        retract_sql,
-        associative=limit is None,
-        adds_sql=adds_sql,
-        fault=nested.fault,
-    )
+    return StepFunction(lambda: _Keyed(column, nested, limit), associative=limit is None, fault=nested.fault)
 
 
 class _Filled(Fold):
@@ -191,25 +137,4 @@ class _Filled(Fold):
 def nested_partial_update(column: DataType, nested: NestedKey) -> StepFunction:
     """Elements by key, each nested field taking its latest value that is not null (§5.6)."""
     fields = [field.name for field in column.element_type.fields]
-
-    def add_sql(a: str, v: str) -> str:
-        filled = ", ".join(f"{literal(name)}, coalesce({member('y', name)}, {member('z', name)})" for name in fields)
-        replaced = f"transform(x, z -> IF({nested.same_sql('z', 'y')}, named_struct({filled}), z))"
-        step = f"IF(exists(x, z -> {nested.same_sql('z', 'y')}), {replaced}, concat(x, array(y)))"
-        first = f"coalesce({a}, CAST(array() AS {column.spark}))"
-        return f"aggregate({nested.taken_sql(v)}, {first}, (x, y) -> CAST({step} AS {column.spark}))"
-
-    def adds_sql(values: str) -> str:
-        key = f"struct({members('y', nested.fields)})"
-        entry = f"struct({key} AS k, {{}} AS v)"
-        latest = [
-            f"map_values(map_from_entries(concat(transform(t, y -> {entry.format(member('y', name))}), "
-            f"transform(filter(t, y -> {member('y', name)} IS NOT NULL), y -> {entry.format(member('y', name))}))))"
-            for name in fields
-        ]
-        columns = ", ".join(f"'f{i}', {values}" for i, values in enumerate(latest))
-        row = ", ".join(f"{literal(name)}, s.f{i}[i]" for i, name in enumerate(fields))
-        rows = bound_sql(f"named_struct({columns})", "s", f"transform(s.f0, (y, i) -> named_struct({row}))")
-        return bound_sql(nested.taken_sql(f"flatten({values})"), "t", rows)
-
-    return StepFunction(lambda: _Filled(nested, fields), add_sql, adds_sql=adds_sql, fault=nested.fault)
+    return StepFunction(lambda: _Filled(nested, fields), fault=nested.fault)

@@ -10,7 +10,7 @@ from typing import Any
 from app.core.rules.step_function import InexactFold, OneByOne, StepFunction
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
-from app.core.types.numbers import EXACT, as_float32
+from app.core.types.numbers import EXACT, as_float32, range_of
 
 
 def product(column: DataType) -> StepFunction:
@@ -39,9 +39,6 @@ def _integer() -> StepFunction:
 
     return StepFunction(
         lambda: OneByOne(lambda a, v: v if a is None else int(a) * v, lambda a, v: retract(int(a), v)),
-        lambda a, v: f"IF({a} IS NULL, {v}, {a} * CAST({v} AS DECIMAL(20,0)))",
-        # The remainder makes the division exact, so that Spark's rounding of quotients never shows.
-        lambda a, v: f"(({a} - {a} % CAST({v} AS DECIMAL(20,0))) / CAST({v} AS DECIMAL(20,0)))",
         associative=False,
         retract_fault=_division_by_zero,
         wide=DataType(Kind.DECIMAL, precision=38, scale=0),
@@ -51,7 +48,7 @@ def _integer() -> StepFunction:
 def _decimal(column: DataType) -> StepFunction:
     scale = column.scale or 0
     unit = Decimal(1).scaleb(-scale)
-    shift = f"CAST('1E{2 * scale}' AS DECIMAL(38,0))"
+    wide = DataType(Kind.DECIMAL, precision=38, scale=scale)
 
     def rounded(value: Decimal) -> Decimal:
         return value.quantize(unit, rounding=ROUND_HALF_UP, context=EXACT)
@@ -65,31 +62,12 @@ def _decimal(column: DataType) -> StepFunction:
         quotient = EXACT.scaleb(whole, -scale)
         return rounded(quotient if (accumulated < 0) == (value < 0) else EXACT.minus(quotient))
 
-    def retract_sql(a: str, v: str) -> str:
-        # What is left of the divisor without its factors 2 and 5 divides the dividend, or the quotient never ends.
-        odd = _stripped_sql(
-            _stripped_sql(f"abs(CAST({v} * CAST('1E{scale}' AS DECIMAL(38,0)) AS DECIMAL(38,0)))", 2, 127), 5, 55
-        )
-        ends = f"CAST({a} * CAST('1E{scale}' AS DECIMAL(38,0)) AS DECIMAL(38,0)) % {odd} = 0"
-        inexact = literal_inexact(column)
-        return f"CASE WHEN {a} = {inexact} THEN {a} WHEN NOT ({ends}) THEN {inexact} ELSE {quotient_sql(a, v)} END"
-
-    def quotient_sql(a: str, v: str) -> str:
-        dividend = f"CAST({a} * {shift} AS DECIMAL(38,0))"
-        divisor = f"CAST({v} * CAST('1E{scale}' AS DECIMAL(38,0)) AS DECIMAL(38,0))"
-        rest = f"({dividend} % {divisor})"
-        carry = f"IF(2 * abs({rest}) >= abs({divisor}), IF(({a} < 0) = ({v} < 0), 1, -1), 0)"
-        whole = f"CAST((({dividend} - {rest}) / {divisor}) AS DECIMAL(38,0))"
-        return f"(({whole} + {carry}) * CAST('1E-{scale}' AS DECIMAL(38,{scale})))"
-
     return StepFunction(
         lambda: OneByOne(lambda a, v: v if a is None else rounded(EXACT.multiply(a, v)), retract),
-        lambda a, v: f"CASE WHEN {a} IS NULL THEN {v} WHEN {a} = {literal_inexact(column)} THEN {a} ELSE {a} * {v} END",
-        retract_sql,
         associative=False,
         retract_fault=_division_by_zero,
-        wide=DataType(Kind.DECIMAL, precision=38, scale=scale),
-        inexact=literal_inexact(column),
+        wide=wide,
+        endless=range_of(wide)[1],
     )
 
 
@@ -103,20 +81,6 @@ def _terminates(dividend: Decimal, divisor: Decimal) -> bool:
     return denominator == 1
 
 
-def _stripped_sql(number: str, factor: int, times: int) -> str:
-    return (
-        f"aggregate(sequence(1, {times}), {number}, "
-        f"(d, i) -> IF(d % {factor} = 0, CAST(d / {factor} AS DECIMAL(38,0)), d))"
-    )
-
-
-def literal_inexact(column: DataType) -> str:
-    """The value that stands, in Spark, for a quotient without end: no product that fits its column reaches it."""
-    scale = column.scale or 0
-    digits = "9" * (38 - scale) + ("." + "9" * scale if scale else "")
-    return f"CAST('{digits}' AS DECIMAL(38,{scale}))"
-
-
 def _floating(column: DataType) -> StepFunction:
     def fitted(value: float) -> float:
         return as_float32(value) if column.kind is Kind.FLOAT else value
@@ -128,14 +92,7 @@ def _floating(column: DataType) -> StepFunction:
             return math.nan
         return math.copysign(math.inf, accumulated) * math.copysign(1.0, value)
 
-    def retract_sql(a: str, v: str) -> str:
-        infinite = f"signum({a}) * DOUBLE('Infinity') * IF(CAST({v} AS STRING) = '-0.0', -1, 1)"
-        by_zero = f"IF({a} = 0 OR isnan({a}), DOUBLE('NaN'), {infinite})"
-        return f"IF({v} = 0, {by_zero}, try_divide(CAST({a} AS DOUBLE), {v}))"
-
     return StepFunction(
         lambda: OneByOne(lambda a, v: v if a is None else fitted(a * v), lambda a, v: fitted(divided(a, v))),
-        lambda a, v: f"IF({a} IS NULL, {v}, CAST({a} AS DOUBLE) * {v})",
-        retract_sql,
         associative=False,
     )

@@ -45,9 +45,10 @@ def hll_fault(value: bytes) -> str | None:
 
 
 def hll_shown(value: bytes) -> bytes:
-    """A sketch as it is, unless Spark's union may have made it: then as the compact HLL_4 of the same estimate.
+    """Return a sketch as it is, unless Spark's union may have made it: then as the compact HLL_4 of the same estimate.
 
-    Spark's unions are updatable HLL_8, and without a running estimate where two sketches with registers were united.
+    Runs of releases that merged by Spark SQL hold such unions. They are updatable HLL_8, and without a running estimate
+    where two sketches with registers were united.
     Raises ``ValueError`` for bytes that are no HLL sketch.
     """
     sketch = _read_hll(value)
@@ -237,9 +238,10 @@ def theta_fault(value: bytes) -> str | None:
 
 
 def theta_shown(value: bytes) -> bytes:
-    """A compact sketch as it is; a compressed one, which Spark's unions give, or an updatable one as compact, ordered.
+    """Return a compact sketch as it is; an updatable one, or a compressed one, as compact and ordered.
 
-    Raises ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
+    Runs of releases that merged by Spark SQL hold compressed ones. Raises ``ValueError`` for bytes that are no Theta
+    sketch or were made with another seed.
     """
     sketch = _read_theta(value)
     return bytes(value) if value[1] == 3 and value[2] == _COMPACT else _write_theta(sketch)

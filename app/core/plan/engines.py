@@ -32,7 +32,7 @@ RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 @dataclass(frozen=True)
 class Refusal:
     """Records that the table can never fold (merge-semantics A.7): those of ``kind`` that name all of ``naming`` and,
-    if ``group`` is set, have a value in one of its columns.
+    if ``group`` is set, have a value in one of its columns. ``column`` is the one whose value is at fault, if one is.
     """
 
     kind: RowKind
@@ -40,6 +40,7 @@ class Refusal:
     fix: str
     group: tuple[str, ...] = ()
     naming: tuple[str, ...] = ()
+    column: str | None = None
 
     @property
     def of_every_record(self) -> bool:
@@ -132,7 +133,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
         rules += group_rules
         refusals += group_refusals
     free = [column for column in schema.value_columns if options.group_of(column.name) is None]
-    rules += _free_columns(free, options, order)
+    rules += _free_columns(schema, free, options, order)
     removes = options["partial-update.remove-record-on-delete"]
     listed = _removal_groups(options, rules)
     if listed:
@@ -147,10 +148,19 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
     return _removing(schema, rules, refusals, order, removes, told=_told(options))
 
 
-def _free_columns(columns: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
-    """The columns in no group: of each the latest value that is not null, or the latest that a record names."""
-    if not _told(options):
-        return [Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in columns]
+def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
+    """The columns in no group: of each the latest value that is not null, or the latest that a record names.
+
+    One whose function is last_non_null_value skips a null that a record names (merge-semantics A.12).
+    """
+    skipping = [column for column in free if not _told(options) or function_of(schema, options, column.name)]
+    kept: list[Rule] = [
+        Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in skipping
+    ]
+    return [*kept, *_named_columns([column for column in free if column not in skipping], order)]
+
+
+def _named_columns(columns: list[Column], order: Order) -> list[Rule]:
     if order.by_arrival:
         words = dict.fromkeys(word_of(column) for column in columns)
         return [NamedValues(tuple(column for column in columns if word_of(column) == word)) for word in words]

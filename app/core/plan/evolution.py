@@ -20,10 +20,9 @@ from app.core.rules.lateness import Lateness
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Condition, Participation
 from app.core.rules.replay import Replay
-from app.core.rules.rule import Rule, Sql, State
-from app.core.rules.spark_sql import ref
+from app.core.rules.rule import Rule, State
 from app.core.rules.step_function import StepFunction
-from app.core.rules.widening import same_type, widened, widened_sql
+from app.core.rules.widening import same_type, widened
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
@@ -48,6 +47,13 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
     rules, new_rules = _column_meanings(before), _column_meanings(after)
     same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
     return same_columns and _same_state(before, after)
+
+
+def shows_alike(old: TableSchema, new: TableSchema) -> bool:
+    """Return whether a state row of ``old`` shows its values under ``new`` by itself: it means the same, and no sum has
+    another type, which may hold more of its total.
+    """
+    return same_fold(old, new) and not _retotalled(compile_plan(old), compile_plan(new))
 
 
 def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
@@ -77,6 +83,7 @@ def _same_state(old: MergePlan, new: MergePlan) -> bool:
         for rule in new.rules
         if not isinstance(rule, Replay) and any(column.id in known for column in rule.columns)
         for hidden in rule.hidden
+        if hidden.needed
     }
     return needed <= {hidden.name for hidden in old.hidden}
 
@@ -149,7 +156,7 @@ def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record
 
 
 class RunSteps(ABC, Generic[Stored, Rows]):
-    """What ``combined_runs`` is made of: in Python over the state row of one key, on Spark over all of them."""
+    """What ``combined_runs`` is made of: over the state row of one key, or over whole columns of many."""
 
     @abstractmethod
     def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
@@ -215,32 +222,19 @@ def combined_row(plan: MergePlan, stored: Sequence[tuple[MergePlan, Mapping[str,
 
 def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
     """A state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
-    sources = _sources(old, new)
+    sources = sources_of(old, new)
     values = {
         name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
         for name, data_type in new.state_columns
     }
     for before, after in _retotalled(old, new):
-        total = widened(before.total(state), before.column.type, after.column.type)
-        values.update(after.of_total(total))
+        values.update(after.retotalled(before, state))
     if not same_types(old.schema, new.schema):
         values.update((name, value) for rule in new.rules for name, value in rule.refolded(values).items())
     return values
 
 
-def converted_sql(state: str, old: MergePlan, new: MergePlan) -> Sql:
-    """As ``converted``, over the relation ``state`` of state rows of ``old``."""
-    sources = _sources(old, new)
-    outputs = {
-        name: widened_sql(ref(state, sources[name][0]), sources[name][1], data_type) if name in sources else "NULL"
-        for name, data_type in new.state_columns
-    }
-    for before, after in _retotalled(old, new):
-        outputs |= after.of_total_sql(f"CAST({before.total_sql(state)} AS {after.wide})")
-    return outputs
-
-
-def _sources(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
+def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
     """Per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by id."""
     before = {column.id: (column.name, column.type) for column in old.schema.columns}
     hidden = {column.name: (column.name, column.type) for column in old.hidden}
@@ -272,15 +266,10 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     return {**key, **replays[1].removed(entry), **new.row.touched(None)}
 
 
-def said_sql(plan: MergePlan, state: str) -> Sql:
-    """For each column the condition under which a row that enters another plan as its first record names it: that the
-    records in ``state`` said something of it (merge-semantics A.10, A.12).
-    """
-    return {name: sql for rule in plan.rules for name, sql in rule.said_sql(state).items()}
-
-
 def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
-    """As ``said_sql``, of a state row: the columns."""
+    """Return the columns of which the records in ``state`` said something, the key's among them: those that a row
+    names which enters another plan as its first record (merge-semantics A.10, A.12).
+    """
     return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
 
 

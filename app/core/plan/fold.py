@@ -1,6 +1,4 @@
-"""The fold in Python: records to state rows, state rows to rows (design §3). Spark's meaning is
-``spark_jobs.expressions``.
-"""
+"""The fold: records to state rows, state rows to rows (design §3)."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def shown_row(plan: MergePlan, folded: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as ``finish`` shows it, of the visible columns that Spark stored in a state row that is live.
+    """The row as ``finish`` shows it, of the visible columns that a run stores in a state row that is live.
 
     They are final but for what a union says of its state (§5.7) and for read defaults.
     """

@@ -63,6 +63,16 @@ class MergePlan:
         return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in needed)
 
     @cached_property
+    def unasked_of_retracts(self) -> frozenset[str]:
+        """The NOT NULL columns that a retract may leave out: those that neither order it nor are taken back by it
+        (merge-semantics A.14).
+        """
+        asked = {*self.required_columns, self.row_kind_column, *(field.column.name for field in self.order.fields)}
+        asked |= {name for group in self.group_registers for name in group}
+        asked |= {column.name for rule in self.column_rules if rule.takes_back for column in rule.columns}
+        return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in asked)
+
+    @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """Every state column beside the visible ones."""
         return (*(hidden for rule in self.rules for hidden in rule.hidden), *self.row.hidden)
@@ -86,7 +96,10 @@ class MergePlan:
         for rule in self.faulting:
             fault = rule.fault(record)
             if fault is not None:
-                return Refusal(record.kind, f"column {rule.columns[0].name!r}: {fault}", "send another value")
+                [column, *_] = rule.columns
+                return Refusal(
+                    record.kind, f"column {column.name!r}: {fault}", "send another value", column=column.name
+                )
         return None
 
     @cached_property
@@ -111,36 +124,14 @@ class MergePlan:
         return whole_row(self.rules, self.row, self.schema.value_columns)
 
     @cached_property
-    def needs_bitmaps(self) -> bool:
-        """Whether Spark needs the functions of ``spark_jobs.bitmaps``, which are not its own."""
-        return any(rule.runs_python for rule in self.unions)
-
-    @property
-    def lifts(self) -> bool:
-        """Whether Spark stores of a record by itself what it stores of a fold of only that record. A bitmap is written
-        anew by the fold.
-        """
-        return not self.needs_bitmaps
-
-    @cached_property
     def unions(self) -> tuple[Union, ...]:
         """The rules that show something else than their state column, those of replayed rows included."""
         return tuple(rule for rule in self.column_rules if isinstance(rule, Union))
 
     @cached_property
-    def sketches(self) -> tuple[Union, ...]:
-        """The unions that Spark writes in other bytes than Python does: of sketches and bitmaps."""
-        return tuple(rule for rule in self.unions if not rule.alike)
-
-    @cached_property
     def replay(self) -> Replay | None:
         """The rule of a row that is replayed from its log; None in a plan of other rules."""
         return next((rule for rule in self.rules if isinstance(rule, Replay)), None)
-
-    @cached_property
-    def settles(self) -> bool:
-        """Whether rules hold logs, of which a compaction stores another state than what they come to when combined."""
-        return any(rule.settle_sql("s", True).outputs for rule in self.rules)
 
     @cached_property
     def column_rules(self) -> tuple[Rule, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
@@ -24,6 +25,14 @@ LONGEST_KEY = 2**14  # bytes of a key column: three times as many fit into the l
 KEYS_OF_ANY_LENGTH = (Family.TEXT, Family.BINARY)
 
 
+class Note(StrEnum):
+    """What may surprise about the records of a request, and is counted in its answer."""
+
+    SKIPPED_EVENTS = "skipped_events"
+    NULL_OR_DEFAULT = "null_sent_as_default"
+    WITHOUT_SEQUENCE = "records_without_sequence"
+
+
 @dataclass
 class DecodedRecords:
     """The records of one request that are to be staged, column by column; ``positions`` are their indexes in the
@@ -36,6 +45,7 @@ class DecodedRecords:
     positions: Sequence[int] = ()
     ignored: int = 0
     words: Mapping[str, Any] = field(default_factory=dict)
+    notes: dict[Note, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -138,6 +148,9 @@ class RecordDecoder:
             try:
                 values[column.name] = decode(raw.get(column.name))
             except ValueFault as fault:
+                if fault.code == FaultCode.NULL_IN_NOT_NULL and self._unasked(column, raw):
+                    values[column.name] = None
+                    continue
                 missing = column.name not in raw and fault.code == FaultCode.NULL_IN_NOT_NULL
                 code = FaultCode.MISSING_COLUMN if missing else fault.code
                 message = (
@@ -150,16 +163,25 @@ class RecordDecoder:
             self._refuse_unknown(row, raw.keys() - self.names, raw, faults)
         return values
 
+    def _unasked(self, column: Column, raw: Mapping[str, Any]) -> bool:
+        """Whether the record is a retract that may leave the column out (merge-semantics A.14)."""
+        if column.name not in self.plan.unasked_of_retracts or raw.get(column.name) is not None:
+            return False
+        own = self.plan.row_kind_column
+        kind = self.kind_of(raw.get(KIND_MEMBER, "+I") if own is None else raw.get(own))
+        return kind is not None and not kind.add
+
     def _refuse_unknown(self, row: int, unknown: AbstractSet[str], raw: Mapping[str, Any], faults: _Faults) -> None:
         """Notes the members of ``raw`` that are no columns, in their order, as far as they are told."""
-        fix = f"columns: {some_of(self.plan.schema.by_name)}"
         told = 0
         for name in raw:
             if faults.full:
                 break
             if name in unknown:
                 message = f"the table has no column {cut(name)!r}"
-                faults.add(row, cut(name), FaultCode.UNKNOWN_COLUMN, message, fix)
+                faults.add(
+                    row, cut(name), FaultCode.UNKNOWN_COLUMN, message, other_name(self.plan.schema.by_name, name)
+                )
                 told += 1
         faults.total += len(unknown) - told
 
@@ -192,8 +214,9 @@ class RecordDecoder:
             return
         refusal = self.plan.refusal_of(record)
         if refusal is not None:
-            where = self.plan.row_kind_column or KIND_MEMBER
-            faults.add(row, where, FaultCode.REFUSED_ROW_KIND, refusal.reason, refusal.fix)
+            where = refusal.column or self.plan.row_kind_column or KIND_MEMBER
+            code = FaultCode.UNFOLDABLE_VALUE if refusal.column else FaultCode.REFUSED_ROW_KIND
+            faults.add(row, where, code, refusal.reason, refusal.fix)
             return
         for name, column in kept.columns.items():
             column.append(record.values[name])
@@ -202,6 +225,14 @@ class RecordDecoder:
                 kept.words[word].append(bits)
         kept.kinds.append(int(record.kind))
         kept.positions.append(row)
+
+
+def other_name(known: Collection[str], name: str) -> str:
+    """Return the fix of a name that is no column: the column that it may have meant, or all."""
+    if ";" in name and ";" not in "".join(known):
+        return "separate the fields of CSV by commas"
+    near = next((one for one in known if one.lower() == name.strip().lower()), None)
+    return f"did you mean {cut(near)}?" if near else f"columns: {some_of(known)}"
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:

@@ -13,6 +13,8 @@ from app.core.plan.option_checks import Check
 from app.core.table.option_entries import ChangelogProducer, MergeEngine, find_option
 from app.core.table.options import TableOptions, option_violation
 from app.core.table.schema import TableSchema
+from app.core.types.datatype import walk_types
+from app.core.types.kinds import Kind
 
 COUNTING = ("sum", "product", "collect", "listagg", "nested_update")
 
@@ -129,6 +131,18 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
                 yield option_violation(f"fields.{column}.{suffix}", FaultCode.OPTION_WITHOUT_EFFECT, message, fix)
 
 
+def _length_of_one(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """``VARCHAR`` and ``VARBINARY`` without a length hold one character or byte, which is rarely meant."""
+    for place, column in enumerate(schema.columns):
+        for inner in walk_types(column.type):
+            if inner.kind in (Kind.VARCHAR, Kind.VARBINARY) and inner.length == 1:
+                message = f"column {column.name!r} has the type {inner}, which holds one character or byte"
+                fix = "alter the column to a longer length, or to STRING or BYTES"
+                pointer = f"/schema/fields/{place}/type"
+                yield Violation(pointer, FaultCode.LENGTH_OF_ONE, message, fix, column=column.name)
+                break
+
+
 def _horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Logs without an end although the table has a horizon."""
     rules = compile_plan(schema).rules
@@ -145,5 +159,6 @@ CHECKS: tuple[Check, ...] = (
     _without_effect,
     _changelog,
     _ignored_fields,
+    _length_of_one,
     _horizon,
 )

@@ -13,6 +13,7 @@ from app.core.plan.explanations import Reason, reasons
 from app.core.plan.fold import combine, finish, lift
 from app.core.plan.integers import encoder_of
 from app.core.plan.merge_plan import MergePlan
+from app.core.rules.accumulators import overflow
 from app.core.table.keys import Key
 from app.core.table.option_entries import Integers
 from app.core.table.records import Record
@@ -85,6 +86,14 @@ class ToldFold:
     def visible(self) -> Row | None:
         """The row now, as JSON; None where there is none."""
         return self._seen()[0]
+
+    def check(self, key: Mapping[str, Any]) -> None:
+        """Raise ``Conflict`` that names ``key`` and column where a total is outside its column's type now."""
+        state = self.state or {}
+        for bounds in self.plan.totals:
+            carried = state.get(bounds.carry)
+            if carried is not None:
+                raise overflow(bounds.column, key, endless=carried == bounds.endless)
 
     def _seen(self) -> tuple[Row | None, frozenset[str]]:
         """The row, and the columns of which it has no value for now."""

@@ -1,1 +1,1 @@
-"""How the records of a key become a state: one rule for each column, in Python and in Spark SQL."""
+"""How the records of a key become a state: one rule for each column."""

@@ -14,23 +14,12 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import Any
 
-from app.core.rules.spark_sql import bound_sql, sorted_sql
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
-from app.core.types.kinds import Family, Kind
+from app.core.types.kinds import Family
 
 Entry = Mapping[str, Any]
 Horizon = int | timedelta
-
-_POSITION = DataType(Kind.BIGINT)
-_MOST = 2**63 - 1
-_PIECE = 256  # entries that Spark walks at once: what it gathers in a walk it copies at every step
-_POSITIONS: Mapping[Family, str] = {
-    Family.INTEGER: "CAST({0} AS BIGINT)",
-    Family.DATE: "unix_date({0})",
-    Family.TIMESTAMP: "unix_micros(CAST({0} AS TIMESTAMP))",
-}
-
 
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "min": timedelta(minutes=1), "s": timedelta(seconds=1)}
 
@@ -93,59 +82,6 @@ class Lateness:
         below = [_is_below(entry.get(sequence), bound) for entry in log]
         settled = [entry for entry, is_below in zip(log, below, strict=True) if is_below]
         return settled, [entry for entry, is_below in zip(log, below, strict=True) if not is_below]
-
-    def _position(self, entry: str, sequence: str) -> str:
-        return _POSITIONS[self.column.type.family].format(f"{entry}.{sequence}")
-
-    def _bound_sql(self, highest: str) -> str:
-        steps = min(self._steps, _MOST)
-        return f"try_subtract(CAST({highest} AS BIGINT), {steps}L)"
-
-    @property
-    def _steps(self) -> int:
-        if isinstance(self.horizon, int):
-            return self.horizon
-        whole_days = self.column.type.family is Family.DATE
-        return self.horizon.days if whole_days else self.horizon // timedelta(microseconds=1)
-
-    def _highest_sql(self, log: str, sequence: str) -> str:
-        return f"array_max(transform({log}, e -> {self._position('e', sequence)}))"
-
-    def on_time_sql(self, log: str, sequence: str, arrival: str, entry_type: DataType) -> str:
-        """As ``on_time``; most logs hold nothing that could be too late and are left as they are."""
-        position = self._position("e", sequence)
-        old = f"exists(l, e -> {position} IS NULL OR {position} < {self._bound_sql('h')})"
-        by_arrival = sorted_sql("l", [f"{{e}}.{arrival}"], entry_type)
-        walked = bound_sql(by_arrival, "s", self._walked_sql("s", sequence, entry_type))
-        checked = bound_sql(self._highest_sql("l", sequence), "h", f"IF({old}, {walked}, l)")
-        return bound_sql(log, "l", checked)
-
-    def _walked_sql(self, log: str, sequence: str, entry_type: DataType) -> str:
-        """As ``on_time``, of a log by arrival, piece by piece, each with the highest sequence before it."""
-        piece = f"slice({log}, c * {_PIECE} + 1, {_PIECE})"
-        highs = f"transform(sequence(0, (size({log}) - 1) DIV {_PIECE}), c -> {self._highest_sql(piece, sequence)})"
-        before_type, kept_type = (
-            f"STRUCT<h: BIGINT, found: ARRAY<{element}>>" for element in (_POSITION.spark, entry_type.spark)
-        )
-        begun = f"CAST(named_struct('h', NULL, 'found', array()) AS {before_type})"
-        gone = "named_struct('h', greatest(a.h, p), 'found', concat(a.found, array(a.h)))"
-        before = f"aggregate({highs}, {begun}, (a, p) -> CAST({gone} AS {before_type})).found"
-        position = self._position("e", sequence)
-        late = f"a.h IS NOT NULL AND ({position} IS NULL OR coalesce({position} < {self._bound_sql('a.h')}, FALSE))"
-        taken = f"named_struct('h', greatest(a.h, {position}), 'found', concat(a.found, array(e)))"
-        first = f"CAST(named_struct('h', b, 'found', array()) AS {kept_type})"
-        kept = f"aggregate({piece}, {first}, (a, e) -> IF({late}, a, CAST({taken} AS {kept_type}))).found"
-        return f"flatten(transform({before}, (b, c) -> {kept}))"
-
-    def settled_below_sql(self, log: str, sequence: str) -> str:
-        """The bound of ``split``: null where nothing of ``log`` is settled."""
-        return self._bound_sql(self._highest_sql(log, sequence))
-
-    def part_sql(self, log: str, sequence: str, bound: str, *, settled: bool) -> str:
-        """One of the parts of ``split``, given its bound; of a bound that is null, nothing is settled."""
-        position = self._position("e", sequence)
-        below = f"coalesce({bound} IS NOT NULL AND ({position} IS NULL OR {position} < {bound}), FALSE)"
-        return f"filter({log}, e -> {below if settled else f'NOT {below}'})"
 
 
 def highest_of(log: Sequence[Entry], sequence: str) -> Any:

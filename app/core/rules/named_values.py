@@ -14,15 +14,12 @@ from typing import Any
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import UNCHANGED, Adds, Names, Participation
-from app.core.rules.rule import Combine, HiddenColumn, Rule, Sql, State
-from app.core.rules.spark_sql import ref
-from app.core.table.named_columns import bit_of, column_bit_sql, is_named_sql, word_of
-from app.core.table.records import ARRIVAL_COLUMN, Record
+from app.core.rules.rule import Combine, HiddenColumn, Rule, State
+from app.core.table.named_columns import bit_of, word_of
+from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
-
-_ADDS = Participation((Adds(),))
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,6 @@ class NamedValues(Rule):
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
         word = state.get(self.word) or 0
         return frozenset(column.name for column in self.columns if word & bit_of(column))
-
-    def said_sql(self, state: str) -> Sql:
-        return {column.name: is_named_sql(state, column) for column in self.columns}
 
     @property
     def parts(self) -> tuple[Combine, ...]:
@@ -99,35 +93,6 @@ class NamedValues(Rule):
                 state[column.name] = records.column(column.name)[places[-1]]
                 word |= bit_of(column)
         return {**state, self.word: word}
-
-    def _bits_sql(self, word: str) -> str:
-        """The bits of ``word`` that are these columns'."""
-        return f"({word} & ({' | '.join(column_bit_sql(column) for column in self.columns)}))"
-
-    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        aggregates, outputs = {}, {}
-        for column in self.columns:
-            kept, condition = f"_kf_kept_{column.id}", self.part_of(column).sql(also)
-            aggregates[kept] = f"max_by({ref('r', column.name)}, r.{ARRIVAL_COLUMN}) FILTER (WHERE {condition})"
-            outputs[column.name] = kept
-        named = f"_kf_said_{self.columns[0].id}"
-        aggregates[named] = f"bit_or(r.{self.word}) FILTER (WHERE {_ADDS.sql(also)})"
-        return aggregates, {**outputs, self.word: self._bits_sql(named)}
-
-    def lift_sql(self) -> Sql:
-        values = {c.name: f"IF({self.part_of(c).sql()}, {ref('r', c.name)}, NULL)" for c in self.columns}
-        return {**values, self.word: f"IF({_ADDS.sql()}, {self._bits_sql(f'r.{self.word}')}, NULL)"}
-
-    @property
-    def combines_in_turn(self) -> bool:
-        return True
-
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        values = {
-            c.name: f"IF({is_named_sql(newer, c)}, {ref(newer, c.name)}, {ref(older, c.name)})" for c in self.columns
-        }
-        both = f"coalesce({older}.{self.word}, 0L) | coalesce({newer}.{self.word}, 0L)"
-        return {**values, self.word: both}
 
 
 def _latest(column: Column, words: Sequence[Any], states: Sequence[Mapping[str, Any]]) -> Any:

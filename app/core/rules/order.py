@@ -11,11 +11,9 @@ from enum import StrEnum
 from functools import total_ordering
 from typing import Any
 
-from app.core.rules.spark_sql import quote
 from app.core.table.schema import Column
-from app.core.types.datatype import ENTRIES
-from app.core.types.entry import Entry, as_it_is
-from app.core.types.kinds import Family, Kind
+from app.core.types.entry import as_it_is
+from app.core.types.kinds import Family
 
 # What ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
 CONVERTED = (Family.FLOATING, Family.TEXT, Family.DECIMAL)
@@ -60,7 +58,7 @@ class OrderField:
     integral: bool = False
 
     def rank(self, value: Any) -> tuple[Any, ...]:
-        """The sort key of ``value`` in Python."""
+        """Return the sort key of ``value``."""
         if value is None:
             return (0,)
         ranked = self._scalar(value)
@@ -84,31 +82,6 @@ class OrderField:
             return int(value) if self.column.type.family is Family.TEXT else int(Decimal(value))
         return self.column.type.entry.rank(value)
 
-    def sql(self, value: str) -> list[str]:
-        """Spark SQL expressions over the column reference ``value`` that, compared in turn, sort as ``rank`` does."""
-        present = [f"{value} IS NOT NULL"]
-        data_type, family = self.column.type, self.column.type.family
-        if self.floor and family is Family.TIMESTAMP:
-            value = f"CAST(date_trunc('{self.floor}', {value}) AS {data_type.spark})"
-        elif self.integral and family in CONVERTED:
-            whole = f"CAST({value} AS DECIMAL(38,0))" if family is Family.TEXT else _truncated(family, value)
-            return [*present, *self._directed(ENTRIES[Kind.DECIMAL], whole)]
-        directed = self._directed(data_type.entry, value)
-        return directed if not self.descending else [*present, *directed]
-
-    def _directed(self, entry: Entry, value: str) -> list[str]:
-        expressions = entry.descending if self.descending else entry.ascending
-        return [expression.format(value) for expression in expressions]
-
-
-def _truncated(family: Family, value: str) -> str:
-    """The value without its fraction."""
-    cut = f"IF({value} < 0, ceil({value}), floor({value}))"
-    if family is Family.DECIMAL:
-        return f"CAST({cut} AS DECIMAL(38,0))"
-    # floor and ceil of a DOUBLE are BIGINT; from 2**53 on every DOUBLE is a whole number already.
-    return f"IF(abs({value}) >= 9007199254740992D, CAST({value} AS DOUBLE), CAST({cut} AS DOUBLE))"
-
 
 @dataclass(frozen=True)
 class Order:
@@ -127,7 +100,7 @@ class Order:
         return Order((*self.fields, *later.fields), later.flag)
 
     def rank(self, values: Mapping[str, Any], add: bool) -> tuple[Any, ...]:
-        """The sort key in Python of a record (without arrival): ``values`` by column name."""
+        """Return the sort key of a record (without arrival): ``values`` by column name."""
         ranks = tuple(field.rank(values[field.column.name]) for field in self.fields)
         return (*ranks, add) if self.flag else ranks
 
@@ -141,13 +114,3 @@ class Order:
         if self.flag:
             ranks.append([adds(place) for place in places])
         return ranks[0] if len(ranks) == 1 else list(zip(*ranks, strict=True))
-
-    def sql(self, reference: Mapping[str, str], add: str) -> list[str]:
-        """Spark SQL expressions that sort as ``rank``; ``reference`` gives the SQL of each order column."""
-        keys = [key for field in self.fields for key in field.sql(reference[field.column.name])]
-        return [*keys, add] if self.flag else keys
-
-    def record_sql(self, record: str) -> list[str]:
-        """As ``sql``, for the record columns of the relation or struct ``record``, arrival included."""
-        reference = {field.column.name: f"{record}.{quote(field.column.name)}" for field in self.fields}
-        return [*self.sql(reference, f"({record}._kf_kind IN (0, 2))"), f"{record}._kf_arrival"]

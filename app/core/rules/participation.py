@@ -1,4 +1,4 @@
-"""Which records take part in a rule (merge-semantics §1.5, §4.2): one value, with both meanings and the reason why not.
+"""Which records take part in a rule (merge-semantics §1.5, §4.2): one value, with the reason why not.
 
 A further condition on records is one more class here, and one entry where rules are made of options.
 """
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.core.rules.log_records import LogRecords
-from app.core.rules.spark_sql import any_not_null, ref
-from app.core.table.named_columns import is_named_sql
-from app.core.table.records import KIND_COLUMN, Record
+from app.core.table.records import Record
 from app.core.table.schema import Column
 
 UNCHANGED, UNTOUCHED = "unchanged", "the group is not touched"
@@ -37,10 +35,6 @@ class Condition(ABC):
         return [place for place in places if self.met(records.record(place))]
 
     @abstractmethod
-    def sql(self, record: str) -> str:
-        """As ``met``, over the struct or relation ``record``."""
-
-    @abstractmethod
     def reason(self, record: Record) -> str:
         """What a record that does not have it does instead, in words."""
 
@@ -57,9 +51,6 @@ class Adds(Condition):
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
         kinds = records.kinds
         return [place for place in places if not kinds[place] & 1]
-
-    def sql(self, record: str) -> str:
-        return f"({record}.{KIND_COLUMN} IN (0, 2))"
 
     def reason(self, record: Record) -> str:
         return f"{record.kind.text} leaves this column unchanged{self.because}"
@@ -78,9 +69,6 @@ class NotNull(Condition):
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
         values = records.column(self.column.name)
         return [place for place in places if values[place] is not None]
-
-    def sql(self, record: str) -> str:
-        return f"{ref(record, self.column.name)} IS NOT NULL"
 
     def reason(self, record: Record) -> str:
         return self.otherwise if record.names(self.column.name) else not_named(record, (self.column,), UNCHANGED)
@@ -107,9 +95,6 @@ class InGroup(Condition):
         columns = (first, *others)
         return [place for place in places if any(values[place] is not None for values in columns)]
 
-    def sql(self, record: str) -> str:
-        return any_not_null(record, self.names)
-
     def reason(self, record: Record) -> str:
         told = all(record.names(name) for name in self.names)
         return f"{' and '.join(self.names)} null: {UNTOUCHED}" if told else not_named(record, self.ordering, UNTOUCHED)
@@ -135,10 +120,6 @@ class Names(Condition):
         return [
             place for place in places if (self.or_retract and kinds[place] & 1) or all(named[place] for named in told)
         ]
-
-    def sql(self, record: str) -> str:
-        named = " AND ".join(is_named_sql(record, column) for column in self.columns)
-        return f"({record}.{KIND_COLUMN} NOT IN (0, 2) OR {named})" if self.or_retract else f"({named})"
 
     def reason(self, record: Record) -> str:
         return not_named(record, self.columns, self.otherwise)
@@ -174,11 +155,6 @@ class Participation:
         for condition in self.conditions:
             places = condition.places(records, places)
         return places
-
-    def sql(self, also: str = "TRUE", record: str = "r") -> str:
-        """As ``takes``, of the records that meet ``also``."""
-        required = [condition.sql(record) for condition in self.conditions] + ([] if also == "TRUE" else [also])
-        return " AND ".join(required) or "TRUE"
 
     def reason(self, record: Record) -> str | None:
         """Why the record does not take part; None if it does."""

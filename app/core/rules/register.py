@@ -12,8 +12,7 @@ from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import EVERY_RECORD, Participation
 from app.core.rules.row import LIVE_COLUMN
-from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Sql, State
-from app.core.rules.spark_sql import ADD_SQL, any_not_null, ref, struct_sql
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, State
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType, Field
@@ -135,9 +134,6 @@ class Register(Rule):
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
         return self._own if self._seen(state) else frozenset()
 
-    def said_sql(self, state: str) -> Sql:
-        return {column.name: self._seen_sql(state) for column in self.columns}
-
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of the order's columns in the record that ``state`` holds."""
         return {
@@ -187,75 +183,3 @@ class Register(Rule):
         best = max(ranks) if latest else min(ranks)
         found = len(ranks) - 1 - ranks[::-1].index(best) if latest else ranks.index(best)
         return self.lift(records.record(places[found]))
-
-    def _outputs_sql(self) -> Sql:
-        """Every state column, of a record that takes part."""
-        outputs = {}
-        for column in self.columns:
-            value = ref("r", column.name)
-            kept = not self.clears or column.name in self.kept_on_clear
-            outputs[column.name] = value if kept else f"IF({ADD_SQL}, {value}, NULL)"
-        if self._order_column:
-            members = [f"'{member}', {ref('r', name)}" for member, name, _ in self._stored_order]
-            members += [f"'add', {ADD_SQL}"] if self._stores_flag else []
-            outputs[self._order_column] = f"named_struct({', '.join(members)})"
-        if self._seen_column:
-            outputs[self._seen_column] = "TRUE"
-        if self.keeps_kind:
-            outputs[LIVE_COLUMN] = ADD_SQL
-        return outputs
-
-    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        outputs = self._outputs_sql()
-        if not outputs:
-            return {}, {}
-        function = "max_by" if self.pick is Pick.LATEST else "min_by"
-        condition, key = self.part.sql(also), struct_sql(self.order.record_sql("r"))
-        kept = f"_kf_kept_{self._id}"
-        if len(outputs) == 1:
-            value = next(iter(outputs.values()))
-            return {kept: f"{function}({value}, {key}) FILTER (WHERE {condition})"}, {next(iter(outputs)): kept}
-        members = ", ".join(f"'{i}', {sql}" for i, sql in enumerate(outputs.values()))
-        aggregate = f"{function}(named_struct({members}), {key}) FILTER (WHERE {condition})"
-        return {kept: aggregate}, {name: f"{kept}.`{i}`" for i, name in enumerate(outputs)}
-
-    def lift_sql(self) -> Sql:
-        condition = self.part.sql()
-        return {name: f"IF({condition}, {sql}, NULL)" for name, sql in self._outputs_sql().items()}
-
-    def _seen_sql(self, state: str) -> str:
-        if self._order_column:
-            return f"{ref(state, self._order_column)} IS NOT NULL"
-        if self._seen_column:
-            return f"{ref(state, self._seen_column)} IS NOT NULL"
-        if self.part.skips_null:
-            return f"{ref(state, self.columns[0].name)} IS NOT NULL"
-        return any_not_null(state, self.part.group) if self.part.group else "TRUE"
-
-    def _rank_sql(self, state: str) -> list[str]:
-        reference = {field.column.name: ref(state, field.column.name) for field in self.order.fields}
-        for member, name, _ in self._stored_order:
-            reference[name] = f"{state}.{self._order_column}.{member}"
-        add = f"{state}.{self._order_column}.add" if self._stores_flag else f"{state}.{LIVE_COLUMN}"
-        return self.order.sql(reference, add)
-
-    def newer_wins_sql(self, older: str, newer: str) -> str:
-        """As ``newer_wins``."""
-        first = self.pick is Pick.FIRST
-        if self.order.by_arrival:
-            seen, older_seen = self._seen_sql(newer), self._seen_sql(older)
-            return f"({seen} AND NOT ({older_seen}))" if first else f"({seen})"
-        # A struct never compares to null, a lone nullable key would.
-        newer_key, older_key = (f"struct({', '.join(self._rank_sql(side))})" for side in (newer, older))
-        comparison = f"{newer_key} {'<' if first else '>='} {older_key}"
-        return f"({self._seen_sql(newer)} AND (NOT ({self._seen_sql(older)}) OR {comparison}))"
-
-    @property
-    def combines_in_turn(self) -> bool:
-        return True
-
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        wins = self.newer_wins_sql(older, newer)
-        if wins == "(TRUE)":
-            return {name: ref(newer, name) for name in self.names}
-        return {name: f"IF({wins}, {ref(newer, name)}, {ref(older, name)})" for name in self.names}

@@ -16,11 +16,9 @@ from app.core.rules.lateness import Lateness, highest_of
 from app.core.rules.log_records import member_of
 from app.core.rules.order import Order
 from app.core.rules.register import Register
-from app.core.rules.replay_sql import ReplaySql
 from app.core.rules.replayed_row import TOMBSTONE, ReplayedRow
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
-from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
-from app.core.rules.spark_sql import any_not_null, bound_sql, literal, ref
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, State, TotalBounds
 from app.core.table.named_columns import ALL_NAMED, words_naming, words_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
 from app.core.table.schema import Column
@@ -29,7 +27,6 @@ from app.core.types.kinds import Kind
 
 LOG = "_kf_log"
 BASE = "_kf_base"
-_KEPT, _BOUND, _BELOW, _LEFT = "_kf_kept", "_kf_bound", "_kf_below", "_kf_left"
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,6 @@ class Replay(Rule):
         return BASE
 
     @property
-    def log_type(self) -> str:
-        """The Spark type of a log."""
-        return f"ARRAY<{self.entry_type.spark}>"
-
-    @property
     def settles(self) -> bool:
         """Whether what the oldest run holds may stand for its log, or for a part: nothing can come before it any
         more.
@@ -110,9 +102,15 @@ class Replay(Rule):
         return next((fault for rule in self.rules if (fault := rule.fault(record)) is not None), None)
 
     def lift(self, record: Record) -> State:
+        return self.fold_records((record,))
+
+    def fold_records(self, records: Sequence[Record]) -> State:
+        return self._replayed(None, [self._entry(record) for record in records])
+
+    def _entry(self, record: Record) -> State:
         values = {member: record.values[name] for name, member in self.members.items()}
         told = words_naming(self.columns, record.named) if self.told else {}
-        return self._replayed(None, [{ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **told, **values}])
+        return {ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **told, **values}
 
     @cached_property
     def members(self) -> Mapping[str, str]:
@@ -133,6 +131,8 @@ class Replay(Rule):
         """The state that holds ``base`` and ``log`` without what came too late, and the columns that they come to."""
         log = self.late.on_time(log, self._sequence(self.late), ARRIVAL_COLUMN) if self.late else log
         row = ReplayedRow(self, base, log)
+        if not self.listed:
+            log = row.without_removed(log)
         inner = row.state
         folded = {name: inner[name] for name in (*self._visible, *(bounds.carry for bounds in self.bounds))}
         kept = {LIVE_COLUMN: row.live, LOG: log, BASE: base} if self.settles else {LIVE_COLUMN: row.live, LOG: log}
@@ -150,8 +150,11 @@ class Replay(Rule):
         return ReplayedRow(self, state.get(BASE), state[LOG] or ())
 
     def settled(self, state: Mapping[str, Any]) -> State:
-        kept, log = super().settled(state), state[LOG] or ()
+        kept = super().settled(state)
         if not self.settles:
+            return kept
+        log = state[LOG] or ()
+        if not log:
             return kept
         below, others = self.late.split(log, self._sequence(self.late)) if self.late else (log, [])
         row = ReplayedRow(self, state.get(BASE), below)
@@ -191,29 +194,12 @@ class Replay(Rule):
         """The state of a row of which nothing is known but the log entry of its last removal."""
         return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
-    def removed_sql(self, removals: str) -> str:
-        """As ``removed``, the log of a row of which ``removals`` is all that is known."""
-        if not self.words:
-            return removals
-        values = {field.name: f"e.{field.name}" for field in self.entry_type.fields}
-        values |= dict.fromkeys(self.words, f"{ALL_NAMED}L")
-        members = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())
-        return f"transform({removals}, e -> named_struct({members}))"
-
-    def removal_sql(self, state: str) -> tuple[tuple[Sql, ...], str]:
-        """As ``removal``, an array that is empty if there is none; and before it the columns that it is made of."""
-        replayed = ReplaySql(self, state)
-        return replayed.steps, replayed.removal
-
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(
             column.name
             for column, telling in self._tellings
             if not telling or any(state[name] is not None for name in telling)
         )
-
-    def said_sql(self, state: str) -> Sql:
-        return {c.name: any_not_null(state, telling) if telling else "TRUE" for c, telling in self._tellings}
 
     @cached_property
     def _tellings(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
@@ -242,73 +228,6 @@ class Replay(Rule):
 
     def finish(self, state: Mapping[str, Any]) -> State:
         return {name: value for rule in self.rules for name, value in rule.finish(state).items()}
-
-    def _entry_sql(self) -> str:
-        own = [f"{literal(name)}, r.{name}" for name in (ARRIVAL_COLUMN, KIND_COLUMN, *self.words)]
-        members = [f"{literal(member_of(column))}, {ref('r', column.name)}" for column in self.columns]
-        return f"named_struct({', '.join([*own, *members])})"
-
-    def _only_log_sql(self, log: str) -> Sql:
-        return {**dict.fromkeys(self.names, "NULL"), LOG: log}
-
-    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        found = "_kf_found"
-        return {found: f"collect_list({self._entry_sql()}) FILTER (WHERE {also})"}, self._only_log_sql(found)
-
-    def lift_sql(self) -> Sql:
-        return self._only_log_sql(f"array({self._entry_sql()})")
-
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        log = f"concat({ref(older, LOG)}, {ref(newer, LOG)})"
-        return {**self._only_log_sql(log), **({BASE: ref(older, BASE)} if self.settles else {})}
-
-    def settle_sql(self, state: str, oldest: bool) -> Settled:
-        if self.late is not None:
-            return self._settled_late_sql(self.late, state, oldest)
-        replayed = ReplaySql(self, state)
-        outputs = replayed.finished
-        if oldest and self.settles:
-            empty = f"CAST(array() AS {self.log_type})"
-            outputs |= self._based_sql(state, replayed, self._outside_sql(replayed), ref(state, LOG), empty)
-        elif not self.listed:
-            outputs[LOG] = self._without_removed_sql(ref(state, LOG), replayed.keys("e"))
-        return Settled(replayed.steps, outputs)
-
-    def _outside_sql(self, replayed: ReplaySql) -> str:
-        """A total outside its column is none yet: its log stays."""
-        return " OR ".join(f"{replayed.finished[bounds.carry]} IS NOT NULL" for bounds in self.bounds) or "FALSE"
-
-    def _based_sql(self, state: str, settled: ReplaySql, stays: str, log: str, others: str) -> Sql:
-        """Base and log, with what was ``settled`` in the base and the ``others`` left in the log unless it stays."""
-        return {
-            LOG: f"IF({stays}, {log}, {others})",
-            BASE: f"IF({stays}, {ref(state, BASE)}, CAST({settled.base} AS {self.base_type.spark}))",
-        }
-
-    def _settled_late_sql(self, late: Lateness, state: str, oldest: bool) -> Settled:
-        sequence, log = self._sequence(late), f"{state}.{_KEPT}"
-        kept = {_KEPT: late.on_time_sql(ref(state, LOG), sequence, ARRIVAL_COLUMN, self.entry_type)}
-        replayed = ReplaySql(self, state, log)
-        outputs, steps = {**replayed.finished, LOG: log}, (kept, *replayed.steps)
-        if oldest:
-            below, others = (late.part_sql(log, sequence, f"{state}.{_BOUND}", settled=part) for part in (True, False))
-            settled = ReplaySql(self, state, f"{state}.{_BELOW}", _BELOW)
-            bounded = ({_BOUND: late.settled_below_sql(log, sequence)}, {_BELOW: below})
-            stays = f"({self._outside_sql(settled)} OR NOT {settled.finished[LIVE_COLUMN]})"
-            outputs |= self._based_sql(state, settled, stays, log, others)
-            steps = (*steps, *bounded, *settled.steps, {_LEFT: outputs[LOG]})
-            outputs[LOG] = f"{state}.{_LEFT}"
-        if not self.listed:
-            outputs[LOG] = self._without_removed_sql(outputs[LOG], replayed.keys("e"))
-        return Settled(steps, outputs)
-
-    @staticmethod
-    def _without_removed_sql(log: str, order: Sequence[str]) -> str:
-        """The log without what its last -D removes for good; the -D itself stays, for records that come late."""
-        keys = f"struct({', '.join(order)})"
-        removals = f"transform(filter({log}, e -> e.{KIND_COLUMN} = 3), e -> {keys})"
-        kept = f"IF(last IS NULL, {log}, filter({log}, e -> {keys} >= last))"
-        return bound_sql(f"array_max({removals})", "last", kept)
 
 
 def _telling(rule: Rule, column: Column) -> tuple[str, ...]:

@@ -125,6 +125,13 @@ class ReplayedRow:
         places = range(len(self._left))
         return self._left.at([place for place in places if place not in stale]) if stale else self._left
 
+    def without_removed(self, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the entries of ``log`` that the last -D does not remove for good: itself, and what sorts after it."""
+        if not self._removal:
+            return log
+        kept = {entry[ARRIVAL_COLUMN] for entry in self._records.since(self._removal).entries}
+        return [entry for entry in log if entry[ARRIVAL_COLUMN] in kept]
+
     def holds(self, arrival: int) -> bool:
         """Whether the record of this arrival came, in merge order, after the last removal."""
         return any(entry[ARRIVAL_COLUMN] == arrival for entry in self._left.entries)

@@ -1,23 +1,19 @@
 """The rule of the row: when a state row is a visible row, what a -D removes, how long a hidden row is remembered
 (merge-semantics §1.5, §2, §10 Q2).
-
-It stands beside the rules of the columns and has two meanings that must agree, as they have: Python and Spark SQL text.
-``r`` is the record, as in the rules of the columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from app.core.rules.rule import BOOLEAN, HiddenColumn, Sql, State
-from app.core.rules.spark_sql import ADD_SQL, quote, ref
-from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, Record, RowKind
+from app.core.rules.rule import BOOLEAN, HiddenColumn, State
+from app.core.table.records import Record, RowKind
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
@@ -66,25 +62,6 @@ class RowRule:
         """Whether nothing is left of the row but that it was removed: neither what came before, nor what is said."""
         return self.removes_on_delete and record.kind is RowKind.DELETE
 
-    @property
-    def removes_sql(self) -> str:
-        """As ``removes``, of record ``r``."""
-        return f"(r.{KIND_COLUMN} = 3)" if self.removes_on_delete else "FALSE"
-
-    def removals_sql(self, together: Sequence[str]) -> Sql:
-        """Columns to be added to the records of several keys, before ``counts_sql``: the arrival of the last record
-        that ``removes`` the row, per value of the columns ``together``.
-        """
-        if not self.removes_on_delete:
-            return {}
-        partition = ", ".join(quote(name) for name in together)
-        return {REMOVED_AT: f"max(IF({KIND_COLUMN} = 3, {ARRIVAL_COLUMN}, NULL)) OVER (PARTITION BY {partition})"}
-
-    @property
-    def counts_sql(self) -> str:
-        """Whether record ``r`` is left after all that ``removes`` the row."""
-        return f"(r.{REMOVED_AT} IS NULL OR r.{ARRIVAL_COLUMN} > r.{REMOVED_AT})" if self.removes_on_delete else "TRUE"
-
     def lift(self, record: Record, touched: int | None = None) -> State:
         """The row's own columns of one record; ``touched`` is when a merge folds it, None where nothing is stored."""
         state: State = {}
@@ -98,30 +75,9 @@ class RowRule:
         """The time of the last merge that touched a row, where the row knows it."""
         return {} if self.retained is None else {TOUCHED_COLUMN: time}
 
-    def fold_sql(self, touched: int | None = None) -> tuple[Sql, Sql]:
-        """Aggregates over the records ``r`` of one key, and from them the row's own columns."""
-        aggregates: Sql = {}
-        if self.liveness is Liveness.ADD:
-            aggregates[LIVE_COLUMN] = f"coalesce(bool_or({ADD_SQL} AND {self.counts_sql}), FALSE)"
-        if self.removes_on_delete:
-            aggregates[RESET_COLUMN] = f"bool_or{self.removes_sql}"
-        return aggregates, {name: name for name in aggregates} | self._touched_sql(touched)
-
-    def lift_sql(self, touched: int | None = None) -> Sql:
-        """As ``lift``, over the record ``r``."""
-        own = {LIVE_COLUMN: ADD_SQL, RESET_COLUMN: self.removes_sql} | self._touched_sql(touched)
-        return {column.name: own[column.name] for column in self.hidden}
-
-    def _touched_sql(self, time: int | None) -> Sql:
-        return {name: "NULL" if value is None else f"{value}L" for name, value in self.touched(time).items()}
-
     def ends(self, newer: Mapping[str, Any]) -> bool:
         """Whether the state ``newer`` leaves nothing of the columns of an older one."""
         return self.removes_on_delete and bool(newer[RESET_COLUMN])
-
-    def ends_sql(self, newer: str) -> str:
-        """As ``ends``."""
-        return ref(newer, RESET_COLUMN) if self.removes_on_delete else "FALSE"
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
         """The row's own columns of both; every record of ``newer`` arrived after every record of ``older``.
@@ -138,27 +94,9 @@ class RowRule:
             state[TOUCHED_COLUMN] = None if None in times else max(times)
         return state
 
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        """As ``combine``."""
-        live, reset, touched = (
-            (ref(older, name), ref(newer, name)) for name in (LIVE_COLUMN, RESET_COLUMN, TOUCHED_COLUMN)
-        )
-        known = " AND ".join(f"{time} IS NOT NULL" for time in touched)
-        own = {
-            LIVE_COLUMN: f"({live[1]} OR ({live[0]} AND NOT {self.ends_sql(newer)}))",
-            RESET_COLUMN: f"({reset[0]} OR {reset[1]})",
-            TOUCHED_COLUMN: f"IF({known}, greatest({', '.join(touched)}), NULL)",
-        }
-        return {column.name: own[column.name] for column in self.hidden}
-
     def is_live(self, state: Mapping[str, Any]) -> bool:
         """Whether the state row is a visible row."""
         return self.liveness is Liveness.ALWAYS or bool(state[LIVE_COLUMN])
-
-    @property
-    def live_sql(self) -> str:
-        """As ``is_live``, over a relation of state rows."""
-        return "TRUE" if self.liveness is Liveness.ALWAYS else LIVE_COLUMN
 
     def aged(self, state: Mapping[str, Any], now: int) -> State:
         """What replaces columns of a state row that a compaction at ``now`` (epoch seconds) stores: from now on it
@@ -166,10 +104,6 @@ class RowRule:
         """
         unknown = self.retained is not None and state.get(TOUCHED_COLUMN) is None
         return {TOUCHED_COLUMN: now} if unknown else {}
-
-    def aged_sql(self, now: int) -> Sql:
-        """As ``aged``: what replaces columns of a relation of state rows."""
-        return {} if self.retained is None else {TOUCHED_COLUMN: f"coalesce({TOUCHED_COLUMN}, {now}L)"}
 
     def stays(self, state: Mapping[str, Any], now: int) -> bool:
         """Whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (§10 Q2).
@@ -181,12 +115,6 @@ class RowRule:
         if self.retained is not None:
             return bool(state[TOUCHED_COLUMN] > self._forgotten_until(self.retained, now))
         return not self.forgets_hidden
-
-    def stays_sql(self, now: int) -> str:
-        """As ``stays``, over a relation of state rows."""
-        if self.retained is not None:
-            return f"({self.live_sql} OR {TOUCHED_COLUMN} > {self._forgotten_until(self.retained, now)}L)"
-        return self.live_sql if self.forgets_hidden else "TRUE"
 
     @staticmethod
     def _forgotten_until(retained: timedelta, now: int) -> int:

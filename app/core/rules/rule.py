@@ -1,38 +1,36 @@
 """Merge rules: for some columns of a table, what a record contributes and how two states combine (design §3).
 
-A rule has two meanings that must agree: Python (``lift``, ``combine``, ``finish``) and Spark SQL text (``*_sql``). Its
-state is stored in the run: the visible columns, and hidden ones where they alone cannot tell the answer.
+Its state is stored in the run: the visible columns, and hidden ones where the visible ones do not determine the answer.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.participation import EVERY_RECORD, Participation
-from app.core.rules.spark_sql import ref
 from app.core.table.records import Record
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 
 State = dict[str, Any]
-Sql = dict[str, str]
 Combine = Callable[[Sequence[Mapping[str, Any]]], State]
 """What becomes of some state columns of one key: of its states, oldest first."""
 
 
 @dataclass(frozen=True)
 class HiddenColumn:
-    """A state column beside the visible ones."""
+    """A state column beside the visible ones; where it is not ``needed``, a run without it holds null there."""
 
     name: str
     type: DataType
+    needed: bool = True
 
 
 BOOLEAN = DataType(Kind.BOOLEAN)
@@ -54,16 +52,6 @@ class TotalBounds:
     endless: Decimal | None = None
 
 
-@dataclass(frozen=True)
-class Settled:
-    """State columns to be stored (``outputs``), in terms of the state and of columns to be added to it before, one of
-    ``steps`` after the other.
-    """
-
-    steps: tuple[Sql, ...] = ()
-    outputs: Sql = field(default_factory=dict)
-
-
 class Rule(ABC):
     """How some columns fold; ``part`` says of which records."""
 
@@ -80,11 +68,6 @@ class Rule(ABC):
         unsaid = self.may_be_unsaid
         return frozenset(c.name for c in self.columns if not unsaid or state[c.name] is not None)
 
-    def said_sql(self, state: str) -> Sql:
-        """As ``said``, a condition for each column."""
-        unsaid = self.may_be_unsaid
-        return {c.name: f"{ref(state, c.name)} IS NOT NULL" if unsaid else "TRUE" for c in self.columns}
-
     @property
     @abstractmethod
     def hidden(self) -> tuple[HiddenColumn, ...]:
@@ -94,6 +77,11 @@ class Rule(ABC):
     def kept(self) -> frozenset[str]:
         """The columns whose values ``lift`` and ``combine`` store as they are, null or not, and never look at."""
         return frozenset()
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the value of a retract is taken back, so that a retract has to bring it (merge-semantics A.14)."""
+        return False
 
     @property
     def parts(self) -> tuple[Combine, ...]:
@@ -124,6 +112,10 @@ class Rule(ABC):
         first, *others = states
         return reduce(self.combine, others, {name: first.get(name) for name in self.names})
 
+    def fold_records(self, records: Sequence[Record]) -> State:
+        """Return the state of ``records``, of which there is one at least, in arrival order."""
+        return self.combine_all([self.lift(record) for record in records])
+
     def fold_log(self, records: LogRecords) -> State:
         """The state of records in merge order, as ``combine`` of each lifted one with what came before."""
         return self.combine_all([self.empty, *(self.lift(records.record(place)) for place in range(len(records)))])
@@ -139,32 +131,6 @@ class Rule(ABC):
     def finish(self, state: Mapping[str, Any]) -> State:
         """The visible values of a state."""
         return {column.name: state[column.name] for column in self.columns}
-
-    @abstractmethod
-    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        """Aggregates over the records ``r`` of one key, and from them the state columns.
-
-        ``also`` is a further condition on the records that take part (``TRUE`` for none).
-        """
-
-    @abstractmethod
-    def lift_sql(self) -> Sql:
-        """As ``lift``, over the record struct ``r``."""
-
-    @abstractmethod
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        """As ``combine``, over two structs or relations that have the state columns."""
-
-    @property
-    def combines_in_turn(self) -> bool:
-        """Whether ``combine_sql`` may be the step of an ``aggregate`` over the state rows of a key: it has no lambdas
-        of its own, and what it gives does not grow with each.
-        """
-        return False
-
-    def settle_sql(self, state: str, oldest: bool) -> Settled:
-        """What a run stores in place of what the fold or a combine gave; ``oldest``: nothing older lies below."""
-        return Settled()
 
     @property
     def empty(self) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from app.core.types.datatype import DataType
@@ -58,24 +59,18 @@ class OneByOne(Fold):
 class StepFunction:
     """A function of one column, one step per record.
 
-    ``start`` makes the fold of no values in Python. ``add_sql`` and ``retract_sql`` are its steps as Spark SQL over the
-    texts of what was accumulated (or null) and of a value that is not null. ``associative``: the step also joins two
-    accumulated values (adds only). ``adds_sql``: all adds at once, over the text of an array of values that are not
-    null; None where Spark takes them step by step. ``fault`` and ``retract_fault`` tell why a value can never be
-    folded. ``wide``: the type in which to accumulate, checked against the column's when the row is read; None where the
-    column's own will do. ``inexact``: the SQL value of ``wide`` that stands for a step that failed (``InexactFold`` in
-    Python).
+    ``start`` makes the fold of no values. ``associative``: the step also joins two accumulated values (adds only).
+    ``fault`` and ``retract_fault`` tell why a value can never be folded. ``wide``: the type in which to accumulate,
+    checked against the column's when the row is read; None where the column's own will do. ``endless``: the value of
+    ``wide`` that stands for a step that raised ``InexactFold``; None where none does.
     """
 
     start: Callable[[], Fold]
-    add_sql: Callable[[str, str], str]
-    retract_sql: Callable[[str, str], str] | None = None
     associative: bool = True
-    adds_sql: Callable[[str], str] | None = None
     fault: Callable[[Any], str | None] = lambda _: None
     retract_fault: Callable[[Any], str | None] = lambda _: None
     wide: DataType | None = None
-    inexact: str | None = None
+    endless: Decimal | None = None
 
     def folded(self, values: Sequence[Any], adds: Sequence[bool] = ()) -> Any:
         """The fold of ``values`` in order; ``adds`` tells of each whether it is added or taken back, none: all are

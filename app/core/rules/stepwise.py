@@ -19,8 +19,7 @@ from app.core.rules.lateness import Lateness, highest_of
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import Participation
-from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, Settled, Sql, State, TotalBounds
-from app.core.rules.spark_sql import ADD_SQL, bound_sql, ref, sorted_sql
+from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, State, TotalBounds
 from app.core.rules.step_function import InexactFold, StepFunction
 from app.core.table.records import ARRIVAL_COLUMN, Record
 from app.core.table.schema import Column
@@ -54,6 +53,10 @@ class Stepwise(Rule):
     def retracts(self) -> bool:
         """Whether retracts can reach the function."""
         return not self.part.adds_only
+
+    @property
+    def takes_back(self) -> bool:
+        return self.retracts
 
     @cached_property
     def _by_arrival(self) -> bool:
@@ -101,9 +104,8 @@ class Stepwise(Rule):
     def bounds(self) -> tuple[TotalBounds, ...]:
         if self.function.wide is None:
             return ()
-        endless = range_of(self.function.wide)[1] if self.function.inexact else None  # what ``inexact`` stands for
         own = range_of(self.column.type)
-        return (TotalBounds(self.column, self._carry, *own, additive=False, endless=endless),)
+        return (TotalBounds(self.column, self._carry, *own, additive=False, endless=self.function.endless),)
 
     def fault(self, record: Record) -> str | None:
         value = record.values[self.column.name]
@@ -123,6 +125,11 @@ class Stepwise(Rule):
         if self._direct:
             return {self.column.name: self.function.folded([record.values[self.column.name]])}
         return self.of_log([self._entry(record)])
+
+    def fold_records(self, records: Sequence[Record]) -> State:
+        if self._direct:
+            return super().fold_records(records)
+        return self.of_log([self._entry(record) for record in records if self.part.takes(record)])
 
     def _entries(self, state: Mapping[str, Any]) -> list[State]:
         """What is to be folded: the log, or the settled value in its place."""
@@ -184,7 +191,7 @@ class Stepwise(Rule):
         try:
             total = self.function.folded(values, adds)
         except InexactFold:
-            return {self._carry: self.bounds[0].endless}
+            return {self._carry: self.function.endless}
         if self.function.wide is None or total is None or fits(self.column.type, total):
             return {self.column.name: total}
         return {self._carry: Decimal(total)}
@@ -220,127 +227,5 @@ class Stepwise(Rule):
 
     def finish(self, state: Mapping[str, Any]) -> State:
         if self._outside(state):
-            raise overflow(self.column, endless=state[self._carry] == self.bounds[0].endless)
+            raise overflow(self.column, endless=state[self._carry] == self.function.endless)
         return {self.column.name: state[self.column.name]}
-
-    def _entry_sql(self) -> str:
-        members = [f"'t', r.{ARRIVAL_COLUMN}", f"'add', {ADD_SQL}"]
-        members += [f"'{member}', {ref('r', column.name)}" for member, column in self._order_members]
-        return f"named_struct({', '.join(members)}, 'v', {ref('r', self.column.name)})"
-
-    def _log_type(self) -> str:
-        return self.hidden[0].type.spark
-
-    def fold_sql(self, also: str) -> tuple[Sql, Sql]:
-        found = f"_kf_found_{self.column.id}"
-        aggregate = f"collect_list({self._entry_sql()}) FILTER (WHERE {self.part.sql(also)})"
-        by_arrival = sorted_sql(found, ["{e}.t"], self._entry_type)
-        if self._direct:
-            return {found: aggregate}, {self.column.name: self._replay_sql(by_arrival)}
-        log = f"IF(size({found}) = 0, NULL, {by_arrival})"
-        return {found: aggregate}, self._unsettled_sql(log)
-
-    def lift_sql(self) -> Sql:
-        condition = self.part.sql()
-        if self._direct:
-            first = self._add_sql("NULL", ref("r", self.column.name))
-            return {self.column.name: f"IF({condition}, {first}, NULL)"}
-        return self._unsettled_sql(f"IF({condition}, array({self._entry_sql()}), NULL)")
-
-    def _unsettled_sql(self, log: str) -> Sql:
-        return {**dict.fromkeys(self.names, "NULL"), self.log: log}
-
-    def _entries_sql(self, state: str) -> str:
-        return f"coalesce({ref(state, self.log)}, {self._settled_entries_sql(ref(state, self.column.name))})"
-
-    def _settled_entries_sql(self, value: str) -> str:
-        order = "".join(f"'{member}', NULL, " for member, _ in self._order_members)
-        settled = f"array(named_struct('t', {BEFORE_ALL}L, 'add', TRUE, {order}'v', {value}))"
-        return f"CAST(IF({value} IS NULL, array(), {settled}) AS {self._log_type()})"
-
-    def combine_sql(self, older: str, newer: str) -> Sql:
-        a, b = ref(older, self.column.name), ref(newer, self.column.name)
-        if self._direct:
-            joined = self._add_sql(a, b)
-            return {self.column.name: f"CASE WHEN {a} IS NULL THEN {b} WHEN {b} IS NULL THEN {a} ELSE {joined} END"}
-        log = f"concat({self._entries_sql(older)}, {self._entries_sql(newer)})"
-        return self._unsettled_sql(log)
-
-    def settle_sql(self, state: str, oldest: bool) -> Settled:
-        if self._direct:
-            return Settled()
-        log, kept = ref(state, self.log), f"_kf_kept_{self.column.id}"
-        if self.late is None:
-            return self._totalled_sql(state, log, oldest and self._settles)
-        on_time = self.late.on_time_sql(log, "f0", "t", self._entry_type)
-        totalled = self._totalled_sql(state, f"{state}.{kept}", False)
-        steps, settled_log = self._settled_log_sql(self.late, state, f"{state}.{kept}") if oldest else ((), "")
-        own = {self.log: settled_log} if oldest else {}
-        return Settled(({kept: on_time}, *totalled.steps, *steps), totalled.outputs | own)
-
-    def _totalled_sql(self, state: str, log: str, settled: bool) -> Settled:
-        step = f"_kf_total_{self.column.id}"
-        total = f"{state}.{step}"
-        replayed = f"IF({log} IS NULL, {ref(state, self.column.name)}, {self._finish_sql(log)})"
-        if self.function.wide is None:
-            return Settled(({step: replayed},), {self.column.name: total, self.log: "NULL" if settled else log})
-        value = self._fitting_sql(total)
-        outside = f"IF({value} IS NULL, {total}, NULL)"
-        kept = f"IF({value} IS NULL, {log}, NULL)" if settled else log
-        return Settled(({step: replayed},), {self.column.name: value, self.log: kept, self._carry: outside})
-
-    def _fitting_sql(self, total: str) -> str:
-        """``total`` as the column's value; null if the column cannot hold it."""
-        if self.function.wide is None:
-            return total
-        value = f"TRY_CAST({total} AS {self.column.type.spark})"
-        return f"IF({total} = {self.function.inexact}, NULL, {value})" if self.function.inexact else value
-
-    def _settled_log_sql(self, late: Lateness, state: str, log: str) -> tuple[tuple[Sql, ...], str]:
-        """As ``_settled_log``, and before it the columns that it is made of."""
-        bound, begun = f"_kf_bound_{self.column.id}", f"_kf_begun_{self.column.id}"
-        below, others = (late.part_sql(log, "f0", f"{state}.{bound}", settled=part) for part in (True, False))
-        steps = ({bound: late.settled_below_sql(log, "f0")}, {begun: self._finish_sql(below)})
-        value = self._fitting_sql(f"{state}.{begun}")
-        settled = f"concat({self._settled_entries_sql(value)}, {others})"
-        return steps, f"IF({state}.{begun} IS NOT NULL AND {value} IS NULL, {log}, {settled})"
-
-    def _finish_sql(self, log: str) -> str:
-        if self._by_arrival:
-            return self._replay_sql(log)
-        reference = {column.name: f"{{e}}.{member}" for member, column in self._order_members}
-        return self._replay_sql(sorted_sql(log, [*self.order.sql(reference, "{e}.add"), "{e}.t"], self._entry_type))
-
-    def _add_sql(self, accumulated: str, value: str) -> str:
-        spark_type = self.column.type.spark
-        return f"CAST({self.function.add_sql(f'CAST({accumulated} AS {spark_type})', value)} AS {spark_type})"
-
-    def _replay_sql(self, entries: str) -> str:
-        """What the steps of ``entries``, in order, come to."""
-        if self.function.adds_sql is None:
-            return self._stepped_sql(entries, f"CAST(NULL AS {self._accumulated})")
-        if not self.retracts:
-            return bound_sql(entries, "es", self._added_sql("es"))
-        # Step by step only from the first retract on.
-        first = bound_sql("array_position(transform(es, e -> e.add), FALSE)", "k", "IF(k = 0, size(es) + 1, int(k))")
-        adds = self._added_sql(f"slice(es, 1, {first} - 1)")
-        return bound_sql(entries, "es", self._stepped_sql(f"slice(es, {first}, size(es))", adds))
-
-    @property
-    def _accumulated(self) -> str:
-        """The Spark type in which to accumulate."""
-        return (self.function.wide or self.column.type).spark
-
-    def _added_sql(self, entries: str) -> str:
-        """All adds ``entries`` at once; null if there are none."""
-        assert self.function.adds_sql is not None
-        added = bound_sql(
-            f"transform({entries}, e -> e.v)", "vs", f"IF(size(vs) = 0, NULL, {self.function.adds_sql('vs')})"
-        )
-        return f"CAST({added} AS {self._accumulated})"
-
-    def _stepped_sql(self, entries: str, start: str) -> str:
-        step = self.function.add_sql("a", "e.v")
-        if self.retracts and self.function.retract_sql:
-            step = f"IF(e.add, {step}, IF(a IS NULL, NULL, {self.function.retract_sql('a', 'e.v')}))"
-        return f"aggregate({entries}, {start}, (a, e) -> CAST({step} AS {self._accumulated}))"

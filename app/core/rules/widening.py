@@ -1,4 +1,4 @@
-"""Values of a column whose type was changed, as values of the new type (merge-semantics A.10): in Python and in Spark.
+"""Values of a column whose type was changed, as values of the new type (merge-semantics A.10).
 
 A type changes to one that holds every value of the old one in the same order (``app.core.alter.actions``), so every
 conversion is exact. Fields of a ROW are found by id: what was added is null, what was dropped is left out.
@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from app.core.rules.spark_sql import literal, member
 from app.core.types.datatype import DataType, Field
 from app.core.types.kinds import Kind
 
@@ -62,50 +61,4 @@ NESTED: Mapping[Kind, Callable[[Any, DataType, DataType], Any]] = {
     Kind.ARRAY: lambda value, old, new: [widened(one, old.element_type, new.element_type) for one in value],
     Kind.MAP: _map,
     Kind.MULTISET: lambda value, old, new: [(widened(k, old.element_type, new.element_type), n) for k, n in value],
-}
-
-
-def widened_sql(value: str, old: DataType, new: DataType, depth: int = 0) -> str:
-    """As ``widened``, over the Spark SQL text ``value``."""
-    if same_type(old, new):
-        return value
-    convert = NESTED_SQL.get(new.kind)
-    return f"CAST({value} AS {new.spark})" if convert is None else convert(value, old, new, depth)
-
-
-def _row_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
-    before = {field.id: field for field in old.fields}
-    members = []
-    for field in new.fields:
-        found = before.get(field.id)
-        text = "NULL" if found is None else widened_sql(member(value, found.name), found.type, field.type, depth)
-        members.append(f"{literal(field.name)}, CAST({text} AS {field.type.spark})")
-    return f"IF({value} IS NULL, NULL, named_struct({', '.join(members)}))"
-
-
-def _array_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
-    element = f"w{depth}"
-    return f"transform({value}, {element} -> {widened_sql(element, old.element_type, new.element_type, depth + 1)})"
-
-
-def _map_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
-    entry = f"w{depth}"
-    pair = (
-        widened_sql(f"{entry}.key", old.key_type, new.key_type, depth + 1),
-        widened_sql(f"{entry}.value", old.element_type, new.element_type, depth + 1),
-    )
-    return f"map_from_entries(transform(map_entries({value}), {entry} -> struct({', '.join(pair)})))"
-
-
-def _multiset_sql(value: str, old: DataType, new: DataType, depth: int) -> str:
-    entry = f"w{depth}"
-    element = widened_sql(f"{entry}.key", old.element_type, new.element_type, depth + 1)
-    return f"map_from_entries(transform(map_entries({value}), {entry} -> struct({element}, {entry}.value)))"
-
-
-NESTED_SQL: Mapping[Kind, Callable[[str, DataType, DataType, int], str]] = {
-    Kind.ROW: _row_sql,
-    Kind.ARRAY: _array_sql,
-    Kind.MAP: _map_sql,
-    Kind.MULTISET: _multiset_sql,
 }

@@ -10,6 +10,7 @@ import xxhash
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.table.schema import Column, TableSchema
+from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
 from app.core.types.values import Decode, ValueFault
 
@@ -36,6 +37,12 @@ def tokens_of(schema: TableSchema, keys: Sequence[Key]) -> list[int]:
                 token = xxhash.xxh64_intdigest(entry.hashed(value, data_type), seed=token)
         tokens.append(token - (1 << 64) if token >= 1 << 63 else token)
     return tokens
+
+
+def hash_of(data_type: DataType, value: Any, seed: int) -> int:
+    """Return the hash of one value of a key on top of that of the values before it, ``seed``; no sign."""
+    hashed = data_type.entry.hashed
+    return seed if value is None or hashed is None else xxhash.xxh64_intdigest(hashed(value, data_type), seed=seed)
 
 
 def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:

@@ -56,21 +56,3 @@ def names_in(schema: TableSchema, words: Mapping[str, Any]) -> frozenset[str] | 
     if not schema.tells_named:
         return None
     return frozenset(column.name for column in schema.columns if (words.get(word_of(column)) or 0) & bit_of(column))
-
-
-def is_named_sql(record: str, column: Column) -> str:
-    """Whether ``record``, a struct or relation with the words, names the column."""
-    return f"(getbit(coalesce({record}.{word_of(column)}, 0L), {column.id % WORD_BITS}) = 1)"
-
-
-def naming_sql(conditions: Iterable[tuple[Column, str]]) -> dict[str, str]:
-    """The words of a record that names each column whose SQL condition holds."""
-    bits: dict[str, list[str]] = {}
-    for column, condition in conditions:
-        bits.setdefault(word_of(column), []).append(f"IF({condition}, {column_bit_sql(column)}, 0L)")
-    return {word: " | ".join(texts) for word, texts in bits.items()}
-
-
-def column_bit_sql(column: Column) -> str:
-    """``bit_of`` as SQL; the lowest number has no literal of its own."""
-    return f"shiftleft(1L, {column.id % WORD_BITS})"

@@ -162,6 +162,12 @@ _TABLE_OPTIONS = (
         change=Change.TURNED_ON,
     ),
     Option(
+        "events.truncate-time",
+        boolean,
+        False,
+        "times of change events lose the digits that their column does not hold, instead of being refused",
+    ),
+    Option(
         "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
     ),
     Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from app.core.table.calendar import earlier
 from app.core.table.option_entries import ExpirationStrategy
 from app.core.table.options import TableOptions
 
@@ -24,7 +25,7 @@ def expired(
     """
     by_update = options["partition.expiration-strategy"] is ExpirationStrategy.UPDATE_TIME
     time = changed_at if by_update else _time_of(options, partition_keys, values)
-    return time is not None and time + options["partition.expiration-time"] < now
+    return time is not None and time < earlier(now, options["partition.expiration-time"])
 
 
 def _time_of(options: TableOptions, partition_keys: Sequence[str], values: Mapping[str, Any]) -> datetime | None:

@@ -12,7 +12,6 @@ ARRIVAL_COLUMN = "_kf_arrival"
 POSITION_COLUMN = "_kf_position"
 TOKEN_COLUMN = "_kf_token"  # noqa: S105  # a column name
 PARTITION_COLUMN = "_kf_partition"
-RUN_COLUMN = "_kf_run"  # of state rows of several runs: which of them holds it, the oldest is 0
 POSITION_BITS = 24  # a batch holds fewer than 2**24 records, so arrival is one BIGINT
 
 

@@ -12,7 +12,10 @@ from typing import Any, Final
 
 from app.core.errors import About, Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut
-from app.core.table.schema import TableSchema
+from app.core.table.schema import Column, TableSchema
+from app.core.types.datatype import walk_types
+from app.core.types.kinds import Kind
+from app.core.types.times import TIME_DIGITS
 
 MOST_KEY_COLUMNS: Final = 100
 MOST_OPTIONS: Final = 10_000
@@ -82,9 +85,25 @@ class SchemaBounds:
         if size > max(MOST_SCHEMA_BYTES, _size(before) if before else 0):
             message = f"the schema takes {size} bytes, at most {MOST_SCHEMA_BYTES} are kept"
             yield Violation("/fields", FaultCode.TOO_LONG, message, "shorten comments, descriptions and options")
+        yield from _too_precise_times(schema, before)
         yield from _too_many_options(schema.options if before is None or schema.options != before.options else None)
         if len(schema.primary_key) > max(MOST_KEY_COLUMNS, len(before.primary_key) if before else 0):
             yield _too_many_keys("primaryKeys", len(schema.primary_key))
+
+
+def _too_precise_times(schema: TableSchema, before: TableSchema | None) -> Iterator[Violation]:
+    """TIME is kept in milliseconds, as Paimon keeps it: a column that promises more digits would refuse or cut them."""
+    known = {} if before is None else {column.id: _time_digits(column) for column in before.columns}
+    for place, column in enumerate(schema.columns):
+        most = _time_digits(column)
+        if most > max(TIME_DIGITS, known.get(column.id, 0)):
+            message = f"column {column.name!r}: a TIME holds {TIME_DIGITS} digits of a second, not {most}"
+            fix = f"declare TIME({TIME_DIGITS}), or STRING to hold more digits"
+            yield Violation(f"/fields/{place}/type", FaultCode.OUT_OF_RANGE, message, fix, column=column.name)
+
+
+def _time_digits(column: Column) -> int:
+    return max((one.precision or 0 for one in walk_types(column.type) if one.kind is Kind.TIME), default=0)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,6 @@ from app.core.types.values import Decode, Encode, ValueFault, shown, wrong
 if TYPE_CHECKING:
     from app.core.types.datatype import DataType
 
-# The complement of each hex digit turns the order round; 'G' puts a prefix after what it begins.
-INVERTED_BYTES = "concat(translate(hex({0}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"
-
 
 def _decode(data_type: DataType) -> Decode:
     limit = data_type.length
@@ -50,7 +47,7 @@ _BYTES = Entry(
     spark=lambda _: "BINARY",
     decode=_decode,
     encode=_encode,
-    descending=(INVERTED_BYTES,),
+    ordered=True,
     hashed=lambda value, _: value,
     key_widens=True,
 )

@@ -32,7 +32,7 @@ BOOLEANS: Mapping[Kind, Entry] = {
         spark=lambda _: "BOOLEAN",
         decode=_boolean,
         from_text=_from_text,
-        descending=("NOT ({0})",),
+        ordered=True,
         hashed=lambda value, _: int_bytes(int(value)),
     )
 }

@@ -75,7 +75,7 @@ class DataType:
 
     @property
     def spark(self) -> str:
-        """The Spark SQL type that holds the values in a run."""
+        """The type as which Spark reads the values of a run."""
         return self.entry.spark(self)
 
     @property
@@ -107,7 +107,7 @@ class DataType:
         """Whether values have an order: legal in ``sequence.field``, sequence groups, max and min (merge-semantics
         §3.1).
         """
-        return bool(self.entry.descending)
+        return self.entry.ordered
 
     @property
     def numeric(self) -> bool:

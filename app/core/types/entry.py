@@ -70,15 +70,14 @@ def declaration(data_type: DataType) -> str:
 class Entry:
     """One kind of type.
 
-    Text: ``spark`` is the Spark SQL type that holds the values in a run, ``sql`` Paimon's spelling without NOT NULL,
+    Text: ``spark`` is the type as which Spark reads the values of a run, ``sql`` Paimon's spelling without NOT NULL,
     ``parameters`` the numbers of a declaration by attribute of ``DataType``, ``unbounded`` the kind that a type of
     ``MAX_LENGTH`` is, ``inside`` the types within by member of Paimon's JSON: the attribute of ``DataType``.
 
     Values: ``decode`` reads JSON (never null; raises ``ValueFault``), ``encode`` writes it, ``from_text`` makes text
     (of a URL, a default) what ``decode`` reads. ``bits`` is the size of an integer.
 
-    Order: Spark SQL expressions over a value ``{0}`` that, compared in turn, sort ``ascending`` and ``descending``
-    (none: there is no order, merge-semantics §3.1); ``rank`` is what sorts so in Python. ``padded``:
+    Order: ``ordered`` says whether values have one (merge-semantics §3.1); ``rank`` is what sorts so. ``padded``:
     ``sequence.auto-padding`` takes it (§3.4). ``orders_groups``: it may order a sequence group (§6.4).
 
     Keys: ``hashed`` gives the bytes of a value that Spark's xxhash64 reads; None where no key may have the type
@@ -100,8 +99,7 @@ class Entry:
     unbounded: Kind | None = None
     inside: Mapping[str, str] = field(default_factory=dict)
     bits: int = 0
-    ascending: tuple[str, ...] = ("{0}",)
-    descending: tuple[str, ...] = ()
+    ordered: bool = False
     rank: Callable[[Any], Any] = as_it_is
     padded: bool = False
     orders_groups: bool = False

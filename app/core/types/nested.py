@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def quote(name: str) -> str:
-    """``name`` as a quoted identifier of Spark SQL."""
+    """``name`` as a quoted identifier of SQL, in Flink's spelling and in Spark's."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -237,16 +237,12 @@ def _integer(kind: Kind, bits: int, widens: Mapping[Kind, Widening]) -> Entry:
         spark=lambda _: kind.value,
         decode=_decode_integer,
         bits=bits,
-        descending=("~({0})",),
+        ordered=True,
         padded=True,
         orders_groups=True,
         hashed=lambda value, _: long_bytes(value) if bits > 32 else int_bytes(value),
         widens=widens,
     )
-
-
-# Spark takes -0.0 and 0.0 for equal; the text tells them apart.
-_MINUS_ZERO = "{0} = 0 AND CAST({0} AS STRING) = '-0.0'"
 
 
 def _floating(kind: Kind, packed: struct.Struct, widens: Mapping[Kind, Widening]) -> Entry:
@@ -255,8 +251,7 @@ def _floating(kind: Kind, packed: struct.Struct, widens: Mapping[Kind, Widening]
         spark=lambda _: kind.value,
         decode=_decode_floating,
         encode=_encode_floating,
-        ascending=("{0}", f"NOT ({_MINUS_ZERO})"),
-        descending=("NOT isnan({0})", "-{0}", _MINUS_ZERO),
+        ordered=True,
         rank=float_rank,
         padded=True,
         orders_groups=True,
@@ -282,7 +277,7 @@ NUMBERS: Mapping[Kind, Entry] = {
         decode=_decode_decimal,
         encode=_encode_decimal,
         parameters={"precision": Bounds(1, 38, 10), "scale": Bounds(0, None, 0)},
-        descending=("(0 - {0})",),  # unary minus would round to 34 digits
+        ordered=True,
         padded=True,
         orders_groups=True,
         hashed=_decimal_bytes,

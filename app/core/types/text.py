@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import FaultCode
-from app.core.types.binary import INVERTED_BYTES
 from app.core.types.entry import LENGTH, Entry, always, longer
 from app.core.types.kinds import Family, Kind
 from app.core.types.values import Decode, ValueFault, wrong
@@ -40,7 +39,7 @@ _STRING = Entry(
     Family.TEXT,
     spark=lambda _: "STRING",
     decode=_decode,
-    descending=(INVERTED_BYTES.replace("{0}", "encode({0}, 'UTF-8')"),),
+    ordered=True,
     padded=True,
     orders_groups=True,
     hashed=lambda value, _: value.encode(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from app.core.errors import FaultCode
 from app.core.types.entry import Bounds, Entry, int_bytes, long_bytes
@@ -15,6 +15,7 @@ from app.core.types.values import Decode, Encode, ValueFault, shown
 if TYPE_CHECKING:
     from app.core.types.datatype import DataType
 
+TIME_DIGITS: Final = 3  # of a second, that a TIME holds; tables of before may declare more
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
@@ -43,7 +44,7 @@ def _microseconds(fraction: str | None, precision: int, value: object) -> int:
 
 
 def _decode_time(data_type: DataType) -> Decode:
-    precision = min(data_type.precision or 0, 3)
+    precision = min(data_type.precision or 0, TIME_DIGITS)
 
     def decode(value: Any) -> int:
         match = re.fullmatch(_CLOCK, value) if isinstance(value, str) else None
@@ -117,7 +118,7 @@ def _more_precise(old: DataType, new: DataType) -> bool:
     return (new.precision or 0) >= (old.precision or 0)
 
 
-def _timestamp(kind: Kind, sql: str, *, spark: str, inverted: str) -> Entry:
+def _timestamp(kind: Kind, sql: str, *, spark: str) -> Entry:
     return Entry(
         Family.TIMESTAMP,
         spark=lambda _: spark,
@@ -125,7 +126,7 @@ def _timestamp(kind: Kind, sql: str, *, spark: str, inverted: str) -> Entry:
         encode=_encode_timestamp,
         sql=lambda data_type: sql.format(data_type.precision),
         parameters={"precision": Bounds(0, 9, 6, held=6)},
-        descending=(inverted,),
+        ordered=True,
         padded=True,
         orders_groups=True,
         hashed=_timestamp_bytes,
@@ -139,7 +140,7 @@ TIMES: Mapping[Kind, Entry] = {
         spark=lambda _: "DATE",
         decode=_decode_date,
         encode=_encode_date,
-        descending=("~unix_date({0})",),
+        ordered=True,
         padded=True,
         orders_groups=True,
         hashed=lambda value, _: int_bytes(value.toordinal() - _EPOCH_DAY),
@@ -150,18 +151,15 @@ TIMES: Mapping[Kind, Entry] = {
         decode=_decode_time,
         encode=_encode_time,
         parameters={"precision": Bounds(0, 9, 0)},
-        descending=("~({0})",),
+        ordered=True,
         orders_groups=True,
         hashed=lambda value, _: int_bytes(value),
         widens={Kind.TIME: _more_precise},
     ),
-    Kind.TIMESTAMP: _timestamp(
-        Kind.TIMESTAMP, "TIMESTAMP({0})", spark="TIMESTAMP_NTZ", inverted="~unix_micros(to_timestamp_ltz({0}))"
-    ),
+    Kind.TIMESTAMP: _timestamp(Kind.TIMESTAMP, "TIMESTAMP({0})", spark="TIMESTAMP_NTZ"),
     Kind.TIMESTAMP_LTZ: _timestamp(
         Kind.TIMESTAMP_LTZ,
         "TIMESTAMP({0}) WITH LOCAL TIME ZONE",
         spark="TIMESTAMP",
-        inverted="~unix_micros({0})",
     ),
 }

@@ -27,6 +27,7 @@ from app.storage.images.requests import WANTED, ImageRequest, read_request
 from app.storage.images.room import RECENT_SECONDS, Room
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_run, opened_parquet
+from app.storage.writable import NO_ROOM
 
 logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 5.0
@@ -74,7 +75,10 @@ class Builder:
         except Unavailable as error:
             logger.warning("no image for %s now: %s", path.name, error.message)
         except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException) as error:
-            if not isinstance(error, FileNotFoundError) or path.exists():  # it was not withdrawn meanwhile
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                told = "the data folder's disk is full; make room, or lower KEYFOLD_IMAGE_BYTES"
+                logger.warning("no image for %s: %s", path.name, told)
+            elif not isinstance(error, FileNotFoundError) or path.exists():  # it was not withdrawn meanwhile
                 logger.warning("no image for %s", path.name, exc_info=True)  # lookups go on from the Parquet file
         path.unlink(missing_ok=True)
 

@@ -80,7 +80,7 @@ class Container:
             self.size_bytes = os.fstat(file.fileno()).st_size
             if self.size_bytes < _FOOTER.size:
                 raise Damaged(f"{path} is cut off")
-            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._mapped = mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ)
         *numbers, checksum, magic = _FOOTER.unpack(self._mapped[-_FOOTER.size :])
         self.rows, self._rows_per_entry, places, blocks, meta, start = numbers
         lengths = (8 * self.rows, 8 * places, 8 * blocks, meta)
@@ -100,6 +100,11 @@ class Container:
         self._checked = bytearray(blocks)
         self.path = path
         self.used = True  # since somebody last asked
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file still has all of its bytes: to touch a page behind its end kills the process."""
+        return self._mapped.size() >= self.size_bytes
 
     def rows_of(self, token: int) -> range:
         """The rows that have the token."""

@@ -240,7 +240,7 @@ class Images:
         self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan
     ) -> Container | None:
         image = self._open.get((run.id, file.name, plan.answer_form))
-        if image is not None:
+        if image is not None and image.is_whole:
             image.used = True
             return image
         name = ImageName(table_id, run.id, file.name, plan.answer_form)
@@ -250,6 +250,9 @@ class Images:
         """The image, if there is one; else it is asked for."""
         place = (name.run_id, name.file, name.form)
         image = self._open.get(place)
+        if image is not None and not image.is_whole:
+            self._drop(image)
+            image = None
         if image is None:
             image = _read(name.path(self.folder))
             if image is None:

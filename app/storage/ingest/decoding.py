@@ -33,6 +33,7 @@ from app.storage.ingest.named import Words, naming
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, places, present, replaced
 
 _NO_KIND = -1
+_RETRACTS = [int(kind) for kind in RowKind if not kind.add]
 _READ_AGAIN = 2**20  # values of records at fault
 
 
@@ -72,16 +73,19 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     """
     arrays: dict[str, pa.Array] = {}
     refused = [sent.odd_rows]
+    refused_nulls: list[tuple[Column, Places]] = []
     schema = decoder.plan.schema
     words = sent.words(schema.columns) if schema.tells_named else {}
     unsent = _Unsent(sent.rows)
     for column, decode in decoder.columns:
-        arrays[column.name], at = (
+        arrays[column.name], at, nulls = (
             _settled(decoder.plan, column, decode, sent) if sent.sends(column) else unsent.settled(column, decode)
         )
-        omitted = column.name in decoder.plan.omissible and len(at)
-        refused.append(at[naming(words, column)[at]] if omitted else at)
+        refused.append(at)
+        if len(nulls):
+            refused_nulls.append((column, nulls))
     kinds = _kinds(decoder, sent, arrays)
+    refused += [_asked(decoder.plan, column, nulls, kinds, words) for column, nulls in refused_nulls]
     refused.append(np.flatnonzero(kinds == _NO_KIND))
     dropped = [int(kind) for kind in decoder.plan.dropped]
     kept = ~np.isin(kinds, dropped) if dropped else np.ones(len(kinds), bool)
@@ -92,6 +96,15 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     records = _staged(arrays, words, kinds, kept, first)
     decoder.check(records)
     return records
+
+
+def _asked(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndarray[Any, Any], words: Words) -> Places:
+    """Which of the places ``nulls`` of a NOT NULL column are at fault: not those of records that may leave it out."""
+    if column.name in plan.omissible:
+        nulls = nulls[naming(words, column)[nulls]]
+    if column.name in plan.unasked_of_retracts:
+        nulls = nulls[~np.isin(kinds[nulls], _RETRACTS)]
+    return nulls
 
 
 def _refuse(decoder: RecordDecoder, sent: Sent, first: int, faulty: Places) -> NoReturn:
@@ -116,7 +129,7 @@ class _Unsent:
         self._rows = rows
         self._nulls: dict[pa.DataType, pa.Array] = {}
 
-    def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places]:
+    def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places, Places]:
         """As ``_settled``."""
         of = arrow_type(column.type)
         if of not in self._nulls:
@@ -125,8 +138,9 @@ class _Unsent:
         try:
             instead = decode(None)
         except ValueFault:
-            return nulls, np.arange(self._rows)
-        return (nulls if instead is None else replaced(nulls, np.arange(self._rows), [instead] * self._rows)), NOWHERE
+            return nulls, NOWHERE, np.arange(self._rows)
+        filled = nulls if instead is None else replaced(nulls, np.arange(self._rows), [instead] * self._rows)
+        return filled, NOWHERE, NOWHERE
 
 
 def _staged(
@@ -139,15 +153,19 @@ def _staged(
     return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(first + at, pa.int32()), ignored, told)
 
 
-def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent) -> tuple[pa.Array, Places]:
-    """The column as it is staged, and where the decoder refuses it."""
+def _settled(
+    plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent
+) -> tuple[pa.Array, Places, Places]:
+    """The column as it is staged, where the decoder refuses its values, and where it refuses its nulls."""
     vector = sent.vector(column)
     padded = column.name in plan.required_columns and column.type.family in (Family.TEXT, Family.FLOATING)
     suspects = present(vector.array) if padded else NOWHERE
     if column.name in plan.schema.primary_key and column.type.family in KEYS_OF_ANY_LENGTH:
         suspects = places(pc.greater(pc.binary_length(vector.array), LONGEST_KEY))
     suspects = np.union1d(vector.suspects, suspects) if len(suspects) else vector.suspects
-    nulls = np.setdiff1d(places(vector.array.is_null()), suspects) if vector.array.null_count else NOWHERE
+    nulls = places(vector.array.is_null()) if vector.array.null_count else NOWHERE
+    if len(suspects):
+        nulls = nulls[~np.isin(nulls, suspects)]
     array, refused = _exactly(vector.array, suspects, decode, sent.cells(column, suspects) if len(suspects) else ())
     if column.name in plan.schema.primary_key and column.type.family is Family.FLOATING:
         array = pc.add(array, pa.scalar(0, array.type))
@@ -155,10 +173,10 @@ def _settled(plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent
         try:
             instead = decode(None)
         except ValueFault:
-            return array, np.union1d(refused, nulls)
+            return array, refused, nulls
         if instead is not None:
             array = replaced(array, nulls, [instead] * len(nulls))
-    return array, refused
+    return array, refused, NOWHERE
 
 
 def _exactly(

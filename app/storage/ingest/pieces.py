@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from app.core.errors import ErrorCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, invalid_records
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, invalid_records
 from app.storage.spool import Content, read_until
 
 Piece = Callable[[], DecodedRecords]
@@ -46,6 +49,34 @@ def decoded_pieces(pieces: Iterable[Piece]) -> Iterator[DecodedRecords]:
         if records is not None and not faults.total:
             yield records
     faults.check(more=more)
+
+
+class Notes:
+    """Counts what the records of a request are noted for; those without a sequence are null in all ``ordering``."""
+
+    def __init__(self, ordering: Sequence[str]) -> None:
+        self._ordering = ordering
+        self.counts: dict[Note, int] = {}
+
+    def __call__(self, pieces: Iterable[DecodedRecords]) -> Iterator[DecodedRecords]:
+        """Return the same pieces, counted as they are taken."""
+        for piece in pieces:
+            for note, count in piece.notes.items():
+                self._add(note, count)
+            if self._ordering and len(piece):
+                nulls = [_nulls(piece.columns[name]) for name in self._ordering]
+                self._add(Note.WITHOUT_SEQUENCE, int(np.all(nulls, axis=0).sum()))
+            yield piece
+
+    def _add(self, note: Note, count: int) -> None:
+        if count:
+            self.counts[note] = self.counts.get(note, 0) + count
+
+
+def _nulls(column: Any) -> np.ndarray[Any, Any]:
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return np.asarray(column.is_null())
+    return np.array([value is None for value in column], dtype=bool)
 
 
 def _next(rest: Iterator[Piece], faults: _Faults) -> tuple[DecodedRecords | None, bool]:

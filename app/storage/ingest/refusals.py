@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.hints import cut, some_of
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, RecordDecoder
+from app.core.hints import cut
+from app.core.plan.record_decoder import REPORTED_VIOLATIONS, RecordDecoder, other_name
 
 
 def unreadable(what: str, error: object, fix: str) -> Invalid:
@@ -25,7 +25,6 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
     """The columns of a body that the table does not have, or that are there twice: the first ones, for a body may have
     millions.
     """
-    fix = f"columns: {some_of(decoder.plan.schema.by_name)}"
     faults: list[Violation] = []
     seen: set[str] = set()
     for name in names:
@@ -34,7 +33,9 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
             faults.append(column_fault(name, FaultCode.DUPLICATE_COLUMN, message, "send each column once"))
         elif name not in decoder.names:
             message = f"the table has no column {cut(name)!r}"
-            faults.append(column_fault(name, FaultCode.UNKNOWN_COLUMN, message, fix))
+            faults.append(
+                column_fault(name, FaultCode.UNKNOWN_COLUMN, message, other_name(decoder.plan.schema.by_name, name))
+            )
         if len(faults) > REPORTED_VIOLATIONS:
             break
         seen.add(name)

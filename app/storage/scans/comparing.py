@@ -165,8 +165,8 @@ def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Dif
     old, new = before.take(one), after.take(other)
     names = set(schema.primary_key)
     columns = [column for column in source.read if column.name not in names]
-    unlike = {column.name: _unlike(old.column(column.name), new.column(column.name), column) for column in columns}
-    changed = np.logical_or.reduce(list(unlike.values())) if unlike else np.zeros(len(one), dtype=bool)
+    differing = {column.name: unlike(old.column(column.name), new.column(column.name), column) for column in columns}
+    changed = np.logical_or.reduce(list(differing.values())) if differing else np.zeros(len(one), dtype=bool)
     kept = pa.array(changed, pa.bool_())
     return Difference(
         keys,
@@ -174,7 +174,7 @@ def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Dif
         removed=before.without(one),
         before=old.filter(kept),
         after=new.filter(kept),
-        unlike={name: flags[changed] for name, flags in unlike.items()},
+        unlike={name: flags[changed] for name, flags in differing.items()},
     )
 
 
@@ -203,7 +203,7 @@ def _keys(schema: TableSchema, batch: pa.RecordBatch) -> Sequence[Key]:
     return list(keys_of(schema, batch.select(list(schema.primary_key)).to_pylist()))
 
 
-def _unlike(before: pa.Array, after: pa.Array, column: Column) -> Flags:
+def unlike(before: pa.Array, after: pa.Array, column: Column) -> Flags:
     """Where two values of a column differ: null from all others, NaN from no NaN, maps in no order of their entries."""
     return np.asarray(_COMPARE.get(column.type.family, _differs)(before, after, column), dtype=bool)
 

@@ -37,6 +37,11 @@ class TokenRange:
     first: int = LEAST_TOKEN
     last: int = MOST_TOKEN
 
+    @classmethod
+    def of(cls, token: int) -> TokenRange:
+        """One token alone."""
+        return cls(token, token)
+
     def meets(self, low: int, high: int) -> bool:
         """Whether it has a token from ``low`` to ``high``."""
         return low <= self.last and self.first <= high

@@ -13,7 +13,7 @@ from bench.ingest.routes.arrow_body import arrow_body
 from bench.ingest.routes.order import KEY
 from bench.over_http.routes.serving import serve
 
-NAME = "bench.orders"
+NAME = "bench.reads.orders"
 
 
 def rows(folder: Path) -> FastAPI:

@@ -220,13 +220,13 @@ def test_a_statement_of_hive_is_read_as_sparks_and_told_so() -> None:
     assert warning.message.startswith("line 1, column 66: ")
 
 
-@pytest.mark.parametrize("declared", ["VARCHAR", "CHAR", "ROW<a VARBINARY>", "ARRAY<VARCHAR NOT NULL>"])
+@pytest.mark.parametrize("declared", ["CHAR", "ROW<a BINARY>", "ARRAY<CHAR NOT NULL>"])
 def test_a_type_without_length_warns(declared: str) -> None:
     [warning] = only(f"CREATE TABLE t (a {declared})").warnings
     assert warning.code is FaultCode.LENGTH_OF_ONE
 
 
-@pytest.mark.parametrize("declared", ["VARCHAR(1)", "STRING", "ROW<`varchar` CHAR(2)>"])
+@pytest.mark.parametrize("declared", ["CHAR(1)", "STRING", "ROW<`varchar` CHAR(2)>"])
 def test_a_type_with_its_length_does_not(declared: str) -> None:
     assert only(f"CREATE TABLE t (a {declared})").warnings == ()
 

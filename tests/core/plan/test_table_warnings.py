@@ -28,5 +28,23 @@ def test_a_changelog_is_told_by_its_cost_or_delay(options: dict[str, str], code:
     assert warning.fix
 
 
+@pytest.mark.parametrize(
+    ("declared", "warned"),
+    [
+        ("VARCHAR", True),
+        ("VARCHAR(1)", True),
+        ("ARRAY<VARBINARY>", True),
+        ("ROW<a VARCHAR(2), b ARRAY<VARCHAR>>", True),
+        ("CHAR(1)", False),
+        ("VARCHAR(2)", False),
+        ("STRING", False),
+        ("BYTES", False),
+    ],
+)
+def test_a_text_of_one_character_is_warned_of_for_as_long_as_the_table_has_it(declared: str, *, warned: bool) -> None:
+    found = table_warnings(schema(("id", "BIGINT"), ("v", declared)))
+    assert [(one.code, one.pointer) for one in found] == [("length_of_one", "/schema/fields/1/type")] * warned
+
+
 def test_a_table_without_a_changelog_is_not_warned() -> None:
     assert table_warnings(schema()) == []

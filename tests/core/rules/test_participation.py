@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from app.core.plan.explanations import reasons
+from app.core.rules.log_records import LogRecords
+from app.core.rules.order import Order
 from app.core.rules.participation import (
     EVERY_RECORD,
     Condition,
@@ -16,7 +18,7 @@ from app.core.rules.participation import (
     accumulated_records,
     kept_records,
 )
-from app.core.table.records import KINDS_BY_TEXT, Record
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, KINDS_BY_TEXT, Record, RowKind
 from tests.core.tables import plan, table
 
 COLUMNS = {"k": "INT", "a": "INT", "g": "INT", "h": "INT"}
@@ -59,37 +61,34 @@ def test_a_record_takes_part_unless_there_is_a_reason(part: Participation, one: 
     assert part.takes(one) is (reason is None)
 
 
-def test_the_sql_names_every_condition_and_what_else_is_asked() -> None:
-    part = accumulated_records(A, adds_only=True, group=Group((G,)))
-    assert part.sql() == "(r.`g` IS NOT NULL) AND r.`a` IS NOT NULL AND (r._kf_kind IN (0, 2))"
-    assert part.sql("late", "n").endswith("(n._kf_kind IN (0, 2)) AND late")
-    assert (EVERY_RECORD.sql(), EVERY_RECORD.sql("late")) == ("TRUE", "late")
-
-
 class Odd(Condition):
     """Records of odd values: a condition that no rule knows."""
 
     def met(self, record: Record) -> bool:
         return bool(record.values["a"] % 2)
 
-    def sql(self, record: str) -> str:
-        return f"{record}.a % 2 = 1"
-
     def reason(self, record: Record) -> str:
         return f"{record.values['a']} is even"
 
 
+def log_of(*values: int) -> LogRecords:
+    """Return adds of ``values`` for the column ``a``, in this order."""
+    names = {name: name for name in COLUMNS}
+    own = [{ARRIVAL_COLUMN: place, KIND_COLUMN: int(RowKind.INSERT)} for place in range(len(values))]
+    entries = [{**one, **record("+I", value).values} for one, value in zip(own, values, strict=True)]
+    return LogRecords(entries, Order(), names)
+
+
 @pytest.mark.parametrize("function", ["last_non_null_value", "max", "sum", "bool_or", "product", "first_value"])
 def test_every_rule_asks_its_participation_and_nothing_else(function: str) -> None:
-    """A condition that is added to a rule holds for the fold in Python, for Spark and for the explanation."""
+    """A condition that is added to a rule holds for the fold of one record, of a log, and for the explanation."""
     options = {"merge-engine": "aggregation", "ignore-delete": "true", "fields.a.aggregate-function": function}
     one = plan(options, COLUMNS | ({"a": "BOOLEAN"} if function == "bool_or" else {}))
     rule = one.rule_of["a"]
     narrowed = replace(rule, part=Participation((*rule.part.conditions, Odd())))  # type: ignore[type-var]
     assert narrowed.lift(record("+I", 2)) == narrowed.empty
     assert narrowed.lift(record("+I", 3))["a"] == rule.lift(record("+I", 3))["a"]
-    (aggregate,) = narrowed.fold_sql("TRUE")[0].values()
-    assert aggregate.count("r.a % 2 = 1") == 1
-    assert any("r.a % 2 = 1" in text for text in narrowed.lift_sql().values())
+    assert narrowed.fold_log(log_of(2)) == narrowed.fold_log(log_of()) == narrowed.empty
+    assert narrowed.fold_log(log_of(2, 3))["a"] == rule.fold_log(log_of(3))["a"]
     explained = replace(one, rules=tuple(narrowed if "a" in each.names else each for each in one.rules))
     assert reasons(explained, None, record("+I", 2))["a"].words == "2 is even"

@@ -20,6 +20,7 @@ from app.core.table.schema_bounds import (
     CatalogBounds,
     SchemaBounds,
 )
+from tests.services.builders import schema
 
 BOUNDS = SchemaBounds(columns=10)
 
@@ -116,6 +117,16 @@ def test_a_table_that_is_beyond_the_bounds_already_may_be_altered_but_not_grow()
     wide, wider = (TableSchema.from_json(body(columns)) for columns in (12, 13))
     assert not [*BOUNDS.faults(wide, before=wide)]
     assert [fault.code for fault in BOUNDS.faults(wider, before=wide)] == [FaultCode.TOO_MANY]
+
+
+@pytest.mark.parametrize("declared", ["TIME(4)", "ARRAY<TIME(6)>", "ROW<a INT, b TIME(9)>"])
+def test_a_time_of_more_digits_than_are_held_is_refused_unless_it_is_there(declared: str) -> None:
+    bounds = SchemaBounds()
+    [fault] = bounds.faults(schema(("id", "BIGINT"), ("at", declared)))
+    assert (fault.code, fault.pointer) == (FaultCode.OUT_OF_RANGE, "/fields/1/type")
+    before = schema(("id", "BIGINT"), ("at", declared))
+    assert not [*bounds.faults(schema(("id", "BIGINT"), ("at", declared), ("n", "INT")), before)]
+    assert not [*bounds.faults(schema(("id", "BIGINT"), ("at", "TIME(3)")))]
 
 
 @pytest.mark.parametrize("check", [CatalogBounds.check_databases, CatalogBounds.check_tables])

@@ -7,9 +7,9 @@ from dataclasses import FrozenInstanceError
 import pytest
 from hypothesis import given
 
-from app.core.rules.spark_sql import quote
 from app.core.types.datatype import DataType, highest_field_id, walk_types
 from app.core.types.kinds import Kind
+from app.core.types.nested import quote
 from app.core.types.parser import parse_type
 from tests.core.strategies import TYPES
 

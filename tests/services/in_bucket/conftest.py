@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from app.storage.layout import Warehouse
 from tests.object_store import FaultyLine, new_bucket, uri_of
-from tests.services.store_executor import StoreExecutor
+from tests.services.executor import PythonExecutor
 
 
 @pytest.fixture
@@ -23,5 +21,5 @@ def warehouse(line: FaultyLine, store: str) -> Warehouse:
 
 
 @pytest.fixture
-def executor(warehouse: Warehouse, tmp_path: Path) -> StoreExecutor:
-    return StoreExecutor(warehouse, tmp_path / "spark")
+def executor() -> PythonExecutor:
+    return PythonExecutor()

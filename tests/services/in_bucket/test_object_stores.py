@@ -17,9 +17,9 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
-from app.core.plan.jobs import Job, Progress, Result
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
+from app.kernel.tasks import Job, Progress, Result
 from app.services.backups import back_up, restore
 from app.services.drops import drop_table
 from app.services.executor import MergeSite
@@ -36,7 +36,7 @@ from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, file_of_batch
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
-from tests.services.store_executor import StoreExecutor
+from tests.services.executor import PythonExecutor
 
 pytestmark = pytest.mark.slow(reason="starts an object store, and waits for what does not answer")
 NO_GRACE = timedelta(seconds=-10)
@@ -291,14 +291,14 @@ def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
     assert totals(site.database, images, table, [1]) == [1]
 
 
-class FailingExecutor(StoreExecutor):
+class FailingExecutor(PythonExecutor):
     """Its store fails once the first job has written its files."""
 
-    def __init__(self, warehouse: Warehouse, folder: Path, line: FaultyLine) -> None:
-        super().__init__(warehouse, folder)
+    def __init__(self, line: FaultyLine) -> None:
+        super().__init__()
         self._line: FaultyLine | None = line
 
-    def run(self, tag: str, job: Job, report: Progress) -> Result:
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
         found = super().run(tag, job, report)
         if self._line is not None:
             self._line.fail(Fault.SLOW_DOWN)
@@ -309,7 +309,7 @@ class FailingExecutor(StoreExecutor):
 def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_again(
     site: MergeSite, table: Table, line: FaultyLine, images: Images, tmp_path: Path
 ) -> None:
-    failing = replace(site, executor=FailingExecutor(site.warehouse, tmp_path / "spark", line))
+    failing = replace(site, executor=FailingExecutor(line))
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     wanted = request_merge(site.database, table.id)
     assert run_next_merge(failing, "worker")

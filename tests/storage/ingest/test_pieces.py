@@ -13,6 +13,7 @@ from app.core.errors import Invalid, TooLarge
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
+from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
 from app.services.formats import JSON
 from app.services.ingest import Upload
@@ -179,14 +180,16 @@ def test_dictionaries_of_all_pieces_together_unfold_to_no_more_than_a_body() -> 
         pieces(ARROW, body, Bounds(1000, 3000, 64))
 
 
-def test_pieces_are_staged_as_row_groups_and_a_fault_leaves_no_file(tmp_path: Path) -> None:
+def test_pieces_are_staged_together_by_token_and_a_fault_leaves_no_file(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path))
     good = decoded_pieces(pieces(NDJSON, ndjson(ROWS), CUT))
     staged = write_pieces(warehouse, "t1", "b1", SCHEMA, good)
     assert (staged.records, staged.ignored) == (27, 13)
     read = read_batch(warehouse, batch_in(warehouse, staged.file), SCHEMA)
-    assert read.schema.equals(staging_schema(SCHEMA))
-    assert read["id"].to_pylist() == [row for row in range(40) if row % 3 < 2]
+    assert read.rows.schema.equals(staging_schema(SCHEMA))
+    assert read.tokens.tolist() == sorted(read.tokens.tolist())
+    in_order = read.rows.sort_by(POSITION_COLUMN)
+    assert in_order["id"].to_pylist() == in_order[POSITION_COLUMN].to_pylist() == [n for n in range(40) if n % 3 < 2]
     with pytest.raises(Invalid):
         write_pieces(warehouse, "t1", "b2", SCHEMA, decoded_pieces(pieces(NDJSON, ndjson(BAD), CUT)))
     assert [entry.name for entry in (tmp_path / "t1" / "staging").iterdir()] == [staged.file]

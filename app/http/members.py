@@ -1,0 +1,8 @@
+"""Members of a request's scope by which the parts that answer it tell each other, and the audit log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OPERATION: Final = "keyfold.operation"  # names the operation where no route does
+REFUSAL: Final = "keyfold.refusal"  # the error that was answered

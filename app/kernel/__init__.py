@@ -1,0 +1,1 @@
+"""What merges and compactions do to files: pure of catalog, HTTP, Spark and threads (design §4)."""

@@ -1,0 +1,120 @@
+"""The changes of rows that runs bring: before and after of every key that they hold (merge-semantics §8.2 to §8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.rules.row import LIVE_COLUMN
+from app.core.table.named_columns import named_words
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, RowKind
+from app.core.table.schema import TableSchema
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Kind
+from app.kernel.columns import Places, Truths
+from app.kernel.keys import Groups, grouped
+from app.kernel.runs import Window, combined_window, tokens_in_runs, windows_of
+from app.kernel.tasks import Task
+from app.storage.arrow import arrow_field, hidden_field
+from app.storage.layout import Warehouse
+from app.storage.scans.comparing import unlike
+
+_NONE = -1  # the place of a row that is not there
+
+
+def changes_of(warehouse: Warehouse, task: Task) -> Iterator[tuple[int, pa.Table]]:
+    """Return the changes that the task's newer runs bring on top of the older ones, and how many rows were read.
+
+    A change is its row kind and the visible columns; they come by token and key, -U before +U.
+    """
+    plan = compile_plan(task.schema)
+    touched = tokens_in_runs(warehouse, task, task.runs[len(task.runs) - task.newer :])
+    for window in windows_of(warehouse, task, touched):
+        if any(one is not None for one in window[len(window) - task.newer :]):
+            read = sum(len(one.rows.tokens) for one in window if one is not None)
+            yield read, _changes_in(plan, task, window)
+
+
+def _changes_in(plan: MergePlan, task: Task, window: Window) -> pa.Table:
+    older = window[: len(window) - task.newer]
+    before, after = combined_window(plan, older), combined_window(plan, window)
+    together = pa.concat_tables([before, after]).combine_chunks()
+    groups = grouped(plan.schema, together.column(TOKEN_COLUMN).to_numpy(), together)
+    live = _live(together)
+    numbers = groups.numbers
+    old, new = (np.full(len(groups.starts), _NONE) for _ in range(2))
+    old[numbers[: len(before)]] = np.where(live[: len(before)], np.arange(len(before)), _NONE)
+    new[numbers[len(before) :]] = np.where(live[len(before) :], np.arange(len(before), len(together)), _NONE)
+    return _rows(plan.schema, together, _chosen(plan, task, together, old, new))
+
+
+def _chosen(
+    plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Places
+) -> list[tuple[RowKind, Places, Places]]:
+    """Return for each kind the numbers of the keys that have such a change, and the places of their rows."""
+    both = (old != _NONE) & (new != _NONE)
+    if task.row_deduplicate:
+        both[both] = _differ(plan, task, rows, old[both], new[both])
+    of = {
+        RowKind.INSERT: ((old == _NONE) & (new != _NONE), new),
+        RowKind.UPDATE_BEFORE: (both, old),
+        RowKind.UPDATE_AFTER: (both, new),
+        RowKind.DELETE: ((old != _NONE) & (new == _NONE), old),
+    }
+    return [(kind, np.flatnonzero(which), places[which]) for kind, (which, places) in of.items()]
+
+
+def _differ(plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Places) -> Truths:
+    found = np.zeros(len(old), dtype=bool)
+    for column in plan.schema.value_columns:
+        if column.name not in task.ignored_fields:
+            values = rows.column(column.name).combine_chunks()
+            found |= unlike(values.take(pa.array(old)), values.take(pa.array(new)), column)
+    return found
+
+
+def _rows(schema: TableSchema, rows: pa.Table, chosen: list[tuple[RowKind, Places, Places]]) -> pa.Table:
+    numbers = np.concatenate([keys for _, keys, _ in chosen])
+    kinds = np.repeat([int(kind) for kind, _, _ in chosen], [len(keys) for _, keys, _ in chosen]).astype(np.int8)
+    places = np.concatenate([of for _, _, of in chosen])
+    order = np.lexsort((kinds, numbers))
+    taken = rows.take(pa.array(places[order]))
+    return _changes(schema, taken, pa.array(kinds[order]))
+
+
+def _changes(schema: TableSchema, rows: pa.Table, kinds: pa.Array) -> pa.Table:
+    own = [hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT)), hidden_field(KIND_COLUMN, DataType(Kind.TINYINT))]
+    words = [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema) if word in rows.column_names]
+    fields = [*own, *(arrow_field(column) for column in schema.columns), *words]
+    columns = [kinds if one.name == KIND_COLUMN else rows.column(one.name).cast(one.type) for one in fields]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _live(rows: pa.Table) -> Truths:
+    if LIVE_COLUMN not in rows.column_names:
+        return np.ones(len(rows), dtype=bool)
+    return np.asarray(pc.fill_null(rows.column(LIVE_COLUMN), False))
+
+
+def input_changes(plan: MergePlan, groups: Groups, records: pa.Table) -> pa.Table:
+    """Return the records as they were posted, by key and merge order (merge-semantics §8.2)."""
+    order = groups.order.copy()
+    if not plan.order.by_arrival:
+        several = np.repeat(groups.counts > 1, groups.counts)
+        ranks = _ranks(plan, records, order[several])
+        keys = np.repeat(np.arange(len(groups.starts)), groups.counts)[several]
+        by_rank = sorted(range(len(ranks)), key=lambda place: (keys[place], ranks[place]))
+        order[several] = order[several][by_rank]
+    taken = records.take(pa.array(order)).append_column(TOKEN_COLUMN, pa.array(groups.tokens[order]))
+    return _changes(plan.schema, taken, taken.column(KIND_COLUMN).combine_chunks())
+
+
+def _ranks(plan: MergePlan, records: pa.Table, places: Places) -> list[tuple[Any, ...]]:
+    names = [field.column.name for field in plan.order.fields]
+    rows = records.select([*names, KIND_COLUMN, ARRIVAL_COLUMN]).take(pa.array(places)).to_pylist()
+    return [(*plan.order.rank(row, RowKind(row[KIND_COLUMN]).add), row[ARRIVAL_COLUMN]) for row in rows]

@@ -1,0 +1,122 @@
+"""Plan the tasks of merges and compactions, and read from their results which runs and changes they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from app.core.table.history import Batch, ChangelogFile, Run
+from app.kernel.tasks import LEAST_TOKEN, Result, Task, Work, WrittenFile
+from app.kernel.write import run_of
+
+ROWS_PER_TASK: Final = 1_000_000  # about a second of work
+_TOKENS: Final = 2**64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all tasks of one merge or compaction share.
+
+    ``schemas`` are JSON texts by number, ``schema_id`` is the one to write under. ``now`` is in epoch seconds,
+    ``file_bytes`` the size that a data file shall have at most.
+    """
+
+    table_id: str
+    schemas: Mapping[str, str]
+    schema_id: int
+    now: int
+    file_bytes: int
+
+    def merge(self, batches: Sequence[Batch], output: str, changelog: str | None) -> list[Task]:
+        """Return the tasks that fold ``batches``; with a ``changelog`` folder the records are kept there, too."""
+        rows, size = sum(batch.records for batch in batches), sum(batch.size_bytes for batch in batches)
+        ranges = _ranges(self._count(rows, size))
+        return [
+            self._task(Work.MERGE, place, one, output=output, batches=tuple(batches), changelog=changelog)
+            for place, one in enumerate(ranges)
+        ]
+
+    def compaction(self, runs: Sequence[Run], output: str, *, oldest: bool) -> list[Task]:
+        """Return the tasks that combine neighbouring ``runs`` of one partition, oldest first, into a run.
+
+        ``oldest``: nothing older lies below them.
+        """
+        return self._of_runs(Work.COMPACT, runs, len(runs), output=output, oldest=oldest, partition=runs[0].partition)
+
+    def changes(self, runs: Sequence[Run], newer: int, changelog: str, wanted: Mapping[str, Any]) -> list[Task]:
+        """Return the tasks that write what the last ``newer`` of ``runs``, all of one partition, change.
+
+        ``wanted``: ``row_deduplicate`` and ``ignored_fields`` of the tasks.
+        """
+        return self._of_runs(Work.CHANGES, runs, newer, changelog=changelog, **wanted)
+
+    def overflow(self, runs: Sequence[Run], newer: int) -> list[Task]:
+        """Return the tasks that look for totals outside their type in the keys of the last ``newer`` of ``runs``."""
+        return self._of_runs(Work.OVERFLOW, runs, newer)
+
+    def _of_runs(self, work: Work, runs: Sequence[Run], newer: int, **members: Any) -> list[Task]:
+        """Return a task for each range of tokens in which the ``newer`` runs have files."""
+        rows, size = sum(run.rows for run in runs), sum(run.size_bytes for run in runs)
+        found = []
+        for place, (first, last) in enumerate(_ranges(self._count(rows, size))):
+            parts = tuple(_within(run, first, last) for run in runs)
+            if any(run.files for run in parts[len(parts) - newer :]):
+                found.append(self._task(work, place, (first, last), runs=parts, newer=newer, **members))
+        return found
+
+    def _task(self, work: Work, place: int, tokens: tuple[int, int], *, output: str = "", **members: Any) -> Task:
+        first, last = tokens
+        return Task(
+            work,
+            self.table_id,
+            self.schemas,
+            self.schema_id,
+            output,
+            self.now,
+            first_token=first,
+            last_token=last,
+            place=place,
+            **members,
+        )
+
+    def _count(self, rows: int, size: int) -> int:
+        """Return a power of two, so that the ranges of a table that grows are halves of those before."""
+        count = 1
+        while count * ROWS_PER_TASK < rows or count * self.file_bytes < size:
+            count *= 2
+        return count
+
+
+def _ranges(count: int) -> Iterator[tuple[int, int]]:
+    """Return the first and the last token of ``count`` (a power of two) equal ranges."""
+    width = _TOKENS // count
+    for place in range(count):
+        yield LEAST_TOKEN + place * width, LEAST_TOKEN + (place + 1) * width - 1
+
+
+def _within(run: Run, first: int, last: int) -> Run:
+    files = tuple(file for file in run.files if first <= file.max_token and file.min_token <= last)
+    return run if len(files) == len(run.files) else replace(run, files=files)
+
+
+def runs_written(output: str, schema_id: int, results: Sequence[Result]) -> tuple[Run, ...]:
+    """Return the run of each partition that tasks wrote files of; ``results`` come by token."""
+    found: dict[str | None, list[WrittenFile]] = {}
+    for one in (file for result in results for file in result.files):
+        found.setdefault(one.partition, []).append(one)
+    return tuple(
+        Run(
+            run_of(output, partition),
+            schema_id,
+            tuple(one.file for one in files),
+            partition,
+            live_rows=sum(one.live_rows for one in files),
+        )
+        for partition, files in found.items()
+    )
+
+
+def changes_written(results: Sequence[Result]) -> tuple[ChangelogFile, ...]:
+    """Return the files of changes that tasks wrote, by token."""
+    return tuple(file for result in results for file in result.changes)

@@ -1,0 +1,335 @@
+"""Replayed rows by columns: the logs of many keys are one table of records, folded in merge order by the rules inside.
+
+A key goes row by row where what is left of its log is for a walk to say: records that may come too late, and -D records
+of which sequence groups decide whether they remove the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.plan.placeholders import Step
+from app.core.plan.terms import Side
+from app.core.rules.log_records import LogRecords
+from app.core.rules.order import Order
+from app.core.rules.replay import Replay
+from app.core.rules.row import LIVE_COLUMN, REMOVED_AT, Liveness, RowRule
+from app.core.rules.rule import Rule, State
+from app.core.rules.stepwise import Stepwise
+from app.core.table.named_columns import ALL_NAMED, named_words, words_naming
+from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, Record, RowKind
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Kind
+from app.kernel.columns import Places, States, Truths
+from app.kernel.keys import Groups
+from app.storage.arrow import arrow_type
+from app.storage.run_files import run_schema
+
+_NOTHING = -1
+
+
+class Inner(Protocol):
+    """The fold of the rules inside."""
+
+    @property
+    def plan(self) -> MergePlan:
+        """The plan of these rules alone."""
+
+    def folded(self, groups: Groups, records: pa.Table) -> pa.Table:
+        """Return what is held of each key of records, which are in merge order."""
+
+    def combined(self, groups: Groups, rows: pa.Table) -> pa.Table:
+        """Return what is held of each key of rows, oldest first."""
+
+
+def inner_plan(plan: MergePlan, rule: Replay) -> MergePlan:
+    """Return a plan of the rules that a replay folds with, over records in merge order."""
+    return replace(plan, rules=rule.rules, row=RowRule(Liveness.ALWAYS))
+
+
+@dataclass(frozen=True, eq=False)
+class Logs:
+    """The log entries of ``count`` keys, those of a key neighbours in the order in which they are stored.
+
+    ``keys``: the number of the key of each. ``bases``: per key what stands before its log, null for nothing.
+    """
+
+    rule: Replay
+    count: int
+    keys: Places
+    entries: pa.StructArray
+    bases: pa.StructArray | None
+
+    @classmethod
+    def of(cls, rule: Replay, states: States, rows: Places, counts: Places) -> Logs:
+        """Return the logs of the keys whose rows are at ``rows``, oldest first, so many each."""
+        logs = states.values[rule.log].take(states.rows_of[rule.log][rows])
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(logs), 0), dtype=np.int64)
+        keys = np.repeat(np.repeat(np.arange(len(counts)), counts), lengths)
+        oldest = rows[np.cumsum(counts) - counts]
+        bases = states.values[rule.base].take(states.rows_of[rule.base][oldest]) if rule.settles else None
+        return cls(rule, len(counts), keys, logs.flatten(), bases)
+
+    @property
+    def kinds(self) -> Places:
+        """The row kind of each entry."""
+        return np.asarray(self._member(KIND_COLUMN), dtype=np.int64)
+
+    def _member(self, name: str) -> pa.Array:
+        return self.entries.field(self.entries.type.get_field_index(name))
+
+    def by_columns(self) -> Truths:
+        """Return which keys columns can tell of."""
+        told = np.full(self.count, self.rule.late is None)
+        if self.rule.listed:
+            told[self.keys[self.kinds == RowKind.DELETE]] = False
+            if self.bases is not None:
+                told &= ~np.asarray(pc.struct_field(self.bases, REMOVED_AT).is_valid())
+        return told
+
+    def replayed(self, fold: Inner) -> Replayed:
+        """Return what the logs come to, by the ``fold`` of the rules inside."""
+        order = self._merge_order()
+        removals = np.full(self.count, _NOTHING)
+        deletes = np.flatnonzero(self.kinds[order] == RowKind.DELETE)
+        removals[self.keys[order[deletes]]] = deletes  # the last one of a key stays
+        places = np.arange(len(order))
+        kept = places >= removals[self.keys[order]]
+        left = order[places > removals[self.keys[order]]]
+        live = np.zeros(self.count, dtype=bool)
+        live[self.keys[left[self.kinds[left] % 2 == 0]]] = True
+        removed = removals != _NOTHING
+        removed_at = np.full(self.count, _NOTHING)
+        arrivals = np.asarray(self._member(ARRIVAL_COLUMN))
+        removed_at[removed] = arrivals[order[removals[removed]]]
+        rows, based = self._states(fold, left, removed)
+        live |= based & ~removed
+        stays = np.zeros(len(order), dtype=bool)
+        stays[order[kept]] = True
+        return Replayed(self, rows, live, removed_at, stays)
+
+    def _merge_order(self) -> Places:
+        """The places of the entries by key and merge order."""
+        by_arrival = np.argsort(np.asarray(self._member(ARRIVAL_COLUMN)), kind="stable")
+        if not self.rule.order.by_arrival:
+            names = {field.column.name: self.rule.members[field.column.name] for field in self.rule.order.fields}
+            columns: dict[str, list[Any]] = {
+                name: self._member(member).take(pa.array(by_arrival)).to_pylist() for name, member in names.items()
+            }
+            adds = (self.kinds[by_arrival] % 2 == 0).tolist()
+            ranks = self.rule.order.ranks(columns.__getitem__, adds.__getitem__, range(len(by_arrival)))
+            by_arrival = by_arrival[sorted(range(len(by_arrival)), key=ranks.__getitem__)]
+        return by_arrival[np.argsort(self.keys[by_arrival], kind="stable")]
+
+    def _states(self, fold: Inner, left: Places, removed: Truths) -> tuple[pa.Table, Truths]:
+        """What the rules inside hold of each key that has a base or records that are ``left``; which bases are live."""
+        states = [fold.folded(_groups(self.keys, left), self._records(fold.plan))]
+        live = np.zeros(self.count, dtype=bool)
+        if self.bases is not None and self.bases.null_count < self.count:
+            with_base = np.flatnonzero(np.asarray(self.bases.is_valid()) & ~removed)
+            bases = self.bases.take(pa.array(with_base))
+            states.insert(0, self._base_states(fold.plan, bases, with_base))
+            live[with_base] = np.asarray(pc.fill_null(bases.field(bases.type.get_field_index(LIVE_COLUMN)), False))
+        together = pa.concat_tables(states).combine_chunks()
+        tokens = together.column(TOKEN_COLUMN).to_numpy()
+        return fold.combined(_groups(tokens, np.arange(len(tokens))), together), live
+
+    def _base_states(self, plan: MergePlan, bases: pa.StructArray, keys: Places) -> pa.Table:
+        members = {**self.rule.members, **{hidden.name: hidden.name for hidden in plan.hidden}}
+        columns = []
+        for one in run_schema(plan):
+            place = bases.type.get_field_index(members.get(one.name, ""))
+            column = bases.field(place).cast(one.type) if place >= 0 else pa.nulls(len(keys), one.type)
+            columns.append(pa.array(keys) if one.name == TOKEN_COLUMN else column)
+        return pa.table(columns, schema=run_schema(plan))
+
+    def _records(self, plan: MergePlan) -> pa.Table:
+        members = {member.name: member for member in self.entries.type}
+        of_column = {column.name: self.rule.members.get(column.name, "") for column in plan.schema.columns}
+        columns = {
+            column.name: self._member(of_column[column.name]).cast(arrow_type(column.type))
+            if of_column[column.name] in members
+            else pa.nulls(len(self.entries), arrow_type(column.type))
+            for column in plan.schema.columns
+        }
+        for word in named_words(plan.schema):
+            every = pa.repeat(pa.scalar(ALL_NAMED, pa.int64()), len(self.entries))
+            columns[word] = self._member(word) if word in members else every
+        return pa.table({**columns, **{name: self._member(name) for name in (KIND_COLUMN, ARRIVAL_COLUMN)}})
+
+
+def _groups(keys: Places, order: Places) -> Groups:
+    """Return the groups of the rows that are in ``order``, by key and age within it."""
+    by_key = order[np.argsort(keys[order], kind="stable")]
+    first = np.ones(len(by_key), dtype=bool)
+    first[1:] = keys[by_key][1:] != keys[by_key][:-1]
+    return Groups(keys, by_key, np.flatnonzero(first))
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What logs come to. ``rows``: what the rules inside hold of the keys of which they hold anything.
+
+    ``removed_at``: per key the arrival of the -D that last removed it, -1 for none. ``stays``: the entries that no -D
+    removes for good.
+    """
+
+    logs: Logs
+    rows: pa.Table
+    live: Truths
+    removed_at: Places
+    stays: Truths
+
+    def column(self, name: str) -> pa.Array:
+        """Return a state column of the rules inside, of every key."""
+        at = np.full(self.logs.count, _NOTHING)
+        keys = self.rows.column(TOKEN_COLUMN).to_numpy()
+        at[keys] = np.arange(len(keys))
+        found = self.rows.column(name).combine_chunks().take(pa.array(at, mask=at == _NOTHING))
+        default = self._of_nothing[name]
+        return found if default is None else pc.fill_null(found, default)
+
+    @cached_property
+    def _of_nothing(self) -> Mapping[str, Any]:
+        """What the rules inside hold of no records: a word that names nothing is 0."""
+        none = LogRecords((), Order(), self.logs.rule.members)
+        return {name: value for rule in self.logs.rule.rules for name, value in rule.fold_log(none).items()}
+
+    def log(self, data_type: pa.DataType) -> pa.Array:
+        """Return the log that each key keeps."""
+        counts = np.bincount(self.logs.keys[self.stays], minlength=self.logs.count)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        kept = self.logs.entries.filter(pa.array(self.stays))
+        return pa.ListArray.from_arrays(pa.array(offsets), kept).cast(data_type)
+
+    def base(self, data_type: pa.StructType) -> pa.StructArray:
+        """Return what stands for the log of each key, once nothing older can come."""
+        names = {member: name for name, member in self.logs.rule.members.items()}
+        own = {LIVE_COLUMN: pa.array(self.live), REMOVED_AT: self._removed_at()}
+        inner = set(self.rows.column_names)
+        members = []
+        for one in data_type:
+            name = names.get(one.name, one.name)
+            known = own.get(name)
+            if known is None:
+                known = self.column(name) if name in inner else pa.nulls(self.logs.count, one.type)
+            members.append(known.cast(one.type))
+        return pa.StructArray.from_arrays(members, fields=list(data_type))
+
+    def _removed_at(self) -> pa.Array:
+        own = pa.array(self.removed_at, mask=self.removed_at == _NOTHING)
+        bases = self.logs.bases
+        return own if bases is None else pc.coalesce(own, pc.struct_field(bases, REMOVED_AT))
+
+
+def lifts_by_columns(kind: RowKind) -> bool:
+    """Return whether lone records of the kind are lifted by ``lift_logs``. A -D may remove the row."""
+    return kind is not RowKind.DELETE
+
+
+def log_steps(plan: MergePlan, replay: Replay, kind: RowKind, named: frozenset[str] | None) -> tuple[Step, ...]:
+    """Return the steps that give what the log of one record comes to: one for each rule inside."""
+    types = {column.name: column.type for column in plan.schema.columns} | {ARRIVAL_COLUMN: DataType(Kind.BIGINT)}
+    stored = frozenset(replay.names)
+    return tuple(
+        Step(partial(_lifted, rule, stored, kind, named), types, (Side.OLDER,), frozenset({ARRIVAL_COLUMN}))
+        for rule in replay.rules
+    )
+
+
+def _lifted(
+    rule: Rule, stored: frozenset[str], kind: RowKind, named: frozenset[str] | None, values: Mapping[str, Any]
+) -> State:
+    lifted = rule.lift(Record(kind, values, values[ARRIVAL_COLUMN], named))
+    return {name: value for name, value in rule.combine_all([rule.empty, lifted]).items() if name in stored}
+
+
+def lift_logs(
+    replay: Replay, source: States, states: States, places: Places, kind: RowKind, named: frozenset[str] | None
+) -> None:
+    """Give the rows at ``places``, each of a key that comes once, their logs: the record itself."""
+    values = states.values[replay.log]
+    logs = pa.ListArray.from_arrays(
+        pa.array(np.arange(len(places) + 1, dtype=np.int32)),
+        _entries(replay, source, places, kind, named, values.type.value_type),
+    )
+    states.rows_of[replay.log][places] = values.add(logs.cast(values.type))
+    states.rows_of[LIVE_COLUMN][places] = states.values[LIVE_COLUMN].constant(kind.add)
+
+
+def _entries(
+    replay: Replay,
+    source: States,
+    places: Places,
+    kind: RowKind,
+    named: frozenset[str] | None,
+    entry_type: pa.StructType,
+) -> pa.StructArray:
+    names = {member: name for name, member in replay.members.items()} | {ARRIVAL_COLUMN: ARRIVAL_COLUMN}
+    told = words_naming(replay.columns, named) if replay.told else {}
+    same: dict[str, int] = {KIND_COLUMN: int(kind), **told}
+    members = [
+        source.values[names[one.name]].take(source.rows_of[names[one.name]][places]).cast(one.type)
+        if one.name in names
+        else pa.repeat(pa.scalar(same[one.name], one.type), len(places))
+        for one in entry_type
+    ]
+    return pa.StructArray.from_arrays(members, fields=list(entry_type))
+
+
+def with_logs(rule: Rule, states: States, places: Places) -> Places:
+    """Return those of ``places`` whose rows have a log, where only these may be settled; else all."""
+    if not isinstance(rule, Replay | Stepwise) or rule.log not in states.values:
+        return places
+    of_rows = states.rows_of[rule.log][places]
+    lengths = pc.fill_null(pc.list_value_length(states.values[rule.log].array), 0)
+    return places[np.asarray(lengths)[of_rows] > 0]
+
+
+def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, counts: Places, rows: Places) -> Truths:
+    """Replay the logs of keys into their rows at ``starts``. Return the keys that were; the others are for a walk.
+
+    ``rows``: where the rows of the keys are, oldest first, ``counts`` of each.
+    """
+    logs = Logs.of(rule, states, rows, counts)
+    told = logs.by_columns()
+    if not told.all():
+        logs = Logs.of(rule, states, rows[np.repeat(told, counts)], counts[told])
+    found = logs.replayed(fold)
+    made: dict[str, pa.Array] = {name: found.column(name) for name in rule.names if name in found.rows.column_names}
+    made |= {rule.log: found.log(states.values[rule.log].type), LIVE_COLUMN: pa.array(found.live)}
+    if logs.bases is not None:
+        made[rule.base] = logs.bases
+    _store(states, starts[told], made)
+    return told
+
+
+def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Truths:
+    """Let a base stand for the log of each of ``rows``. Return those that were done; the others are for a walk."""
+    logs = Logs.of(rule, states, rows, np.ones(len(rows), np.int64))
+    told = logs.by_columns()
+    if not told.all():
+        logs = Logs.of(rule, states, rows[told], np.ones(int(told.sum()), np.int64))
+    found = logs.replayed(fold)
+    outside = np.zeros(logs.count, dtype=bool)
+    for bounds in rule.bounds:
+        outside |= np.asarray(found.column(bounds.carry).is_valid())
+    settled = np.flatnonzero(~outside)
+    log_type, base_type = states.values[rule.log].type, states.values[rule.base].type
+    empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(settled) + 1, np.int32)), pa.nulls(0, log_type.value_type))
+    bases = found.base(base_type).take(pa.array(settled))
+    _store(states, rows[told][settled], {rule.log: empty.cast(log_type), rule.base: bases})
+    return told
+
+
+def _store(states: States, rows: Places, columns: Mapping[str, pa.Array]) -> None:
+    for name, values in columns.items():
+        states.rows_of[name][rows] = states.values[name].add(values.cast(states.values[name].type))

@@ -1,0 +1,127 @@
+"""Run a task: the same function in a Spark worker, in a test and in a benchmark (design §3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from app.core.errors import Unfoldable
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.damage import DamagedFile
+from app.core.table.keys import key_to_json
+from app.core.table.records import TOKEN_COLUMN
+from app.kernel.blame import blamed_records
+from app.kernel.changes import changes_of, input_changes
+from app.kernel.fold import compacted, fold_of, folded
+from app.kernel.keys import grouped
+from app.kernel.records import record_pieces
+from app.kernel.runs import combined_window, tokens_in_runs, windows_of
+from app.kernel.tasks import Failure, FailureKind, Overflow, Result, Task, Work
+from app.kernel.values import UnfoldableValue
+from app.kernel.write import Output, run_of, sync_files
+from app.storage.ahead import ahead
+from app.storage.layout import Warehouse, changelog_file, data_file
+from app.storage.writable import NO_ROOM, reason_of
+
+logger = logging.getLogger(__name__)
+
+
+def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
+    """Run tasks one after the other and make what they wrote durable. A task that fails is a result, too."""
+    results = [run_task(warehouse, task) for task in tasks]
+    try:
+        sync_files(warehouse, [path for task, done in zip(tasks, results, strict=True) for path in _paths(task, done)])
+    except OSError as error:  # nobody knows which of the files are durable
+        failure = Failure(FailureKind.FAILED, f"what was written could not be made durable: {error}")
+        return [result if result.failure else Result(failure=failure) for result in results]
+    return results
+
+
+def _paths(task: Task, result: Result) -> list[tuple[str, ...]]:
+    files = [data_file(task.table_id, run_of(task.output, one.partition), one.file.name) for one in result.files]
+    return [*files, *(changelog_file(task.table_id, one.name) for one in result.changes)]
+
+
+def run_task(warehouse: Warehouse, task: Task) -> Result:
+    """Run one task. What it wrote is durable after ``sync_files``; why it failed is in its result, never raised."""
+    try:
+        with Output(warehouse, task, compile_plan(task.schema)) as output:
+            return _WORK[task.work](warehouse, task, output)
+    except DamagedFile as error:
+        failure = Failure(FailureKind.DAMAGED, error.message, error.file, error.reason, error.found)
+    except UnfoldableValue as error:
+        failure = Failure(
+            FailureKind.UNFOLDABLE, error.message, column=error.column, key=error.key, batch_number=error.batch
+        )
+    except Unfoldable as error:
+        failure = Failure(FailureKind.UNFOLDABLE, error.message)
+    except OSError as error:
+        logger.warning("a task of table %s failed", task.table_id, exc_info=True)
+        full = error.errno in NO_ROOM
+        what, fix = ("written", "; make room") if full else ("read or written", "")
+        failure = Failure(FailureKind.FAILED, f"the warehouse cannot be {what}: {reason_of(error)}{fix}")
+    except Exception as error:
+        logger.exception("a task of table %s failed", task.table_id)
+        failure = Failure(FailureKind.FAILED, f"{type(error).__name__}: {error}")
+    return Result(failure=failure)
+
+
+def _merge(warehouse: Warehouse, task: Task, output: Output) -> Result:
+    fold, rows = fold_of(task.schema), 0
+    for piece in record_pieces(warehouse, task):
+        groups = grouped(task.schema, piece.tokens, piece.rows)
+        with blamed_records(fold.plan, groups, piece.rows, task.now):
+            states = folded(fold, groups, piece.rows, task.now)
+        output.add(states)
+        if task.changelog is not None:
+            output.add_changes(input_changes(fold.plan, groups, piece.rows))
+        rows += len(piece.rows)
+    files, changes = output.close()
+    return Result(files, changes, rows)
+
+
+def _compact(warehouse: Warehouse, task: Task, output: Output) -> Result:
+    fold, rows = fold_of(task.schema), 0
+    for window in ahead(windows_of(warehouse, task)):
+        state = combined_window(fold.plan, window)
+        output.add(compacted(fold, state, task.now, oldest=task.oldest))
+        rows += sum(len(one.rows.tokens) for one in window if one is not None)
+    files, changes = output.close()
+    return Result(files, changes, rows)
+
+
+def _changes(warehouse: Warehouse, task: Task, output: Output) -> Result:
+    rows = 0
+    for read, changes in changes_of(warehouse, task):
+        output.add_changes(changes)
+        rows += read
+    return Result((), output.close()[1], rows)
+
+
+def _overflow(warehouse: Warehouse, task: Task, _: Output) -> Result:
+    plan = compile_plan(task.schema)
+    touched = tokens_in_runs(warehouse, task, task.runs[len(task.runs) - task.newer :])
+    for window in windows_of(warehouse, task, touched):
+        state = combined_window(plan, window)
+        for bounds in plan.totals:
+            outside = state.filter(state.column(bounds.carry).is_valid())
+            if len(outside):
+                return Result(overflow=_overflow_in(task, outside, bounds.carry, bounds.column.name, bounds.endless))
+    return Result()
+
+
+def _overflow_in(task: Task, rows: pa.Table, carry: str, column: str, endless: object) -> Overflow:
+    [state] = rows.drop_columns([TOKEN_COLUMN]).slice(0, 1).to_pylist()
+    schema = task.schema
+    key = key_to_json(schema, tuple(state[name] for name in schema.primary_key))
+    return Overflow(column, key, endless is not None and state[carry] == endless)
+
+
+_WORK: Mapping[Work, Callable[[Warehouse, Task, Output], Result]] = {
+    Work.MERGE: _merge,
+    Work.COMPACT: _compact,
+    Work.CHANGES: _changes,
+    Work.OVERFLOW: _overflow,
+}

@@ -1,0 +1,134 @@
+"""State rows of runs as tasks read them: windows of tokens over several runs, as state of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from app.core.plan.evolution import RunSteps, carried_over, combined_runs, converted, sources_of
+from app.core.plan.evolution import same_types as same_types_in
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.table.history import Run
+from app.core.table.records import TOKEN_COLUMN
+from app.kernel.blame import blamed_states
+from app.kernel.fold import combined, fold_of
+from app.kernel.keys import grouped
+from app.kernel.tasks import Task
+from app.kernel.values import values_array
+from app.storage.layout import Warehouse
+from app.storage.run_files import run_schema
+from app.storage.scans.reading import Rows, RunRows, TokenRange, batches_of, joined, may_hold, only_touched, windows
+from app.storage.tokens import Tokens
+
+WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
+_LEAST_SHARES: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class WindowRun:
+    """What a run has in a window: the plan that it was written under, and its rows by token."""
+
+    plan: MergePlan
+    rows: Rows
+
+
+Window = Sequence[WindowRun | None]
+"""For each run of a task what it has in a window of tokens; None for nothing."""
+
+
+def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) -> Iterator[Window]:
+    """Return windows of tokens over the task's runs, by token; with ``touched`` (ascending) of those tokens alone.
+
+    Raise ``DamagedFile``.
+    """
+    rows, least = max(1, sum(run.rows for run in task.runs)), WINDOW_BYTES // (_LEAST_SHARES * max(1, len(task.runs)))
+    tokens = TokenRange(task.first_token, task.last_token)
+    read = []
+    for run in task.runs:
+        share = max(least, WINDOW_BYTES * run.rows // rows)
+        found = batches_of(
+            warehouse,
+            task.table_id,
+            run,
+            tokens,
+            wanted=None if touched is None else partial(may_hold, touched),
+            most_bytes=share,
+        )
+        if touched is not None:
+            found = joined((only_touched(batch, touched) for batch in found), share)
+        read.append(RunRows(found, share // 2))
+    plans = [compile_plan(task.schema_at(run.schema_id)) for run in task.runs]
+    for _, found_rows in windows(read):
+        if any(rows is not None for rows in found_rows):
+            yield [
+                None if rows is None else WindowRun(plan, rows) for plan, rows in zip(plans, found_rows, strict=True)
+            ]
+
+
+def tokens_in_runs(warehouse: Warehouse, task: Task, runs: Sequence[Run]) -> Tokens:
+    """Return the tokens that ``runs`` hold in the task's range, ascending, each once. Raise ``DamagedFile``."""
+    tokens = TokenRange(task.first_token, task.last_token)
+    found = [
+        batch.column(TOKEN_COLUMN).to_numpy()
+        for run in runs
+        for batch in batches_of(warehouse, task.table_id, run, tokens, ())
+    ]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
+
+def combined_window(plan: MergePlan, window: Window) -> pa.Table:
+    """Return the state row of each key of a window under ``plan``, by token."""
+    found = [(one.plan, one.rows) for one in window if one is not None]
+    return combined_runs(plan, found, _WindowSteps()) if found else run_schema(plan).empty_table()
+
+
+class _WindowSteps(RunSteps[Rows, pa.Table]):
+    """How the rows of a window enter a plan, whole columns at a time where types stay."""
+
+    def read(self, written: MergePlan, run: Rows, plan: MergePlan) -> pa.Table:
+        rows = pa.Table.from_batches([run.batch])
+        if written.schema is not plan.schema and not same_types_in(written.schema, plan.schema):
+            states = [converted(state, written, plan) for state in _padded(written, rows).to_pylist()]
+            return _table(plan, run.tokens, states)
+        sources = {name: source for name, (source, _) in sources_of(written, plan).items()}
+        columns = [
+            _stored(rows, TOKEN_COLUMN if one.name == TOKEN_COLUMN else sources.get(one.name), one.type)
+            for one in run_schema(plan)
+        ]
+        return pa.table(columns, schema=run_schema(plan))
+
+    def combined(self, plan: MergePlan, rows: Sequence[pa.Table]) -> pa.Table:
+        together = pa.concat_tables(rows).combine_chunks()
+        groups = grouped(plan.schema, together.column(TOKEN_COLUMN).to_numpy(), together)
+        with blamed_states(plan, groups, together):
+            return combined(fold_of(plan.schema), groups, together)
+
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: pa.Table) -> pa.Table:
+        tokens = rows.column(TOKEN_COLUMN).to_numpy()
+        states = [carried_over(state, old, new) for state in rows.to_pylist()]
+        kept = np.array([state is not None for state in states], dtype=bool)
+        return _table(new, tokens[kept], [state for state in states if state is not None])
+
+
+def _padded(plan: MergePlan, rows: pa.Table) -> pa.Table:
+    """Return rows with the columns that runs of an earlier release lack, as null."""
+    columns = [_stored(rows, one.name, one.type) for one in run_schema(plan)]
+    return pa.table(columns, schema=run_schema(plan))
+
+
+def _stored(rows: pa.Table, name: str | None, data_type: pa.DataType) -> pa.Array:
+    if name is None or name not in rows.column_names:
+        return pa.nulls(len(rows), data_type)
+    return rows.column(name).cast(data_type).combine_chunks()
+
+
+def _table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:
+    schema = run_schema(plan)
+    columns = [pa.array(tokens)]
+    columns += [values_array(one.name, [state.get(one.name) for state in states], one.type) for one in list(schema)[1:]]  # type: ignore[attr-defined]  # mappings
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,199 @@
+"""Tasks and their results: frozen values that travel to a Spark worker and back as text."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum, StrEnum
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+from app.core.table.damage import DamageReason, NamedFile
+from app.core.table.history import Batch, ChangelogFile, DataFile, Run
+from app.core.table.schema import TableSchema
+
+LEAST_TOKEN: Final = -(2**63)
+MOST_TOKEN: Final = 2**63 - 1
+_REMOVALS = "remembersRemovals"
+T = TypeVar("T")
+Progress = Callable[[float, Mapping[str, int]], None]
+"""Hears which share of a job's tasks is done, and the counts ``tasks``, ``tasksDone``, ``tasksRunning``, ``stages`` and
+``stagesDone``.
+"""
+
+
+class Work(StrEnum):
+    """What a task does."""
+
+    MERGE = "merge"  # folds staged records into files of a new run
+    COMPACT = "compact"  # combines neighbouring runs into files of a new run
+    CHANGES = "changes"  # writes the changes of rows that newer runs bring
+    OVERFLOW = "overflow"  # looks for a total outside its column's type
+
+
+@dataclass(frozen=True)
+class Task:
+    """One part of a merge or compaction: what is read, which tokens (both ends included), what is written.
+
+    ``schemas`` are JSON texts by number; ``schema_id`` is the one to write under. ``runs`` are oldest first; the last
+    ``newer`` of them are those that changes and overflow checks are about. ``output`` is the folder of new runs,
+    ``changelog`` that of changes. ``now`` is the time of the work in epoch seconds. ``oldest``: nothing older lies
+    below ``runs``. ``place`` is the number of the task among those that write to ``output``.
+    """
+
+    work: Work
+    table_id: str
+    schemas: Mapping[str, str]
+    schema_id: int
+    output: str
+    now: int
+    batches: tuple[Batch, ...] = ()
+    runs: tuple[Run, ...] = ()
+    newer: int = 0
+    changelog: str | None = None
+    partition: str | None = None
+    first_token: int = LEAST_TOKEN
+    last_token: int = MOST_TOKEN
+    oldest: bool = False
+    row_deduplicate: bool = False
+    ignored_fields: tuple[str, ...] = ()
+    place: int = 0
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema to write under."""
+        return self.schema_at(self.schema_id)
+
+    def schema_at(self, number: int) -> TableSchema:
+        """Return the schema with this number, parsed once a process."""
+        return schema_of(self.schemas[str(number)])
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes of files it reads, at most."""
+        return sum(batch.size_bytes for batch in self.batches) + sum(run.size_bytes for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Tasks that run together. ``warehouse`` is the address of the files; ``title`` names the work in Spark's pages."""
+
+    warehouse: str
+    title: str
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file of state rows of one partition, of which ``live_rows`` are no deleted keys."""
+
+    file: DataFile
+    live_rows: int
+    partition: str | None = None
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """A total outside the type of ``column``: ``key`` is the primary key by column, as JSON has it."""
+
+    column: str
+    key: Mapping[str, Any]
+    endless: bool = False
+
+
+class FailureKind(StrEnum):
+    """Why a task has no result."""
+
+    UNFOLDABLE = "unfoldable"  # the records cannot be folded, whoever tries
+    DAMAGED = "damaged"  # an input is not what was written
+    FAILED = "failed"  # anything else: another try may succeed
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no result: the damaged file, or the column, key (by column, as JSON has it) and batch of what
+    cannot be folded, as far as they are known.
+    """
+
+    kind: FailureKind
+    message: str
+    file: NamedFile | None = None
+    reason: DamageReason | None = None
+    found: str = ""
+    column: str | None = None
+    key: Mapping[str, Any] | None = None
+    batch_number: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task wrote or found. ``rows`` are the records or state rows that it read."""
+
+    files: tuple[WrittenFile, ...] = ()
+    changes: tuple[ChangelogFile, ...] = ()
+    rows: int = 0
+    overflow: Overflow | None = None
+    failure: Failure | None = None
+
+
+def schema_text(schema: TableSchema) -> str:
+    """Return the JSON of a schema as tasks carry it."""
+    return json.dumps({**schema.to_json(), _REMOVALS: schema.remembers_removals}, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def schema_of(text: str) -> TableSchema:
+    """Return the schema whose JSON is ``text``."""
+    body = json.loads(text)
+    return replace(TableSchema.from_json(body), remembers_removals=body[_REMOVALS])
+
+
+def to_text(value: object) -> str:
+    """Return a task or result as JSON text."""
+    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def from_text(kind: type[T], text: str) -> T:
+    """Return the value of ``kind`` that ``to_text`` gave."""
+    made: T = _built(kind, json.loads(text))
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return base64.b85encode(value).decode()
+    return value.isoformat() if isinstance(value, datetime) else dict(value) if isinstance(value, Mapping) else value
+
+
+def _built(kind: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, UnionType):
+        return _built(next(one for one in get_args(kind) if one is not type(None)), value)
+    if get_origin(kind) is tuple:
+        return tuple(_built(get_args(kind)[0], one) for one in value)
+    if not isinstance(kind, type):
+        return value
+    if is_dataclass(kind):
+        return kind(**{name: _built(of, value[name]) for name, of in _hints(kind).items()})
+    read = _READ.get(kind)
+    return read(value) if read else kind(value) if issubclass(kind, Enum) else value
+
+
+_READ: Mapping[type, Any] = {bytes: base64.b85decode, datetime: datetime.fromisoformat}
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: type) -> Mapping[str, Any]:
+    hints = get_type_hints(kind)
+    return {one.name: hints[one.name] for one in fields(kind)}

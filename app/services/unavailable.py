@@ -1,0 +1,37 @@
+"""Debezium's placeholder of a value that did not change and was not logged, in the shapes in which it is sent."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+
+
+@lru_cache(maxsize=64)
+def _shapes(placeholder: str) -> tuple[tuple[str, str], list[int], list[int]]:
+    content = placeholder.encode()
+    signed = [byte - 256 if byte > 127 else byte for byte in content]
+    return (placeholder, base64.b64encode(content).decode()), list(content), signed
+
+
+def is_unavailable(value: Any, placeholder: str) -> bool:
+    """Return whether a value is the placeholder: as text, as base64 of BYTES, as an array of one of these or of a
+    number for each byte, or as a map of it.
+    """
+    texts, numbers, signed = _shapes(placeholder)
+    if isinstance(value, str):
+        return value in texts
+    if isinstance(value, list):
+        return value in (numbers, signed) or (len(value) == 1 and is_unavailable(value[0], placeholder))
+    return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in texts
+
+
+def holds_unavailable(value: Any, placeholder: str) -> bool:
+    """Return whether a value is the placeholder, or has it anywhere inside."""
+    if is_unavailable(value, placeholder):
+        return True
+    inner = value if isinstance(value, list) else value.values() if isinstance(value, Mapping) else ()
+    return any(holds_unavailable(one, placeholder) for one in inner)

@@ -1,0 +1,1 @@
+"""Benchmarks of images and scans: without Spark and HTTP."""

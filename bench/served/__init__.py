@@ -1,0 +1,1 @@
+"""Benchmarks of a whole ``keyfold serve``, asked over HTTP."""

@@ -1,0 +1,57 @@
+"""What Spark's Python workers run: parcels of tasks (design §2). It imports the kernel and nothing of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from app.kernel.run import run_tasks
+from app.kernel.tasks import Job, Task, from_text, to_text
+from app.storage.layout import Warehouse
+
+PARCEL_COLUMNS: Final = "parcel string"
+RESULT_COLUMNS: Final = "place int, result string"
+PARCEL_BYTES: Final = 16 * 2**20  # of inputs that one worker takes at a time, where several tasks are small
+LEAST_PARCELS: Final = 4  # so that many small tasks use several cores
+_RESULTS: Final = pa.schema([("place", pa.int32()), ("result", pa.string())])
+
+
+def parcels_of(job: Job) -> list[str]:
+    """Return the tasks of a job in parcels, each one row of the job's relation; empty ones where there is no task."""
+    if not job.tasks:
+        return [_parcel(job, ())] * LEAST_PARCELS
+    most_tasks = -(-len(job.tasks) // LEAST_PARCELS)
+    found: list[list[int]] = []
+    filled = 0
+    for place, task in enumerate(job.tasks):
+        if not found or filled + task.size_bytes > PARCEL_BYTES or len(found[-1]) >= most_tasks:
+            found.append([])
+            filled = 0
+        found[-1].append(place)
+        filled += task.size_bytes
+    return [_parcel(job, places) for places in found]
+
+
+def _parcel(job: Job, places: Sequence[int]) -> str:
+    return json.dumps({"warehouse": job.warehouse, "tasks": {place: to_text(job.tasks[place]) for place in places}})
+
+
+def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the tasks of each parcel; return a row for each task: its place in the job, and its result."""
+    for batch in parcels:
+        for parcel in batch.column(0).to_pylist():
+            said = json.loads(parcel)
+            places = [int(place) for place in said["tasks"]]
+            tasks = [from_text(Task, text) for text in said["tasks"].values()]
+            results = [to_text(result) for result in run_tasks(_warehouse(said["warehouse"]), tasks)]
+            yield pa.record_batch([pa.array(places, pa.int32()), pa.array(results)], schema=_RESULTS)
+
+
+@lru_cache(maxsize=8)
+def _warehouse(address: str) -> Warehouse:
+    """Return the warehouse at an address, whose connections to a store are kept."""
+    return Warehouse(address)

@@ -1,0 +1,46 @@
+"""Ask the Python workers of a Spark server what they have: Python and the packages that tasks import."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pyspark.sql.connect.session import SparkSession
+
+PACKAGES: Final = ("pyarrow", "numpy", "xxhash", "pyroaring", "datasketches", "cachetools", "lark")
+
+
+def missing_on(spark: SparkSession) -> tuple[str, ...]:
+    """Return what the server's Python workers lack to run tasks, a sentence each."""
+    relation = spark.createDataFrame([("probe",)], "parcel string")
+    [row] = relation.mapInArrow(_probe(PACKAGES), "result string").collect()
+    found: dict[str, Any] = json.loads(row[0])
+    here, there = "{}.{}".format(*sys.version_info[:2]), found.pop("python")
+    wrong = () if here == there else (f"its Python workers run Python {there}, and this service Python {here}",)
+    absent = [name for name, version in found.items() if version is None]
+    lacks = f"its Python workers lack {', '.join(absent)}: pip install {' '.join(absent)}"
+    return (*wrong, lacks) if absent else wrong
+
+
+def _probe(packages: tuple[str, ...]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function that asks; it travels by value, and imports nothing of this project."""
+
+    def probe(rows: Iterator[Any]) -> Iterator[Any]:
+        import json  # noqa: PLC0415  # of the worker
+        import sys  # noqa: PLC0415
+        from importlib import metadata  # noqa: PLC0415
+
+        import pyarrow  # noqa: PLC0415
+
+        found: dict[str, str | None] = {"python": "{}.{}".format(*sys.version_info[:2])}
+        for name in packages:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = None
+        for _ in rows:
+            yield pyarrow.record_batch([pyarrow.array([json.dumps(found)])], names=["result"])
+
+    return probe
