@@ -18,6 +18,7 @@ from bench.reads.images import measure_images
 from bench.reads.scans import measure_scans
 from bench.served.cluster import measure_cluster
 from bench.served.endurance import measure_endurance
+from bench.served.fairness import measure_fairness
 from bench.served.growth import measure_growth
 from bench.served.many_tables import measure_many_tables
 from bench.served.smallest_merge import measure_smallest_merge
@@ -43,7 +44,12 @@ def _amplification(sizes: Sizes) -> Iterator[Sequence[str]]:
         yield list(charts(list(measure_amplification(site, sizes))))
 
 
-SERVED: Mapping[str, Measure] = {"smallest": _smallest, "many": measure_many_tables, "stale": measure_staleness}
+SERVED: Mapping[str, Measure] = {
+    "smallest": _smallest,
+    "many": measure_many_tables,
+    "stale": measure_staleness,
+    "fair": measure_fairness,
+}
 SERVING: Mapping[str, Measure] = {"http": measure_http, "images": measure_images, "scan": measure_scans}
 
 

@@ -26,8 +26,8 @@ from bench.sizes import Sizes
 MINUTES = 60
 KEYS = 50_000
 RECORDS = 50
-BATCHES_A_SECOND = 6
-LOOKUPS_A_SECOND = 40
+WRITERS, BATCHES_A_SECOND = 6, 1.0
+READERS, LOOKUPS_A_SECOND = 193, 0.25
 SCANS_A_SECOND = 1 / 15
 TABLES = "/v1/catalog/databases/hour/tables"
 _FIELDS = {"id": "BIGINT NOT NULL", "at": "INT", "name": "STRING", "n": "BIGINT"}
@@ -120,8 +120,8 @@ def _clients(url: str, load: Load) -> Iterator[None]:
     def scan(client: httpx.Client) -> None:
         load.ask([], client, "GET", f"{_some_table()}/rows:scan?limit=10000")
 
-    paces = {write: BATCHES_A_SECOND, look_up: LOOKUPS_A_SECOND, scan: SCANS_A_SECOND}
-    threads = [threading.Thread(target=again, args=one) for one in paces.items()]
+    paces = [(scan, SCANS_A_SECOND), *[(write, BATCHES_A_SECOND)] * WRITERS, *[(look_up, LOOKUPS_A_SECOND)] * READERS]
+    threads = [threading.Thread(target=again, args=one) for one in paces]
     for thread in threads:
         thread.start()
     try:
@@ -200,9 +200,10 @@ def _quarters(samples: Sequence[Sample]) -> Iterator[str]:
     quarters = [samples[start : start + size] for start in range(0, 4 * size, size)]
     yield from ("### An hour of the same load", "")
     yield (
-        f"{BATCHES_A_SECOND} batches of {RECORDS} records, {LOOKUPS_A_SECOND} `latest` lookups a second and a scan "
-        f"of 10,000 rows every {1 / SCANS_A_SECOND:.0f} s, of three tables of {KEYS:,} keys in a `keyfold serve` with "
-        "its default settings; snapshots are kept for 3, history for 5 minutes. Medians of the quarters of an hour."
+        f"{WRITERS} clients send {WRITERS * BATCHES_A_SECOND:.0f} batches of {RECORDS} records a second, {READERS} ask "
+        f"for {READERS * LOOKUPS_A_SECOND:.0f} rows a second with `latest`, one scans 10,000 rows every "
+        f"{1 / SCANS_A_SECOND:.0f} s. Three tables of {KEYS:,} keys, a `keyfold serve` with default settings. "
+        "Snapshots are kept for 3 minutes, history for 5. Medians of the quarters of an hour."
     )
     yield ""
     rows = [(one, *(f"{median(sample[one] for sample in quarter):.1f}" for quarter in quarters)) for one in samples[0]]

@@ -71,7 +71,7 @@ def large(turn: int) -> tuple[str, bytes]:
     return ARROW, sink.getvalue()
 
 
-EVEN = [Load("a record a second", 100, 1.0, few(1))]
+AGES = (1, 2, 5, 10)  # seconds of merge.max-staleness
 EVEN_QUIET = [Load("a record a second without compactions", 100, 1.0, few(1), WITHOUT_COMPACTION)]
 MIXED = [
     Load("a record each 5 s", 290, 5.0, few(1)),
@@ -84,8 +84,21 @@ MIXED = [
 def measure_staleness(sizes: Sizes) -> Iterator[Sequence[str]]:
     """A table of what was measured, for each mix of loads."""
     seconds = max(LEAST_SECONDS, SECONDS * sizes.scale)
-    for title, loads in (("100 tables", EVEN), ("100 tables, no compactions", EVEN_QUIET), ("300 mixed", MIXED)):
+    for title, loads in (
+        *(
+            (f"{tables} tables, merged after {age} s", _merged_after(age, tables))
+            for tables in (1, 100)
+            for age in AGES
+        ),
+        ("100 tables, no compactions", EVEN_QUIET),
+        ("300 mixed", MIXED),
+    ):
         yield list(_measured(title, loads, seconds))
+
+
+def _merged_after(age: int, tables: int) -> list[Load]:
+    schema = {**PLAIN, "options": {"merge.max-staleness": f"{age} s"}}
+    return [Load("a record a second", tables, 1.0, few(1), schema)]
 
 
 def _measured(title: str, loads: Sequence[Load], seconds: float) -> Iterator[str]:
