@@ -24,9 +24,6 @@ BANNED = re.compile(
 # Pages that are not rewritten yet; `python -m tests.language docs/rows.md` checks one of them.
 NOT_YET = frozenset(
     (
-        "CONTRIBUTING.md",
-        "README.md",
-        "SECURITY.md",
         "docs/benchmarks.md",
         "docs/changelogs.md",
         "docs/cli.md",
