@@ -50,6 +50,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.language
 
 # A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
 check-mutants: $(VENV)/.installed

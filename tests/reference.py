@@ -7,6 +7,7 @@ docs/operations.md, with notes of their own beside each entry; tests compare tho
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -180,7 +181,27 @@ alike: [how the service speaks HTTP](../http.md); what a problem says: [faults](
     return "\n\n".join(parts) + "\n"
 
 
-MADE: Final[Mapping[str, Callable[[], str]]] = {"types": types_page, "cli": cli_page, "http": http_page}
+def decisions_page() -> str:
+    """Every decision, and which later one supersedes it."""
+    rows = []
+    for path in sorted((PAGES.parent / "decisions").glob("*.md")):
+        text = path.read_text()
+        title = re.search(r"^# \d+[.:]? (.+)$", text, re.MULTILINE)
+        later = re.match(r"Superseded by \[(\d+)\]\((\S+)\)(\.?)", text)
+        assert title is not None, path
+        superseded = f"{'' if later[3] else 'in part, '}by [{later[1]}](../decisions/{later[2]})" if later else ""
+        decided = title[1][0].upper() + title[1][1:]
+        rows.append((str(int(path.name[:4])), f"[{decided}](../decisions/{path.name})", superseded))
+    intro = "Why Keyfold is as it is. A decision that is superseded is not edited: its first line says so."
+    return f"# Decisions\n\n{intro}\n\n{table(('', 'decision', 'superseded'), rows)}\n"
+
+
+MADE: Final[Mapping[str, Callable[[], str]]] = {
+    "types": types_page,
+    "cli": cli_page,
+    "http": http_page,
+    "decisions": decisions_page,
+}
 
 if __name__ == "__main__":
     PAGES.mkdir(exist_ok=True)

@@ -1,0 +1,50 @@
+"""The documentation keeps the rules of docs/style.md that a program can measure."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.language import NOT_YET, ROOT, Sentence, checked_pages, faults, sentences
+
+
+def of(markdown: str) -> list[Sentence]:
+    return list(sentences("page.md", markdown))
+
+
+def test_the_pages_have_short_sentences_and_no_banned_word() -> None:
+    found = [one for page in checked_pages() for one in sentences(page, (ROOT / page).read_text())]
+    assert faults(found) == []
+
+
+def test_pages_that_are_not_rewritten_yet_exist() -> None:
+    assert [page for page in sorted(NOT_YET) if not (ROOT / page).exists()] == []
+
+
+def test_a_sentence_of_more_than_35_words_is_named_by_page_and_line() -> None:
+    text = "# A title\n\nShort. Short, too.\nLong " + "word " * 35 + "here.\n"
+    assert faults(of(text))[0] == "page.md:4: 37 words: Long word word word word word word word …"
+
+
+def test_one_sentence_in_twenty_may_have_more_than_25_words() -> None:
+    long, short = f"Long {'word ' * 25}here.", " This is quite short. A label."
+    assert faults(of(long + short * 19)) == []
+    assert faults(of(long + short * 18))[0] == "1 of 19 sentences have more than 25 words, 5% may:"
+
+
+@pytest.mark.parametrize("text", ["Nobody is.", "- a list of its\n  own", "| a |\n|---|\n| made anew |", "# Whoever"])
+def test_banned_words_are_found_wherever_prose_is(text: str) -> None:
+    assert faults(of(text)) != []
+
+
+@pytest.mark.parametrize("text", ["Not `told`.", "```sh\nnobody\n```", "    whatever\n", "Retold, besides."])
+def test_code_and_longer_words_are_not_banned(text: str) -> None:
+    assert faults(of(text)) == []
+
+
+def test_a_code_span_is_one_word_and_ends_no_sentence() -> None:
+    assert [one.words for one in of("Run `make serve. Then wait` twice. See [the page](a.md) (it is short).")] == [3, 6]
+
+
+def test_a_cell_of_a_table_and_an_item_of_a_list_are_sentences_with_their_lines() -> None:
+    found = of("| a b | c |\n|---|---|\n| d | e f g |\n\n- h\n- i j\n")
+    assert [(one.line, one.words) for one in found] == [(1, 2), (1, 1), (3, 1), (3, 3), (5, 1), (6, 2)]
