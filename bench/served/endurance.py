@@ -39,8 +39,8 @@ _ENGINES = {
     "latest": {"merge-engine": "deduplicate", "changelog-producer": "input"},
 }
 _MIB = 2**20
-KINDS = {"spark_jobs.daemon": "Spark's Python workers", "java": "Spark's JVM", "images": "builder of images"}
-"""A word of the command line to the kind of process."""
+KINDS = {"java": "Spark's JVM", "spark_jobs.daemon": "Spark's Python workers", "images": "builder of images"}
+"""A word of the command line to the kind of process; the first that fits counts: the JVM's names the daemon, too."""
 
 
 @dataclass
