@@ -24,6 +24,22 @@ OPTIONS = dict(re.findall(r"`([a-z.-]+) = ([a-z,-]+)`", PAGE.split("```json")[0]
 TOLD = [line.split("|")[2:4] for line in PAGE.splitlines() if re.match(r"\| \d", line)]
 
 
+MATRIX = [line.split("|")[1:-1] for line in PAGE.splitlines() if re.match(r"\| (absent|null|delete): ", line)]
+
+
+@pytest.mark.parametrize(("place", "meaning"), [(1, "unchanged"), (3, "null")])
+def test_each_cell_of_the_matrix_is_what_the_record_makes_of_the_column(place: int, meaning: str) -> None:
+    first = RECORDS[0]
+    assert len(MATRIX) == 3
+    for cells in MATRIX:
+        raw = json.loads(re.findall(r"`(.*)`", cells[0])[0])
+        row = _rows([first, raw], meaning)[-1]
+        for cell, column in zip(cells[place : place + 2], ("city", "note"), strict=True):
+            kept = f'stays `"{first[column]}"`'
+            shown = "no row" if row is None else "becomes null" if row[column] is None else kept
+            assert cell.strip() == shown, (raw, column)
+
+
 @pytest.mark.parametrize(("place", "meaning"), [(0, "unchanged"), (1, "null")])
 def test_the_row_after_each_record_is_the_one_that_is_shown(place: int, meaning: str) -> None:
     assert OPTIONS.keys() == {
@@ -31,18 +47,24 @@ def test_the_row_after_each_record_is_the_one_that_is_shown(place: int, meaning:
         "fields.edited.sequence-group",
         "partial-update.remove-record-on-sequence-group",
     }
+    assert len(TOLD) == len(RECORDS)
+    for row, raw, cells in zip(_rows(RECORDS, meaning), RECORDS, TOLD, strict=True):
+        assert _shown(row) == cells[place].strip(), raw
+
+
+def _rows(records: list[Any], meaning: str) -> list[Any]:
+    """The row after each of the records; None where there is none."""
     schema = table(OPTIONS | {"record.absent-columns": meaning}, COLUMNS, key="id")
     plan = compile_plan(schema)
-    states = []
-    assert len(TOLD) == len(RECORDS)
-    for number, (raw, cells) in enumerate(zip(RECORDS, TOLD, strict=True)):
+    states, rows = [], []
+    for number, raw in enumerate(records):
         decoded = RecordDecoder(plan).decode([raw])
         values = {name: column[0] for name, column in decoded.columns.items()}
         named = names_in(schema, {word: bits[0] for word, bits in decoded.words.items()})
         states.append(lift(plan, Record(RowKind(decoded.kinds[0]), values, number, named)))
         state = combine_all(plan, states)
-        row = None if state is None else finish(plan, state)
-        assert _shown(row) == cells[place].strip(), raw
+        rows.append(None if state is None else finish(plan, state))
+    return rows
 
 
 def _shown(row: Any) -> str:

@@ -42,7 +42,7 @@ STORY = [
 ]
 ALONE = ["README.md"] + [
     f"docs/{name}.md"
-    for name in ("operations", "cli", "http", "ingest", "sql", "tutorial", "explain", "explanation/folds")
+    for name in ("operations", "cdc", "cli", "http", "ingest", "sql", "tutorial", "explain", "explanation/folds")
 ]
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()

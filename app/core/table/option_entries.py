@@ -242,7 +242,7 @@ _TABLE_OPTIONS = (
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
     Option("twin.publish", boolean, False, "each full compaction writes the rows once more, for Paimon's clients"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
-    Option("delta.publish", boolean, False, "write a Delta log beside the runs, of each full compaction"),
+    Option("delta.publish", boolean, False, "write a Delta log with each full compaction"),
     Option(
         "delta.publish.interval", duration, None, "how far the Delta log may lag before a full compaction is asked for"
     ),
