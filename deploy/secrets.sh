@@ -17,7 +17,6 @@ cat >spark-defaults.conf <<END
 spark.authenticate true
 spark.authenticate.secret $(random)
 spark.connect.authenticate.token $token
-spark.hadoop.fs.permissions.umask-mode 077
 END
 # Spark's containers read it as the user 10001: a secret that is a file of this machine keeps its owner.
 if [ "$(id -u)" = 0 ]; then

@@ -309,8 +309,6 @@ class EmbeddedServer:
             "spark.sql.catalogImplementation": "in-memory",
             "spark.python.daemon.module": "spark_jobs.daemon",
             "spark.sql.session.timeZone": "UTC",
-            # Hadoop sets the permissions of what it writes by itself, and open to all unless it is told.
-            "spark.hadoop.fs.permissions.umask-mode": f"{self._umask:03o}",
             **self._authentication(),
         }
 

@@ -145,7 +145,6 @@ def test_secrets_are_made_once_for_their_owner_alone_and_are_all_that_the_file_a
     spark = dict(line.split() for line in (tmp_path / "spark-defaults.conf").read_text().splitlines())
     assert spark["spark.connect.authenticate.token"] == made["SPARK_TOKEN"]
     assert spark["spark.authenticate"] == "true"
-    assert spark["spark.hadoop.fs.permissions.umask-mode"] == "077"
     secrets = {*made.values(), spark["spark.authenticate.secret"]}
     assert {len(one) for one in secrets} == {64}
     assert len(secrets) == 3

@@ -6,6 +6,7 @@ damaged one is noticed by the file that it is compared with.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from xxhash import xxh3_64_hexdigest
@@ -48,7 +49,10 @@ def of_run(table_id: str, run: Run) -> str:
     """Return that of a run and its files."""
     files = [(one.name, one.rows, one.size_bytes, one.min_token, one.max_token) for one in run.files]
     changed_at = None if run.changed_at is None else run.changed_at.isoformat()
-    return _checksum(table_id, run.id, run.schema_id, run.partition, run.full, changed_at, run.live_rows, files)
+    totals = () if run.totals is None else (json.dumps(run.totals, sort_keys=True),)
+    return _checksum(
+        table_id, run.id, run.schema_id, run.partition, run.full, changed_at, run.live_rows, files, *totals
+    )
 
 
 def of_snapshot(table_id: str, number: int, schema_id: int, run_ids: Sequence[str]) -> str:

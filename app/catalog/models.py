@@ -180,6 +180,7 @@ runs = sa.Table(
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("changed_at", UtcTime),
     sa.Column("live_rows", sa.BigInteger),  # null where nobody counted them
+    sa.Column("totals", JsonText),  # ``app.core.table.total_ranges``; null in rows of before migration 0017
     _checksum(),
 )
 

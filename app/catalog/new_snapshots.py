@@ -15,7 +15,8 @@ from app.catalog.transaction import AnyRow, Transaction
 from app.core.errors import Conflict
 from app.core.table.history import ChangelogFile, Run, Snapshot, SnapshotKind
 
-RUN_COLUMNS = (runs.c.id, runs.c.schema_id, runs.c.partition, runs.c.full, runs.c.changed_at, runs.c.live_rows)
+_OF_RUN = ("id", "schema_id", "partition", "full", "changed_at", "live_rows", "totals")
+RUN_COLUMNS = tuple(runs.c[name] for name in _OF_RUN)
 # Made once: to build a statement takes as long as to run it.
 _SNAPSHOT_ADDED, _NAMED, _RUN_ADDED = snapshots.insert(), snapshot_runs.insert(), runs.insert()
 _FILE_ADDED, _CHANGELOG_ADDED = data_files.insert(), changelog_files.insert()

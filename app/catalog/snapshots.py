@@ -33,7 +33,7 @@ _CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogF
 
 def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
     """Return the run. Raise ``DamagedCatalog`` where row and files are not what was stored."""
-    run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows)
+    run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows, row.totals)
     checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
     return run
 

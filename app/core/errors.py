@@ -226,9 +226,15 @@ class PreconditionFailed(KeyfoldError):
 
 
 class Unfoldable(Conflict):
-    """Records that their table cannot hold: no merge of them will succeed."""
+    """Records that their table cannot hold: no merge of them will succeed. ``batch_number`` is of their batch, where it
+    is known.
+    """
 
     default_code = ErrorCode.MERGE_FAILED
+
+    def __init__(self, message: str, batch_number: int | None = None) -> None:
+        super().__init__(message)
+        self.batch_number = batch_number
 
 
 class KeyReused(KeyfoldError):

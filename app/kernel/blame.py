@@ -129,7 +129,7 @@ def _named(plan: MergePlan, error: Exception) -> Exception:
     if column is None:
         return error
     reason = f"its total has more digits than can be stored for {column.type.base_sql}; delete a batch that adds to it"
-    return UnfoldableValue(column.name, reason, error.key, error.batch)
+    return UnfoldableValue(column.name, reason, error.key, error.batch_number)
 
 
 def _key(plan: MergePlan, values: Row) -> Mapping[str, Any]:

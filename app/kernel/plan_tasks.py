@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.core.table.history import Batch, ChangelogFile, Run
+from app.core.table.total_ranges import joined
 from app.kernel.tasks import LEAST_TOKEN, Result, Task, Work, WrittenFile
 from app.kernel.write import run_of
 
@@ -112,6 +113,7 @@ def runs_written(output: str, schema_id: int, results: Sequence[Result]) -> tupl
             tuple(one.file for one in files),
             partition,
             live_rows=sum(one.live_rows for one in files),
+            totals=joined(one.totals for one in files),
         )
         for partition, files in found.items()
     )

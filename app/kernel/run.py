@@ -53,7 +53,7 @@ def run_task(warehouse: Warehouse, task: Task) -> Result:
         failure = Failure(FailureKind.DAMAGED, error.message, error.file, error.reason, error.found)
     except UnfoldableValue as error:
         failure = Failure(
-            FailureKind.UNFOLDABLE, error.message, column=error.column, key=error.key, batch_number=error.batch
+            FailureKind.UNFOLDABLE, error.message, column=error.column, key=error.key, batch_number=error.batch_number
         )
     except Unfoldable as error:
         failure = Failure(FailureKind.UNFOLDABLE, error.message)

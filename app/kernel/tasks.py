@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from app.core.table.damage import DamageReason, NamedFile
 from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.core.table.schema import TableSchema
+from app.core.table.total_ranges import TotalRanges
 
 LEAST_TOKEN: Final = -(2**63)
 MOST_TOKEN: Final = 2**63 - 1
@@ -89,10 +90,11 @@ class Job:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of state rows of one partition, of which ``live_rows`` are no deleted keys."""
+    """A file of state rows of one partition: ``live_rows`` are no deleted keys, ``totals`` the ranges of its totals."""
 
     file: DataFile
     live_rows: int
+    totals: TotalRanges
     partition: str | None = None
 
 

@@ -19,11 +19,10 @@ class UnfoldableValue(Unfoldable):
         """``key`` is the primary key by column, as JSON has it; ``batch`` the number of the batch."""
         column_text = "" if column is None else f"column {column!r}"
         places = (column_text, "" if key is None else f"key {dict(key)}", "" if batch is None else f"batch {batch}")
-        super().__init__(f"{', '.join(place for place in places if place)}: {reason}")
+        super().__init__(f"{', '.join(place for place in places if place)}: {reason}", batch)
         self.column = column
         self.reason = reason
         self.key = key
-        self.batch = batch
 
 
 def values_array(column: str, values: Sequence[Any], data_type: pa.DataType) -> pa.Array:

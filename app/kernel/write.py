@@ -6,7 +6,7 @@ import io
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import numpy as np
@@ -17,9 +17,11 @@ import xxhash
 
 from app.core.plan.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN
+from app.core.rules.rule import TotalBounds
 from app.core.table.history import ChangelogFile, DataFile
 from app.core.table.keys import partition_text
 from app.core.table.records import TOKEN_COLUMN
+from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
 from app.kernel.tasks import Task, WrittenFile
 from app.storage.checksums import BLOCK_BYTES, SummedSink
 from app.storage.dictionaries import columns_with_dictionaries
@@ -120,6 +122,7 @@ class _Open:
     min_token: int
     max_token: int = 0
     live_rows: int = 0
+    totals: TotalRanges = field(default_factory=dict)
 
 
 class Output:
@@ -145,6 +148,7 @@ class Output:
                 self._runs[partition] = opened
             opened.max_token = tokens[-1].as_py()
             opened.live_rows += _live_rows(part)
+            opened.totals = joined((opened.totals, _total_ranges(part, self._plan)))
             opened.file.add(part)
         self._bound_pending()
 
@@ -182,7 +186,7 @@ class Output:
         sums = opened.file.close().sums.checksums
         ends = (opened.min_token, opened.max_token)
         file = DataFile(opened.file.name, opened.file.rows, sums.size_bytes, *ends, sums.digest, sums.block_digests)
-        return WrittenFile(file, opened.live_rows, partition)
+        return WrittenFile(file, opened.live_rows, opened.totals, partition)
 
     def _by_partition(self, rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
         schema = self._plan.schema
@@ -216,6 +220,16 @@ class Output:
 
 def _live_rows(rows: pa.Table) -> int:
     return int(pc.sum(rows[LIVE_COLUMN]).as_py() or 0) if LIVE_COLUMN in rows.column_names else len(rows)
+
+
+def _total_ranges(rows: pa.Table, plan: MergePlan) -> TotalRanges:
+    return {bounds.column.name: _range_of_total(rows, bounds) for bounds in plan.totals}
+
+
+def _range_of_total(rows: pa.Table, bounds: TotalBounds) -> Sequence[str]:
+    if rows[bounds.carry].null_count < len(rows):
+        return UNBOUNDED
+    return total_range(pc.min_max(rows[bounds.column.name]).as_py().values())
 
 
 def sync_files(warehouse: Warehouse, paths: Sequence[tuple[str, ...]]) -> None:

@@ -90,7 +90,7 @@ def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[Task
             _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[kind]}", cancelled=True)
             return TaskOutcome.CANCELLED, waiting
         logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
-        _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error))
+        _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error, claimed))
         return TaskOutcome.FAILED, waiting
 
 
@@ -129,10 +129,11 @@ def failure_text(error: Exception, kind: TaskKind) -> str:
     return f"{first[:500]} ({_NEXT[kind]})"
 
 
-def _blame(error: Exception) -> Blame | None:
-    """What the error says of the records that were folded; None where it is not about them."""
+def _blame(error: Exception, claimed: ClaimedTask) -> Blame | None:
+    """Return what the error says of the records that were folded; None where it is not about them."""
     if isinstance(error, Unfoldable):
-        return Blame(BatchState.POISONED, error.message)
+        named = next((one.id for one in claimed.batches if one.number == error.batch_number), None)
+        return Blame(BatchState.POISONED, error.message, named)
     if isinstance(error, DamagedFile) and error.file.kind is FileKind.STAGING:
         return Blame(BatchState.DAMAGED, error.message, error.file.batch_id)
     return None

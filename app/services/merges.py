@@ -205,7 +205,8 @@ def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
 def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
     """Raise ``Unfoldable`` when a total of the table would leave its column's type (merge-semantics A.7).
 
-    The footers almost always prove that none can; only otherwise are the keys of ``runs`` looked up in the older runs.
+    The ranges of totals almost always prove that none can. Only otherwise are the keys of ``runs`` looked up in the
+    older runs.
     """
     claimed = planned.claimed
     if totals_surely_fit(lease.site, claimed, runs):
@@ -219,7 +220,7 @@ def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> N
 
 
 def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
-    """Return whether footers prove that no total of the table leaves its column's type; false says nothing."""
+    """Return whether ranges of totals prove that no total of the table leaves its column's type; false says nothing."""
     totals = compile_plan(claimed.table.schema).totals
     touched = {run.partition for run in runs}
     older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]

@@ -71,4 +71,5 @@ def error_of(failure: Failure) -> Exception:
     """Return a failure as the error that it stands for."""
     if failure.kind is FailureKind.DAMAGED and failure.file is not None and failure.reason is not None:
         return DamagedFile(failure.file, failure.reason, failure.found)
-    return Unfoldable(failure.message) if failure.kind is FailureKind.UNFOLDABLE else TaskFailed(failure.message)
+    unfoldable = failure.kind is FailureKind.UNFOLDABLE
+    return Unfoldable(failure.message, failure.batch_number) if unfoldable else TaskFailed(failure.message)

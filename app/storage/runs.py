@@ -1,9 +1,10 @@
-"""Runs as files: what a merge wrote, read from the Parquet footers (design §2)."""
+"""Checks of runs: the files are there, footers are as the catalog says, totals fit their columns (design §2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import reduce
 from threading import RLock
 
 import pyarrow.parquet as pq
@@ -14,6 +15,8 @@ from app.core.rules.rule import TotalBounds
 from app.core.table.damage import NamedFile
 from app.core.table.history import DataFile, Run
 from app.core.table.records import TOKEN_COLUMN
+from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
+from app.core.types.numbers import EXACT
 from app.storage.layout import Warehouse, data_file
 from app.storage.named_files import files_of_run, opened_parquet
 
@@ -50,65 +53,49 @@ def _token_range(metadata: pq.FileMetaData) -> tuple[int, int]:
 
 
 def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds: Sequence[TotalBounds]) -> bool:
-    """Whether the statistics in the footers prove that no key's total over all ``runs`` leaves its column's range.
+    """Return whether the ranges of ``runs`` prove that no key's total over all of them leaves its column's type.
 
-    Raises ``DamagedFile``.
+    Raise ``DamagedFile``.
     """
     if len(runs) > 1 and not all(bound.additive for bound in bounds):
         return False
     if any(run.schema_id != runs[-1].schema_id for run in runs):
-        return False  # columns were added, renamed or given another meaning meanwhile: footers know only names
+        return False  # columns were added, renamed or given another meaning meanwhile: ranges know only names
     names = tuple((bound.column.name, bound.carry) for bound in bounds)
-    low = [Decimal(0)] * len(names)
-    high = list(low)
-    for run in runs:
-        of_run = _value_ranges(warehouse, table_id, run, names)
-        if of_run is None:
-            return False
-        for place, (smallest, largest) in enumerate(of_run):
-            low[place] += smallest
-            high[place] += largest
-    return all(bound.low <= low[place] and high[place] <= bound.high for place, bound in enumerate(bounds))
+    ranges = [ranges_in_footers(warehouse, table_id, run, names) if run.totals is None else run.totals for run in runs]
+    return all(_fits(bound, [one.get(bound.column.name, UNBOUNDED) for one in ranges]) for bound in bounds)
 
 
-# Runs never change, and a merge's cost must not grow with its table: neither with its bytes nor with its files.
+def _fits(bound: TotalBounds, ranges: Sequence[Sequence[str]]) -> bool:
+    low, high = (reduce(EXACT.add, (Decimal(one[end]) for one in ranges), Decimal(0)) for end in (0, 1))
+    return bound.low <= low and high <= bound.high
+
+
+# Read once a process: a merge's cost must not grow with its table.
 @cached(LRUCache(10_000), lambda warehouse, table_id, run, names: (warehouse, table_id, run.id, names), RLock())
-def _value_ranges(
-    warehouse: Warehouse, table_id: str, run: Run, names: tuple[tuple[str, str], ...]
-) -> tuple[tuple[Decimal, Decimal], ...] | None:
-    """The smallest and largest value (with 0) of each column of a run, by ``names`` (column, its carry); None where a
-    carry is in use.
-    """
-    low = [Decimal(0)] * len(names)
-    high = list(low)
-    for group in _row_groups(warehouse, files_of_run(table_id, run)):
-        for place, (name, carry) in enumerate(names):
-            if not _all_null(group, carry):
-                return None
-            smallest, largest = _value_range(group, name)
-            low[place], high[place] = min(low[place], smallest), max(high[place], largest)
-    return tuple(zip(low, high, strict=True))
+def ranges_in_footers(warehouse: Warehouse, table_id: str, run: Run, names: tuple[tuple[str, str], ...]) -> TotalRanges:
+    """Return the ranges of a run that was written before runs had them; ``names`` are columns with their carries."""
+    groups = [group for file in files_of_run(table_id, run) for group in _row_groups(warehouse, file)]
+    return joined({name: _footer_range(group[name], group[carry])} for group in groups for name, carry in names)
 
 
-def _row_groups(warehouse: Warehouse, files: Sequence[NamedFile]) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
-    """The column chunks of each row group by top-level column name."""
-    for file in files:
-        with opened_parquet(warehouse, file) as parquet:
-            metadata = parquet.metadata
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            yield {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+def _row_groups(warehouse: Warehouse, file: NamedFile) -> Iterator[Mapping[str, pq.ColumnChunkMetaData]]:
+    """Return the column chunks of each row group by top-level column name."""
+    with opened_parquet(warehouse, file) as parquet:
+        metadata = parquet.metadata
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
 
 
-def _all_null(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> bool:
-    statistics = group[name].statistics
-    return statistics is not None and statistics.has_null_count and statistics.null_count == group[name].num_values
+def _footer_range(column: pq.ColumnChunkMetaData, carry: pq.ColumnChunkMetaData) -> Sequence[str]:
+    if not _all_null(carry):
+        return UNBOUNDED
+    if _all_null(column):
+        return total_range(())
+    known = column.statistics is not None and column.statistics.has_min_max
+    return total_range((column.statistics.min, column.statistics.max)) if known else UNBOUNDED
 
 
-def _value_range(group: Mapping[str, pq.ColumnChunkMetaData], name: str) -> tuple[Decimal, Decimal]:
-    if _all_null(group, name):
-        return Decimal(0), Decimal(0)
-    statistics = group[name].statistics
-    if statistics is None or not statistics.has_min_max:
-        return Decimal("-Infinity"), Decimal("Infinity")
-    return Decimal(statistics.min), Decimal(statistics.max)
+def _all_null(column: pq.ColumnChunkMetaData) -> bool:
+    statistics = column.statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> 
         repository.databases.page(limit=1)
     database.migrate()
     database.migrate()
-    assert (database.revision(), database.is_current()) == ("0016", True)
+    assert (database.revision(), database.is_current()) == ("0017", True)
     database.ping()
     database.close()
 
@@ -82,6 +83,18 @@ def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatab
         assert (kept.number, kept.file, kept.digest) == (batch.number, batch.file, None)
         assert repository.snapshots.get(table.id, 1).runs[0].files == run("r1").files
         assert repository.damage.paths() == {}
+
+
+def test_runs_of_a_catalog_from_before_their_ranges_have_none(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    post(database, table)
+    commit(database, request_and_claim(database, table), [replace(run("r1"), totals={"n": ("0", "5")})])
+    with database.transaction() as repository:
+        downgrade(repository, "0016")
+    database.migrate()
+    with database.reading() as repository:
+        [kept] = repository.snapshots.get(table.id, 1).runs
+    assert (kept, kept.totals) == (run("r1"), None)
 
 
 def test_history_begins_after_what_was_merged_before_it_was_kept(database: CatalogDatabase) -> None:

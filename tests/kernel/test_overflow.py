@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -12,7 +13,9 @@ import pytest
 
 from app.core.plan.fold import combine_all
 from app.core.plan.merge_plan import compile_plan
+from app.core.table.total_ranges import UNBOUNDED
 from app.kernel.tasks import Overflow
+from app.storage.runs import ranges_in_footers
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import cut
@@ -128,3 +131,33 @@ def test_runs_of_another_meaning_enter_as_the_rows_that_they_show(tmp_path: Path
     assert site.overflow() is None
     site.merge([[change("+I", 1, 5, 1)]])
     assert site.overflow() == Overflow("n", {"k": 1})
+
+
+@pytest.mark.parametrize("options", [*REPLAYED, PARTIAL, AGGREGATION])
+def test_a_run_has_the_ranges_of_totals_that_its_footers_have(options: dict[str, str], tmp_path: Path) -> None:
+    random = Random(11)
+    site = site_of(tmp_path, options)
+    site.ranges = 2
+    for piece in _pieces(random, history(random, 120)):
+        site.merge([piece])
+    site.compact(0, 2)
+    names = tuple((bounds.column.name, bounds.carry) for bounds in site.plan.totals)
+    for run in site.runs:
+        assert run.totals == ranges_in_footers(site.warehouse, site.table_id, run, names)
+    assert any(UNBOUNDED in (run.totals or {}).values() for run in site.runs), "a total is outside its column"
+
+
+def test_the_ranges_of_each_partition_are_its_own(tmp_path: Path) -> None:
+    table = oracle.TableCase(
+        (("p", "STRING"), *COLUMNS[:3]),
+        ("p", "k"),
+        {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
+    )
+    site = Site(tmp_path, compile_plan(replace(schema_of(table), partition_keys=("p",))))
+    values = (("a", 1, 5), ("b", 1, -7), ("a", 2, 3), ("c", 1, None))
+    site.merge([[oracle.Change("+I", {"p": p, "k": k, "g": 1, "n": n}) for p, k, n in values]])
+    assert {run.partition: run.totals for run in site.runs} == {
+        '{"p":"a"}': {"n": ("0", "5")},
+        '{"p":"b"}': {"n": ("-7", "0")},
+        '{"p":"c"}': {"n": ("0", "0")},
+    }

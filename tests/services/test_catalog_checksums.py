@@ -61,6 +61,8 @@ def _names(repository: Repository, table: Table) -> object:
         ("UPDATE data_files SET name = 'x' || name", _snapshot),
         ("DELETE FROM data_files", _snapshot),
         ("UPDATE runs SET schema_id = 1", _snapshot),
+        ("UPDATE runs SET totals = replace(totals, '1', '0')", _snapshot),
+        ("UPDATE runs SET totals = NULL", _snapshot),
         ("DELETE FROM snapshot_runs", _snapshot),
         ("UPDATE batches SET file = 'x' || file WHERE state = 'staged'", _staged),
         ("UPDATE batches SET number = number + 8 WHERE state = 'staged'", _staged),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Table, Task, TaskState
 from app.services.executor import MergeSite
 from app.services.lookups import Consistency, Images, get_row
 from app.services.merges import request_merge, run_next_merge
+from app.storage.layout import data_file
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
-from tests.services.builders import post, schema
+from tests.services.builders import create_table, post, schema, snapshot_of
 
 
 def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
@@ -103,3 +107,34 @@ def test_a_quotient_without_end_says_so(site: MergeSite) -> None:
     assert "column 'n' of key {'id': 7}" in error
     assert "quotient without end" in error
     assert "out of range" not in error
+
+
+def test_a_merge_reads_no_footer_of_a_run_whose_ranges_the_catalog_has(site: MergeSite, catalog_url: str) -> None:
+    table = create_table(site.database)
+    for number in (5, -7):
+        post(site.database, site.warehouse, {"id": 7, "n": number})
+        assert merge(site, table).state is TaskState.SUCCEEDED
+    again = replace(site, database=CatalogDatabase(catalog_url))
+    snapshot = snapshot_of(again.database, table)
+    assert snapshot is not None
+    assert [run.totals for run in snapshot.runs] == [{"n": ["0", "5"]}, {"n": ["-7", "0"]}]
+    for run in snapshot.runs:
+        Path(site.warehouse.path(*data_file(table.id, run.id, run.files[0].name))).unlink()
+    post(site.database, site.warehouse, {"id": 7, "n": 1})
+    assert merge(again, table).state is TaskState.SUCCEEDED
+    again.database.close()
+
+
+@pytest.mark.parametrize(("second", "state"), [(27, TaskState.SUCCEEDED), (28, TaskState.FAILED)])
+def test_footers_have_the_ranges_of_older_runs(
+    site: MergeSite, catalog_url: str, second: int, state: TaskState
+) -> None:
+    table = create(site.database, {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"})
+    post(site.database, site.warehouse, {"id": 7, "n": 100})
+    merge(site, table)
+    with site.database.transaction() as repository:
+        repository.transaction.execute(sa.text("UPDATE runs SET totals = NULL, checksum = NULL"))
+    again = replace(site, database=CatalogDatabase(catalog_url))
+    post(site.database, site.warehouse, {"id": 7, "n": second})
+    assert merge(again, table).state is state
+    again.database.close()

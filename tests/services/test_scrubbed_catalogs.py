@@ -54,6 +54,7 @@ def first_run(database: CatalogDatabase, table: Table) -> Run:
 ROWS = [
     ("UPDATE data_files SET max_token = max_token - 1 WHERE table_id = :table", 2, "run .* is not what was stored"),
     ("UPDATE runs SET live_rows = live_rows + 1 WHERE table_id = :table", 2, "run .* is not what was stored"),
+    ("UPDATE runs SET totals = '{}' WHERE table_id = :table", 2, "run .* is not what was stored"),
     ("UPDATE snapshots SET schema_id = 1 WHERE table_id = :table AND id = 1", 1, "list of runs of snapshot 1 of"),
     ("DELETE FROM snapshot_runs WHERE table_id = :table AND snapshot_id = 1", 1, "list of runs of snapshot 1 of"),
     (

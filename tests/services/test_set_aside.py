@@ -18,7 +18,7 @@ from app.services.sweeps import forget_history, sweep
 from app.services.views import view_of
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import staging_file
-from tests.services.builders import QUIET, SUM, create_table, post, totals
+from tests.services.builders import QUIET, SUM, create_table, post, schema, totals
 from tests.services.test_sweeps import NO_GRACE, age
 
 WIDE = ("shop", "wide")
@@ -71,6 +71,20 @@ def test_a_batch_that_no_merge_can_fold_is_found_among_others(site: MergeSite, i
     assert totals(site.database, images, table, [1], latest=True) == [106]
     assert states.count(TaskState.FAILED) <= 5, "halves, and the last one twice"
     assert states[-1] is TaskState.SUCCEEDED
+
+
+def test_a_batch_that_the_failure_names_is_set_aside_without_merging_halves(site: MergeSite, images: Images) -> None:
+    with site.database.transaction() as repository:
+        repository.databases.create("shop", {})
+        columns = (("id", "BIGINT"), ("n", "DECIMAL(38, 2)"))
+        table = repository.tables.create("shop", "wide", schema(*columns, options=SUM | QUIET))
+    large = 9 * 10**35  # of which the hidden total holds one
+    [*_, bad, _, _, _] = stage(site, 1, large, 2, large, 4, 8, 16)
+    assert merge_all(site, table) == [TaskState.FAILED, TaskState.FAILED, TaskState.SUCCEEDED]
+    [found] = batches(site, table, BatchState.POISONED)
+    assert (found.id, found.number) == (bad.id, 4)
+    assert "batch 4" in (found.fault or "")
+    assert totals(site.database, images, table, [1], latest=True) == [f"{large + 31}.00"]
 
 
 def test_several_bad_batches_are_found_one_after_the_other(site: MergeSite, images: Images, table: Table) -> None:

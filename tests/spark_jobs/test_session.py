@@ -104,6 +104,12 @@ def test_there_is_nothing_to_cancel_under_an_unknown_tag(connection: SparkConnec
     assert not connection.cancel("unknown")
 
 
+def test_a_job_has_its_title_as_a_tag_too(connection: SparkConnection) -> None:
+    with connection.job("titled", title="merge 1 of shop.a,b") as spark:
+        assert spark.getTags() == {"titled", "merge 1 of shop.a b"}
+    assert spark.getTags() == set()
+
+
 def test_a_tag_names_one_running_job(connection: SparkConnection) -> None:
     with connection.job("twice"), pytest.raises(ValueError, match="twice"), connection.job("twice"):
         pass

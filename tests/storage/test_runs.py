@@ -1,8 +1,9 @@
-"""Runs, read from the footers of their files."""
+"""Checks of runs, by their files, footers and ranges of totals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from app.core.plan.fold import lift
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.records import Record, RowKind
+from app.core.table.total_ranges import UNBOUNDED
 from app.core.types.numbers import EXACT
 from app.storage.layout import Warehouse, run_folder
 from app.storage.runs import check_written, totals_fit
@@ -62,8 +64,7 @@ HIGH: Mapping[str, Any] = {
 def test_footers_prove_that_totals_fit_up_to_the_last_number(warehouse: Warehouse, kind: str) -> None:
     plan, high = sums(kind), HIGH[kind]
     runs = [written(warehouse, plan, [minus(high, 7), 1, None]), written(warehouse, plan, [7], "r2")]
-    # Beyond 28 digits the proof is allowed to round, to the safe side.
-    assert totals_fit(warehouse, "t1", runs, plan.totals) or kind == "DECIMAL(38, 0)"
+    assert totals_fit(warehouse, "t1", runs, plan.totals)
     too_much = [*runs, written(warehouse, plan, [1], "r3")]
     assert not totals_fit(warehouse, "t1", too_much, plan.totals)
 
@@ -98,3 +99,22 @@ def test_a_total_that_is_already_outside_proves_that_the_rows_must_be_read(wareh
     state = {"id": 1, "n": None, plan.totals[0].carry: 200}
     write_run(folder(warehouse), plan, [state, lift(plan, Record(RowKind.INSERT, {"id": 2, "n": 1}))])
     assert not totals_fit(warehouse, "t1", [read_run(warehouse, "t1", "r1", 0)], plan.totals)
+
+
+def test_totals_of_38_digits_are_added_without_rounding(warehouse: Warehouse) -> None:
+    plan = sums("DECIMAL(38, 0)")
+    values = [Decimal(99999999999999999999999999994999999999), Decimal(4_900_000_000), Decimal(4_900_000_000)]
+    runs = [written(warehouse, plan, [value], f"r{place}") for place, value in enumerate(values)]
+    assert not totals_fit(warehouse, "t1", runs, plan.totals)
+
+
+def test_the_ranges_of_a_run_are_believed_before_its_footers(warehouse: Warehouse) -> None:
+    plan = sums("TINYINT")
+    run = written(warehouse, plan, [100])
+    assert totals_fit(warehouse, "t1", [run], plan.totals)
+    assert not totals_fit(warehouse, "t1", [replace(run, totals={"n": ("0", "128")})], plan.totals)
+    assert not totals_fit(warehouse, "t1", [replace(run, totals={"n": UNBOUNDED})], plan.totals)
+    assert not totals_fit(warehouse, "t1", [replace(run, totals={})], plan.totals), "nothing is known of the column"
+    gone = replace(run, id="gone", totals={"n": ("-128", "127")})
+    assert totals_fit(warehouse, "t1", [gone], plan.totals)
+    assert totals_fit(warehouse, "t1", [], plan.totals)

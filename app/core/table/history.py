@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from app.core.table.schema import TableSchema
+from app.core.table.total_ranges import TotalRanges
 
 
 class BatchState(StrEnum):
@@ -138,6 +139,7 @@ class Run:
     full: bool = False
     changed_at: datetime | None = field(default=None, compare=False)  # says when, not what
     live_rows: int | None = None
+    totals: TotalRanges | None = field(default=None, compare=False)  # null before migration 0017
 
     @cached_property
     def last_tokens(self) -> array[int]:
