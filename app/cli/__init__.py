@@ -26,6 +26,9 @@ def _of(words: Sequence[str]) -> Callable[[], None]:
 
     if client.knows(words):
         return client.run
+    from app.cli.memory import keep_memory_flat  # noqa: PLC0415  # the same
+
+    keep_memory_flat()
     from app.cli import program  # noqa: PLC0415  # the same
 
     return program.run
