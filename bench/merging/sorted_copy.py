@@ -27,7 +27,8 @@ from spark_jobs.parcels import PARCEL_COLUMNS, parcels_of
 
 def copy_records(warehouse: Warehouse, task: Task) -> Result:
     """Read a merge's records, sort them by token, write them as a run, and make that durable."""
-    output, names = Output(warehouse, task, compile_plan(task.schema)), [*task.schema.by_name]
+    # Without rules a run has neither hidden columns nor ranges of totals.
+    output, names = Output(warehouse, task, replace(compile_plan(task.schema), rules=())), [*task.schema.by_name]
     for piece in record_pieces(warehouse, task):
         rows = piece.rows.select(names).add_column(0, TOKEN_COLUMN, pa.array(piece.tokens))
         output.add(rows.take(pa.array(np.argsort(piece.tokens, kind="stable"))))
