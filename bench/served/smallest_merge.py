@@ -57,7 +57,7 @@ def measure_smallest_merge() -> Figure:
         timings[CPU] = [sum(asdict(taken).values()) / MERGES]
     about = (
         f"{RECORDS} records of the wide table posted to a running `keyfold serve` with `Prefer: wait`, which asks for "
-        "the merge at once; without it `merge.max-staleness` (5 s by default) comes on top. The fold ends when "
+        "the merge at once; without it `merge.max-staleness` (1 s by default) comes on top. The fold ends when "
         "the run's folder has its last change. Compaction is off. Times in the API are whole milliseconds."
     )
     ratios = [Ratio(STEPS[0], GOAL, 1.0), Ratio(CPU, CPU_GOAL, 1.0)]

@@ -183,7 +183,7 @@ _TABLE_OPTIONS = (
     ),
     Option("primary-key.nullable", boolean, False, "key columns may be null", change=Change.NEVER),
     Option(
-        "merge.max-staleness", duration, timedelta(seconds=5), "age of the oldest staged batch at which a merge starts"
+        "merge.max-staleness", duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
     ),
     Option(
         "lookup.consistency",
