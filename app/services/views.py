@@ -270,7 +270,7 @@ class Views:
             return None
         with self._database.reading() as repository:
             last = repository.batches.last_number_of(*name)
-        return kept.view if last == (kept.view.table.id, kept.view.last_batch) else None
+        return kept.seen(wanted) if last == (kept.view.table.id, kept.view.last_batch) else None
 
     def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
         before = self._kept.get(name)
@@ -333,7 +333,7 @@ class Views:
 
     def _indexed(self, view: View) -> View:
         """The view with its batches in the index, as far as the memory reaches."""
-        index = view.index.without(set(view.index.batches) - {batch.number for batch in view.staged})
+        index = view.index
         free = self._most_bytes - self._others_bytes(view.table.id) - index.size_bytes
         unread: list[Batch] = []
         for batch in view.staged:
@@ -388,10 +388,14 @@ class Views:
 
 
 def _index_after(before: View, view: View) -> StagedIndex:
-    """The records that are in memory already; none where batches are in other files, because keys were forgotten."""
+    """Return the records that are in memory already, without those of batches that were merged since.
+
+    None are left where batches are in other files, because keys were forgotten.
+    """
     files = {batch.number: batch.file for batch in before.staged} if before.snapshot_id != view.snapshot_id else {}
-    same = all(files.get(batch.number, batch.file) == batch.file for batch in view.staged)
-    return before.index if same else StagedIndex()
+    if any(files.get(batch.number, batch.file) != batch.file for batch in view.staged):
+        return StagedIndex()
+    return before.index.without(set(before.index.batches) - {batch.number for batch in view.staged})
 
 
 def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
