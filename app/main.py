@@ -71,6 +71,7 @@ from app.services.executor import MergeSite
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
 from app.services.images_ahead import ImagesAhead
+from app.services.kept_views import Views
 from app.services.overdue import OverdueWatch
 from app.services.rates import Rate, Rates
 from app.services.readiness import Conditions, check_not_lost, take_warehouse
@@ -79,7 +80,6 @@ from app.services.sampling import Sampler
 from app.services.scrapes import build_info, look_around
 from app.services.token_gate import TokenGate
 from app.services.token_uses import TokenUses
-from app.services.views import Views
 from app.settings import Settings
 from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch
 from app.storage.images import Images

@@ -16,13 +16,13 @@ from app.services.audit_log import AuditLog
 from app.services.awaited_batches import AwaitedBatches
 from app.services.group_commit import GroupCommit
 from app.services.heads import Heads
+from app.services.kept_views import Views
 from app.services.lookups import Images
 from app.services.rates import Rates
 from app.services.readiness import Conditions
 from app.services.refreshed import Refreshed
 from app.services.scan_room import ScanRoom
 from app.services.token_gate import TokenGate
-from app.services.views import Views
 from app.settings import Settings
 from app.storage.layout import Warehouse
 from app.telemetry.exposition import Told

@@ -11,7 +11,8 @@ from app.core.errors import Conflict, ErrorCode, Resource, Unavailable, not_foun
 from app.core.table.history import SET_ASIDE, Batch, BatchState
 from app.core.table.option_entries import Consistency
 from app.services.heads import Heads
-from app.services.views import Name, View, Views
+from app.services.kept_views import Name, Views
+from app.services.views import View
 
 WAIT_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.02

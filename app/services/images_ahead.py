@@ -11,8 +11,9 @@ from app.catalog.repository import Repository
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.services.each_table import faults_kept
+from app.services.kept_views import Name, Views
 from app.services.repeated import Repeated
-from app.services.views import Name, View, Views, schemas_of
+from app.services.views import View, schemas_of
 from app.storage.images import RECENT_SECONDS, Images
 from app.telemetry.entries import Upkeep
 

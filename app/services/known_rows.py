@@ -8,9 +8,9 @@ from typing import Any
 
 from app.core.table.keys import Key
 from app.core.table.option_entries import Consistency
+from app.services.kept_views import Views
 from app.services.lookups import states_of
 from app.services.many_lookups import rows_found
-from app.services.views import Views
 from app.storage.images import Images
 
 

@@ -32,8 +32,8 @@ from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.damage import named_files
 from app.services.executor import MergeSite
 from app.services.history import file_history
+from app.services.kept_views import Views
 from app.services.merges import request_merge, run_next_merge
-from app.services.views import Views
 from app.settings import Settings
 from app.storage.images import Images
 from app.storage.named_files import damaged_files

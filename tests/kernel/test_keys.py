@@ -229,6 +229,7 @@ def test_many_partitions_do_not_keep_their_files_open(tmp_path: Path, monkeypatc
     table = TableCase((("p", "INT"), ("k", "INT"), ("v", "INT")), ("p", "k"), {})
     site = Site(tmp_path, compile_plan(replace(schema_of(table), partition_keys=("p",))))
     # Bounds that a few rows reach.
+    # Sizes that a few records reach; with the real ones a test would write gigabytes.
     monkeypatch.setattr("app.kernel.records.PIECE_BYTES", 2**12)
     monkeypatch.setattr("app.kernel.write._MOST_PENDING", 2**8)
     monkeypatch.setattr("app.kernel.write._MOST_OPEN", 3)

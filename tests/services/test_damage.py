@@ -19,11 +19,12 @@ from app.services.changelogs import read_page
 from app.services.compactions import ask_for_compaction, run_next_compaction
 from app.services.damage import named_files, read_again, told
 from app.services.executor import MergeSite
+from app.services.kept_views import FAILED_SECONDS, Views
 from app.services.lookups import Consistency, Images
 from app.services.merges import request_merge, run_next_merge
 from app.services.scans import parts, read_scan
 from app.services.scrubs import verify
-from app.services.views import FAILED_SECONDS, Views, view_of
+from app.services.views import view_of
 from app.storage.layout import Warehouse
 from app.storage.named_files import file_of_batch
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals

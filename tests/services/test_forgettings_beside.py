@@ -24,11 +24,11 @@ from app.services.executor import MergeSite
 from app.services.forgettings import ask_to_forget
 from app.services.forgotten_keys import Forgetter
 from app.services.history import file_history
+from app.services.kept_views import Views
 from app.services.lookups import Consistency, Images, row_of
 from app.services.partitions import drop_partitions
 from app.services.snapshots import roll_back
 from app.services.sweeps import mark_run
-from app.services.views import Views
 from app.storage.history import write_history
 from app.storage.layout import Warehouse
 from tests.delta_readers import READERS

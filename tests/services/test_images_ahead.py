@@ -11,9 +11,10 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
 from app.services.executor import MergeSite
 from app.services.images_ahead import LOOK_SECONDS, ImagesAhead
+from app.services.kept_views import Views
 from app.services.lookups import Consistency, Images, imaged_row, row_of
 from app.services.tables import alter_table
-from app.services.views import View, Views
+from app.services.views import View
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
 from tests.storage.imaged import build, files_of
 

@@ -26,10 +26,10 @@ from app.core.table.named_columns import words_naming
 from app.services.executor import MergeSite
 from app.services.formats import JSON, NDJSON
 from app.services.ingest import Upload, accept_batch
+from app.services.kept_views import Views
 from app.services.known_rows import NO_ROWS, KnownRows, known_rows
 from app.services.late_refusals import check_of_late_records
 from app.services.simulations import simulate_rows
-from app.services.views import Views
 from app.storage.images import Images
 from app.storage.layout import Warehouse
 from tests import oracle

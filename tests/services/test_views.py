@@ -15,8 +15,9 @@ from app.core.errors import NotFound
 from app.core.table.history import Table
 from app.services.batches import withdraw_batch
 from app.services.executor import MergeSite
+from app.services.kept_views import Views
 from app.services.lookups import Consistency, Images, row_of
-from app.services.views import View, Views
+from app.services.views import View
 from app.storage.layout import Warehouse
 from tests.services.builders import SUM, create_table, merge_staged, post, schema
 
