@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Violation, escape_pointer, first_of
 from app.core.table.history import Database
-from app.core.table.schema_bounds import DEFAULT_BOUNDS, LONGEST_NAME, CatalogBounds, long_option, options_faults
+from app.core.table.names import name_violations
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, long_option, options_faults
 from app.core.types.parser import is_text
 from app.services.pages import Page, PageRequest, like, page_of
 
@@ -21,24 +21,6 @@ class DatabaseChange:
     removed: Sequence[str]
     updated: Sequence[str]
     missing: Sequence[str]
-
-
-def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
-    """What keeps ``name`` from naming a new database or table; ``what`` is the noun for messages."""
-    if not name:
-        yield Violation(pointer, FaultCode.EMPTY_NAME, f"the {what} name is empty", f"name the {what}")
-    if len(name) > LONGEST_NAME:
-        message = f"the {what} name has {len(name)} characters, {LONGEST_NAME} are possible"
-        yield Violation(pointer, FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
-        message = f"the {what} name {name!r} has control characters or half a surrogate pair"
-        yield Violation(pointer, FaultCode.ILLEGAL_NAME, message, "remove them")
-    if "/" in name or name in (".", ".."):
-        message = f"the {what} name {name!r} cannot be a segment of a URL path"
-        yield Violation(pointer, FaultCode.ILLEGAL_NAME, message, "choose a name without '/' that is not '.' or '..'")
-    if "$" in name:
-        message = f"the {what} name {name!r} has a '$', which Paimon reserves for branches and system tables"
-        yield Violation(pointer, FaultCode.RESERVED_NAME, message, "choose a name without '$'")
 
 
 def list_databases(

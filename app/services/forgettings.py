@@ -11,7 +11,7 @@ from app.core.errors import Conflict, ErrorCode, Invalid
 from app.core.table.forgetting import Forgetting, prints_of
 from app.core.table.history import Table
 from app.core.table.keys import keys_from_json
-from app.services.databases import name_violations
+from app.core.table.names import name_violations
 from app.services.pages import Page, PageRequest, page_of
 
 

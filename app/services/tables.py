@@ -29,12 +29,12 @@ from app.core.errors import (
 from app.core.plan.evolution import same_fold, same_types
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
+from app.core.table.names import name_violations
 from app.core.table.options import misspelt_options
 from app.core.table.schema import Column, TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBounds
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
-from app.services.databases import name_violations
 from app.services.delta import follow_alter
 from app.services.pages import Page, PageRequest, fitting, like, page_of
 from app.storage.layout import Warehouse, table_folder

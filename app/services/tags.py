@@ -9,8 +9,8 @@ from datetime import timedelta
 from app.catalog.repository import Repository
 from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation, first_of
 from app.core.table.history import Table, Tag
+from app.core.table.names import name_violations
 from app.core.table.option_entries import TABLE_OPTIONS
-from app.services.databases import name_violations
 from app.services.pages import Page, PageRequest, page_of
 from app.services.snapshots import EARLIEST, LATEST, DescribedSnapshot, check_not_to_forget, describe, is_number
 
