@@ -64,22 +64,22 @@ from app.console.gate import ConsoleGate
 from app.console.site import PAGES, install_console
 from app.core.errors import Unavailable
 from app.http.browsers import CROSS_ORIGIN
-from app.services.admission import Admission, StagingBounds
-from app.services.audit_log import AuditLog
-from app.services.awaited_batches import AwaitedBatches
-from app.services.executor import MergeSite
-from app.services.group_commit import GroupCommit
-from app.services.heads import Heads
-from app.services.images_ahead import ImagesAhead
-from app.services.kept_views import Views
-from app.services.overdue import OverdueWatch
-from app.services.rates import Rate, Rates
-from app.services.readiness import Conditions, check_not_lost, take_warehouse
-from app.services.refreshed import Refreshed
-from app.services.sampling import Sampler
-from app.services.scrapes import build_info, look_around
-from app.services.token_gate import TokenGate
-from app.services.token_uses import TokenUses
+from app.services.access.token_gate import TokenGate
+from app.services.access.token_uses import TokenUses
+from app.services.batches.admission import Admission, StagingBounds
+from app.services.batches.awaited_batches import AwaitedBatches
+from app.services.batches.group_commit import GroupCommit
+from app.services.merging.overdue import OverdueWatch
+from app.services.operating.audit_log import AuditLog
+from app.services.operating.readiness import Conditions, check_not_lost, take_warehouse
+from app.services.operating.sampling import Sampler
+from app.services.operating.scrapes import build_info, look_around
+from app.services.rows.images_ahead import ImagesAhead
+from app.services.rows.kept_views import Views
+from app.services.shared.executor import MergeSite
+from app.services.shared.rates import Rate, Rates
+from app.services.shared.refreshed import Refreshed
+from app.services.snapshots.heads import Heads
 from app.settings import Settings
 from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch
 from app.storage.images import Images

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import Unavailable
 from app.kernel.tasks import Job, Progress, Result
-from app.services.repeated import Repeated
+from app.services.shared.repeated import Repeated
 from app.settings import Settings
 from app.telemetry.entries import SparkState
 from app.telemetry.metrics import Metrics
@@ -33,7 +33,7 @@ SPARK = "spark"  # the embedded server among the processes of the metrics
 
 
 class SparkExecutor:
-    """Runs merges and compactions on Spark (``app.services.executor.MergeExecutor``).
+    """Runs merges and compactions on Spark (``app.services.shared.executor.MergeExecutor``).
 
     Spark is loaded, and its embedded server started, at the first use or by ``open``, in whatever thread: PySpark takes
     as long to load as the rest of the service, and the API must answer before.

@@ -17,23 +17,23 @@ from app.core.errors import KeyfoldError
 from app.core.plan.lanes import lanes_of
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import TaskKind
-from app.services.compaction_rounds import ROUND_TABLES, is_small_table, run_small_compactions
-from app.services.compactions import request_failed_compactions, run_compaction
-from app.services.delta import Publisher, request_due_publications
-from app.services.executor import MergeSite
-from app.services.forgotten_keys import Forgetter
-from app.services.giving_way import GivingWay
-from app.services.gone_keys import end_forgettings
-from app.services.held_leases import HeldLeases
-from app.services.history import file_histories
-from app.services.late_counting import LateCounting
-from app.services.leases import Lease, claim_one
-from app.services.merge_choice import choose
-from app.services.merge_rounds import claim_round, run_round
-from app.services.merges import batches_wait, request_due_merges, run_merge
-from app.services.scrubs import look_again, scrub
-from app.services.spark_trial import try_spark
-from app.services.sweeps import KEYS_KNOWN, mark_run, sweep
+from app.services.explaining.history import file_histories
+from app.services.explaining.late_counting import LateCounting
+from app.services.merging.compaction_rounds import ROUND_TABLES, is_small_table, run_small_compactions
+from app.services.merging.compactions import request_failed_compactions, run_compaction
+from app.services.merging.giving_way import GivingWay
+from app.services.merging.held_leases import HeldLeases
+from app.services.merging.leases import Lease, claim_one
+from app.services.merging.merge_choice import choose
+from app.services.merging.merge_rounds import claim_round, run_round
+from app.services.merging.merges import batches_wait, request_due_merges, run_merge
+from app.services.merging.spark_trial import try_spark
+from app.services.publishing.delta import Publisher, request_due_publications
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.forgotten_keys import Forgetter
+from app.services.upkeep.gone_keys import end_forgettings
+from app.services.upkeep.scrubs import look_again, scrub
+from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
@@ -50,7 +50,7 @@ BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each c
 @dataclass(frozen=True)
 class Upkeep:
     """What a worker does beside merging: for how long Idempotency-Keys are known, how fast it reads all files to
-    find damage (0: it does not), whether it tries Spark before it merges (``app.services.spark_trial``), and how soon
+    find damage (0: it does not), whether it tries Spark before it merges (``merging.spark_trial``), and how soon
     one that was refused is tried again.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.services.stats import table_stats
+from app.services.operating.stats import table_stats
 from bench.figures import chart, table
 from bench.site import BenchSite
 from bench.sizes import Sizes

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
-from app.services.pages import Page
+from app.services.shared.pages import Page
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from app.api.operations import Asked, Operations
 from app.core.access import EVERYBODY, Grant
 from app.core.errors import KeyfoldError, Resource
 from app.http.members import OPERATION, REFUSAL
-from app.services.audit_log import AuditLog
+from app.services.operating.audit_log import AuditLog
 
 NOTES: Final = "keyfold.audit"  # the member of the scope in which a route notes what a path does not say
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)

@@ -14,8 +14,8 @@ from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import KeyfoldError, Unauthorized
 from app.http.browsers import Place, check_host, check_page
 from app.http.callers import address_of, count_failure, count_request, granted
-from app.services.sessions import check_no_session
-from app.services.token_gate import TokenGate
+from app.services.access.sessions import check_no_session
+from app.services.access.token_gate import TokenGate
 from app.settings import Settings, is_loopback
 
 # The only paths without a gate, byte for byte as the router sees them: decoded, nothing collapsed.

@@ -26,12 +26,12 @@ from app.core.errors import DamagedCatalog, Unavailable
 from app.core.plan.record_decoder import Note
 from app.core.table import history
 from app.http.uploads import ROOM, stage
-from app.services.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
-from app.services.change_events import EVENT_FORMATS
-from app.services.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.ingest import MAX_KEY_LENGTH, Change, Upload
-from app.services.merges import request_merge
-from app.services.unavailable import UNAVAILABLE
+from app.services.batches.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
+from app.services.batches.ingest import MAX_KEY_LENGTH, Change, Upload
+from app.services.bodies.change_events import EVENT_FORMATS
+from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
+from app.services.merging.merges import request_merge
+from app.services.shared.unavailable import UNAVAILABLE
 
 logger = logging.getLogger(__name__)
 register_convertors()

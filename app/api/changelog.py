@@ -27,7 +27,7 @@ from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.integers import encoder_of, integers_of
 from app.core.table.option_entries import Integers
-from app.services.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
+from app.services.snapshots.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
 NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"

@@ -15,7 +15,7 @@ from app.api.json_bodies import JsonRoute
 from app.api.merges import Merge
 from app.api.paths import TABLE_PATH, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.compactions import ask_for_compaction
+from app.services.merging.compactions import ask_for_compaction
 
 router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
 

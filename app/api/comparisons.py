@@ -18,7 +18,7 @@ from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Table
-from app.services.comparisons import MOST_SAMPLE, Became, Compared, compare_named, of_merge, of_snapshots
+from app.services.explaining.comparisons import MOST_SAMPLE, Became, Compared, compare_named, of_merge, of_snapshots
 
 register_convertors()
 router = APIRouter(prefix=TABLE_PATH, responses=PROBLEM_RESPONSES)

@@ -14,7 +14,7 @@ from xxhash import xxh3_128_hexdigest
 from app.api.declarations import Declared
 from app.core.errors import FaultCode, Invalid, PreconditionFailed, Violation
 from app.core.table.history import Table
-from app.services.tables import version_of
+from app.services.tables.tables import version_of
 
 # A cache of one user's may keep it, and asks whether it still holds; proxies keep nothing that a token was needed for.
 REVALIDATE: Final = (b"cache-control", b"private, no-cache")

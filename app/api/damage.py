@@ -13,7 +13,7 @@ from app.api.paging import WantedPage
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.table.damage import DamageReason, FileKind
-from app.services import damage as service
+from app.services.shared import damage as service
 
 router = APIRouter(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)
 

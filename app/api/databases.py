@@ -15,8 +15,8 @@ from app.api.paths import DATABASES_PATH, DatabaseName
 from app.api.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
-from app.services import databases as service
-from app.services import drops
+from app.services.tables import databases as service
+from app.services.tables import drops
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
 router = APIRouter(

@@ -21,8 +21,8 @@ from app.core.errors import Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.schema_bounds import CatalogBounds
 from app.core.types.dialects import Dialect
-from app.services.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
-from app.services.tables import location_of
+from app.services.tables.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
+from app.services.tables.tables import location_of
 
 router = APIRouter(route_class=JsonRoute, tags=["tables"], responses=PROBLEM_RESPONSES)
 

@@ -11,7 +11,7 @@ from app.api.answers import Answer, EpochMillis, Told
 from app.api.deps import Reading, WarehouseDep
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.delta_state import DeltaState, delta_state
+from app.services.publishing.delta_state import DeltaState, delta_state
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 

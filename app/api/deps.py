@@ -14,8 +14,8 @@ from app.catalog.repository import Repository
 from app.core.access import Grant
 from app.core.table.schema_bounds import CatalogBounds
 from app.http.parts import GRANT, Parts, in_writers_thread
-from app.services.heads import Heads
-from app.services.lookups import Images
+from app.services.rows.lookups import Images
+from app.services.snapshots.heads import Heads
 from app.settings import Settings
 from app.storage.layout import Warehouse
 

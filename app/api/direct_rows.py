@@ -27,7 +27,7 @@ from app.core.errors import KeyfoldError
 from app.core.table.damage import DamagedFile
 from app.core.table.option_entries import Integers
 from app.http.members import OPERATION
-from app.services.lookups import Consistency
+from app.services.rows.lookups import Consistency
 
 # Names that need no decoding; a path with any other one takes the documented way.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())

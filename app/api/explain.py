@@ -16,8 +16,8 @@ from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.rows import Keys
 from app.core.table.history import BatchState
-from app.services import explain as service
-from app.services.explained import StepKind
+from app.services.explaining import explain as service
+from app.services.explaining.explained import StepKind
 
 router = APIRouter(prefix=TABLE_PATH, tags=["explanations"], responses=PROBLEM_RESPONSES)
 

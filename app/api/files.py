@@ -17,7 +17,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import Version
 from app.core.plan.integers import integers_of
 from app.core.table.option_entries import Integers
-from app.services.files import list_files
+from app.services.publishing.files import list_files
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 

@@ -14,8 +14,8 @@ from app.api.deps import DatabaseDep, WarehouseDep
 from app.api.problems import problem_text
 from app.core.errors import KeyfoldError, Resource, not_found
 from app.core.table.history import Table
-from app.services.changelogs import Changes, Position, changes_from
-from app.services.heads import Dropped, Heads, Stopped
+from app.services.snapshots.changelogs import Changes, Position, changes_from
+from app.services.snapshots.heads import Dropped, Heads, Stopped
 
 Lines = Callable[[Changes], Iterable[str]]
 

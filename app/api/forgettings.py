@@ -18,7 +18,7 @@ from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.table.forgetting import MOST_KEYS, ForgettingState, RemnantKind
-from app.services import forgettings as service
+from app.services.upkeep import forgettings as service
 
 register_convertors()
 router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["forgettings"], responses=PROBLEM_RESPONSES)

@@ -12,7 +12,7 @@ from app.api.answers import Answer, EpochMillis, Told
 from app.api.deps import Reading
 from app.api.paths import TABLE_PATH, ReadTable
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.lateness import LateLane, LateSender, late_report, parsed_since
+from app.services.explaining.lateness import LateLane, LateSender, late_report, parsed_since
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 

@@ -14,9 +14,9 @@ from app.api.deps import Parts
 from app.api.preferences import USUAL, Spelling
 from app.api.problems import refusal
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
-from app.services.kept_views import Name
-from app.services.lookups import Consistency, FoundRow, imaged_row, row_of, spelled, view_at
-from app.services.views import View
+from app.services.rows.kept_views import Name
+from app.services.rows.lookups import Consistency, FoundRow, imaged_row, row_of, spelled, view_at
+from app.services.rows.views import View
 
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
 BATCH_HEADER = "Keyfold-Batch"

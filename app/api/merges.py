@@ -15,7 +15,7 @@ from app.api.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_convertors
 from app.core.table.history import TaskKind, TaskState, TaskTrigger
-from app.services.merges import ask_for_merge, list_merges
+from app.services.merging.merges import ask_for_merge, list_merges
 
 register_convertors()
 router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)

@@ -8,7 +8,7 @@ from fastapi import Depends, Query
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from app.services.pages import PageRequest
+from app.services.shared.pages import PageRequest
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000

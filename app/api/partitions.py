@@ -20,7 +20,7 @@ from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.plan.integers import integers_of, row_as_text
 from app.core.table.option_entries import Integers
-from app.services.partitions import drop_partitions, list_partitions
+from app.services.tables.partitions import drop_partitions, list_partitions
 
 router = APIRouter(
     route_class=JsonRoute, prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES

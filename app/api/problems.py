@@ -34,10 +34,10 @@ from app.core.errors import (
 from app.core.table.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
-from app.services.damage import told
-from app.services.encodings import ENCODINGS
-from app.services.formats import FORMATS
-from app.services.json_bodies import NESTED_BOUND
+from app.services.bodies.encodings import ENCODINGS
+from app.services.bodies.formats import FORMATS
+from app.services.bodies.json_bodies import NESTED_BOUND
+from app.services.shared.damage import told
 from app.telemetry.logs import request_id
 
 log = logging.getLogger(__name__)

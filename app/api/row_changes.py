@@ -13,8 +13,8 @@ from app.api.paths import TABLE_PATH, FullName
 from app.api.problems import PROBLEM_RESPONSES
 from app.api.slashes import register_convertors
 from app.core.errors import UnsupportedMediaType
-from app.services.formats import JSON
-from app.services.row_changes import RowChange, RowMethod
+from app.services.batches.row_changes import RowChange, RowMethod
+from app.services.bodies.formats import JSON
 
 register_convertors()
 router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)

@@ -30,8 +30,8 @@ from app.api.preferences import USUAL, SpellingDep
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.slashes import register_convertors
 from app.core.errors import FaultCode, Invalid, Violation
-from app.services.lookups import Consistency, Images
-from app.services.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
+from app.services.rows.lookups import Consistency, Images
+from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
 
 register_convertors()
 router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)

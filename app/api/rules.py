@@ -12,7 +12,7 @@ from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import TableWarning
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.table.option_entries import MergeEngine
-from app.services.rules import table_rules
+from app.services.tables.rules import table_rules
 
 router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
 

@@ -25,12 +25,12 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.rows import SEEN, Columns, Version, Wanted
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.damage import DamagedFile
-from app.services.damage import read_again, told
-from app.services.scan_counts import count_rows
-from app.services.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
-from app.services.scan_room import ScanPlace
-from app.services.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
-from app.services.views import View
+from app.services.rows.scan_counts import count_rows
+from app.services.rows.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
+from app.services.rows.scan_room import ScanPlace
+from app.services.rows.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
+from app.services.rows.views import View
+from app.services.shared.damage import read_again, told
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 Clock = Callable[[], float]

@@ -13,7 +13,7 @@ from app.api.deps import BoundsDep, ImagesDep, Reading
 from app.api.paths import CATALOG_PATH, TABLE_PATH, ReadTable
 from app.api.preferences import SpellingDep
 from app.api.problems import PROBLEM_RESPONSES
-from app.services.simulations import simulate_merge, simulate_rows
+from app.services.explaining.simulations import simulate_merge, simulate_rows
 
 router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
 Body = Annotated[bytes, Depends(whole_body)]

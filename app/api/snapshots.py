@@ -18,8 +18,8 @@ from app.api.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind
-from app.services import snapshots as service
-from app.services.twins import Published, published
+from app.services.publishing.twins import Published, published
+from app.services.snapshots import snapshots as service
 
 router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 # Paimon's clients know four kinds only.

@@ -16,7 +16,7 @@ from app.api.problems import PROBLEM_RESPONSES
 from app.api.snapshots import LIVE_ROWS, STORED_ROWS
 from app.core.table.history import Task
 from app.core.table.overdue import OverdueReason
-from app.services.stats import TableStats, image_progress, table_stats
+from app.services.operating.stats import TableStats, image_progress, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 

@@ -21,7 +21,7 @@ from app.core.table.history import Table
 from app.core.table.option_entries import Integers
 from app.core.table.records import RowKind
 from app.http.typed_columns import columns_schema, example_of
-from app.services.rules import table_rules
+from app.services.tables.rules import table_rules
 
 router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
 Json = dict[str, Any]

@@ -31,8 +31,8 @@ from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.core.table.schema_bounds import CatalogBounds
-from app.services import drops
-from app.services import tables as service
+from app.services.tables import drops
+from app.services.tables import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
 router = APIRouter(

@@ -17,7 +17,7 @@ from app.api.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.api.snapshots import Number, Snapshot
 from app.core.table import history
-from app.services import tags as service
+from app.services.snapshots import tags as service
 
 router = APIRouter(route_class=JsonRoute, prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
 

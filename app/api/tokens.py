@@ -15,7 +15,7 @@ from app.api.paging import WantedPage
 from app.api.payloads import Names
 from app.api.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
-from app.services.tokens import Wish, list_tokens, make_token, told_of
+from app.services.access.tokens import Wish, list_tokens, make_token, told_of
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
 

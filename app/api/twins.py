@@ -15,8 +15,8 @@ from app.api.paths import TABLE_PATH, ReadTable
 from app.api.payloads import TableDetails
 from app.api.problems import PROBLEM_RESPONSES
 from app.core.table.history import Table
-from app.services import tables as service
-from app.services.twins import published
+from app.services.publishing.twins import published
+from app.services.tables import tables as service
 
 router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
 _READ_ONLY: Final = "none: this table is read only, write with POST …/batches"

@@ -128,7 +128,7 @@ for _state in (TaskState.PENDING, TaskState.RUNNING):
     _columns = (merges.c.table_id, merges.c.kind)
     sa.Index(f"uq_merges_{_state.value}", *_columns, unique=True, postgresql_where=_where, sqlite_where=_where)
 
-# What of the records of a merge came late (``app.services.lateness``), where that was counted.
+# What of the records of a merge came late (``app.services.explaining.lateness``), where that was counted.
 late_merges = sa.Table(
     "late_merges",
     metadata,

@@ -17,7 +17,7 @@ from app.catalog.transaction import AnyRow, Transaction
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, ErrorCode, Resource, not_found
 
-# Names of sessions begin with it, those of tokens never do (``app.services.tokens``): ``~boss~5f3a…`` is of ``boss``.
+# Names of sessions begin with it, those of tokens never do (``access.tokens``): ``~boss~5f3a…`` is of ``boss``.
 SESSION: Final = "~"
 MOST_SESSIONS: Final = 100
 

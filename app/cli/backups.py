@@ -12,8 +12,8 @@ from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
-from app.services.backups import back_up
-from app.services.backups import restore as put_back
+from app.services.upkeep.backups import back_up
+from app.services.upkeep.backups import restore as put_back
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 

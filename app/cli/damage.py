@@ -11,7 +11,7 @@ from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
 from app.core.errors import DamagedCatalog
 from app.core.table.damage import DamagedFile
-from app.services.scrubs import verify as read_and_compare
+from app.services.upkeep.scrubs import verify as read_and_compare
 from app.storage.layout import Warehouse
 from app.telemetry.logs import log_to_stderr
 

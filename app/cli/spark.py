@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from app.cli.settings import DataFolder, settings_of
-from app.services.spark_trial import try_spark
+from app.services.merging.spark_trial import try_spark
 from app.spark import SparkExecutor
 from app.storage.layout import Warehouse
 

@@ -12,8 +12,8 @@ import typer
 from app.cli.catalog import migrated, there
 from app.cli.settings import DataFolder, settings_of
 from app.core.access import EVERYTHING, Role
-from app.services.audit_log import AuditLog
-from app.services.tokens import Wish, make_token, told_of
+from app.services.access.tokens import Wish, make_token, told_of
+from app.services.operating.audit_log import AuditLog
 
 commands = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.console.operations import OPERATIONS_PATH
 from app.console.visits import Page, Visit
 from app.core.access import Role
-from app.services.audit_log import STREAMS, last_lines
+from app.services.operating.audit_log import STREAMS, last_lines
 
 AUDIT_PATH: Final = f"{OPERATIONS_PATH}/audit"
 MOST_LINES: Final = 200

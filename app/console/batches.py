@@ -16,8 +16,8 @@ from app.core.access import Role
 from app.core.errors import Conflict, KeyfoldError, NotFound
 from app.core.table.history import SET_ASIDE, Batch, BatchState
 from app.http.kinds import status_of
-from app.services.batches import list_batches, retry_batch, withdraw_batch
-from app.services.pages import PageRequest
+from app.services.batches.batches import list_batches, retry_batch, withdraw_batch
+from app.services.shared.pages import PageRequest
 
 BATCHES_PATH: Final = f"{TABLE_PAGE}/batches"
 _FRAGMENT: Final = "batches.html"

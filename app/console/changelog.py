@@ -16,7 +16,7 @@ from app.core.plan.integers import encoder_of
 from app.core.table.history import SnapshotKind, Table
 from app.core.table.option_entries import ChangelogProducer, Integers
 from app.core.table.records import RowKind
-from app.services.changelogs import Changes, Newest, read_newest
+from app.services.snapshots.changelogs import Changes, Newest, read_newest
 
 MOST_CHANGES: Final = 200
 MOST_SNAPSHOTS: Final = 50

@@ -18,7 +18,7 @@ from app.core.table.history import Table
 from app.core.table.option_entries import Integers
 from app.core.types.dialects import Dialect
 from app.http.typed_columns import example_of
-from app.services.delta_state import delta_state
+from app.services.publishing.delta_state import delta_state
 
 
 def show_code(visit: Visit) -> Response:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from app.services.json_bodies import json_text
+from app.services.bodies.json_bodies import json_text
 
 # Never the token itself: pages are shown to others.
 _AUTHORIZED: Final = '-H "Authorization: Bearer $KEYFOLD_TOKEN"'

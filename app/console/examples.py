@@ -12,7 +12,9 @@ from app.console.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import NotFound
 from app.http.uploads import stage
-from app.services.examples import (
+from app.services.batches.ingest import Upload
+from app.services.bodies.formats import JSON
+from app.services.explaining.examples import (
     DATABASE,
     EXAMPLES,
     Example,
@@ -21,9 +23,7 @@ from app.services.examples import (
     load_example,
     loaded_example,
 )
-from app.services.formats import JSON
-from app.services.ingest import Upload
-from app.services.lookups import Consistency, get_row
+from app.services.rows.lookups import Consistency, get_row
 
 EXAMPLES_PATH: Final = "/console/examples"
 

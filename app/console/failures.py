@@ -14,7 +14,7 @@ from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFou
 from app.core.table.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
-from app.services.damage import told
+from app.services.shared.damage import told
 
 log = logging.getLogger(__name__)
 _TITLES: Final = {

@@ -13,10 +13,10 @@ from app.console.table import TABLE_PAGE, table_name, table_page
 from app.console.visits import Page, Visit
 from app.console.words import counted, many, numbered, sized
 from app.core.table.history import Run
-from app.services.delta_state import delta_state
-from app.services.files import list_files
-from app.services.pages import PageRequest
-from app.services.stats import Amplified, TableStats, amplified, image_progress, table_stats
+from app.services.operating.stats import Amplified, TableStats, amplified, image_progress, table_stats
+from app.services.publishing.delta_state import delta_state
+from app.services.publishing.files import list_files
+from app.services.shared.pages import PageRequest
 
 MOST_SNAPSHOTS: Final = 100  # that the plots look back at
 MOST_PARTITIONS: Final = 100

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from app.console.visits import Page, Visit
 from app.core.access import Role
-from app.services.examples import DATABASE, EXAMPLES
-from app.services.overview import overview
-from app.services.readiness import Condition
+from app.services.explaining.examples import DATABASE, EXAMPLES
+from app.services.operating.overview import overview
+from app.services.operating.readiness import Condition
 
 PAGE_TABLES: Final = 50
 _FRAGMENT: Final = "home_tables.html"

@@ -14,10 +14,10 @@ from app.console.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import Invalid
 from app.core.table.history import TaskState
-from app.services.compactions import ask_for_compaction
-from app.services.merges import ask_for_merge, list_merges
-from app.services.pages import PageRequest
-from app.services.stats import table_stats
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import ask_for_merge, list_merges
+from app.services.operating.stats import table_stats
+from app.services.shared.pages import PageRequest
 
 MERGES_PATH: Final = f"{TABLE_PAGE}/merges"
 _FRAGMENT: Final = "merges.html"

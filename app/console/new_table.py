@@ -16,12 +16,12 @@ from app.console.words import segment
 from app.core.access import Role
 from app.core.errors import AlreadyExists, Conflict, Invalid, KeyfoldError, NotFound
 from app.http.kinds import status_of
-from app.services.databases import create_database, list_databases
-from app.services.ddl import create_declared, declared_tables
-from app.services.drafts import Draft, DraftKind, Verdict, body_of, judged
-from app.services.guesses import Guess, guessed
-from app.services.pages import PageRequest
-from app.services.tables import create_table
+from app.services.shared.pages import PageRequest
+from app.services.tables.databases import create_database, list_databases
+from app.services.tables.ddl import create_declared, declared_tables
+from app.services.tables.drafts import Draft, DraftKind, Verdict, body_of, judged
+from app.services.tables.guesses import Guess, guessed
+from app.services.tables.tables import create_table
 
 NEW_PATH: Final = "/console/new"
 SAMPLE: Final = "sample"

@@ -11,9 +11,9 @@ from app.console.lanes import cells
 from app.console.visits import Page, Visit
 from app.core.errors import KeyfoldError
 from app.http.kinds import status_of
-from app.services.examples import EXAMPLES
-from app.services.json_bodies import json_text
-from app.services.playground import Played, play
+from app.services.bodies.json_bodies import json_text
+from app.services.explaining.examples import EXAMPLES
+from app.services.explaining.playground import Played, play
 
 PLAYGROUND_PATH: Final = "/console/playground"
 _EXAMPLE: Final = EXAMPLES["parcels"]

@@ -22,10 +22,10 @@ from app.core.plan.story_lanes import StoryLane
 from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.http.kinds import status_of
-from app.services.explain import Question
-from app.services.explained import ExplainedRow, ExplainedStep
-from app.services.json_bodies import json_text, parse_json
-from app.services.row_views import RowView, Trial, typed, view_no_row, view_row
+from app.services.bodies.json_bodies import json_text, parse_json
+from app.services.explaining.explain import Question
+from app.services.explaining.explained import ExplainedRow, ExplainedStep
+from app.services.explaining.row_views import RowView, Trial, typed, view_no_row, view_row
 
 STEPS: Final = 30
 MOST_TRIED: Final = 50  # records: the page has for each an address with all others

@@ -30,13 +30,13 @@ from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.http.kinds import status_of
 from app.http.uploads import ROW_FORM_PATHS, stage
-from app.services.formats import JSON
-from app.services.ingest import Upload
-from app.services.json_bodies import json_text
-from app.services.row_changes import RowChange, RowMethod
-from app.services.row_edits import folds_in, ordering_now, record_of, row_now
-from app.services.row_views import Trial, try_records, typed
-from app.services.rules import KindRule, table_rules
+from app.services.batches.ingest import Upload
+from app.services.batches.row_changes import RowChange, RowMethod
+from app.services.batches.row_edits import folds_in, ordering_now, record_of, row_now
+from app.services.bodies.formats import JSON
+from app.services.bodies.json_bodies import json_text
+from app.services.explaining.row_views import Trial, try_records, typed
+from app.services.tables.rules import KindRule, table_rules
 
 NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
 LONGEST_FIELD: Final = 20_000  # characters; a longer value stays out of the form, and as it is

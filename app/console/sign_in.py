@@ -14,7 +14,7 @@ from app.core.access import EVERYBODY, Role
 from app.core.errors import Unauthorized
 from app.http.callers import address_of, count_failure, count_request
 from app.http.members import OPERATION, REFUSAL
-from app.services.sessions import LONGEST, begin_session, end_session, unknown_token
+from app.services.access.sessions import LONGEST, begin_session, end_session, unknown_token
 
 SIGN_IN: Final = "signIn"  # the operation in the audit log
 SIGN_OUT_PATH: Final = "/console/sign-out"

@@ -42,7 +42,7 @@ from app.console.visits import Page, Visit
 from app.core.errors import Forbidden, Invalid
 from app.http.parts import in_writers_thread
 from app.http.uploads import ROOM, SPOOLED
-from app.services.sent_files import read_form
+from app.services.bodies.sent_files import read_form
 
 _OF_TABLE: Final = (table, batches, merges, snapshots, changelog, files, table_settings, code, row, row_form, upload)
 _MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)

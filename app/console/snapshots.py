@@ -19,10 +19,10 @@ from app.core.access import Role
 from app.core.errors import AlreadyExists, Conflict, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.table.history import SnapshotKind
 from app.http.kinds import status_of
-from app.services.comparisons import Bounds, Comparison, RowChange, compare_named, of_snapshots
-from app.services.pages import PageRequest
-from app.services.snapshots import LATEST, DescribedSnapshot, find_snapshot, list_snapshots, roll_back
-from app.services.tags import create_tag, list_tags
+from app.services.explaining.comparisons import Bounds, Comparison, RowChange, compare_named, of_snapshots
+from app.services.shared.pages import PageRequest
+from app.services.snapshots.snapshots import LATEST, DescribedSnapshot, find_snapshot, list_snapshots, roll_back
+from app.services.snapshots.tags import create_tag, list_tags
 
 PAGE_SNAPSHOTS: Final = 50
 MOST_TAGS: Final = 100  # that are shown at a time

@@ -17,13 +17,13 @@ from app.console.visits import Page, Visit
 from app.core.errors import Invalid
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.option_entries import Consistency, Integers
-from app.services.damage import read_again
-from app.services.drafts import DraftTable
-from app.services.rules import table_rules
-from app.services.scan_pages import check_filters, loaded, pinned_view, read_page
-from app.services.scans import BEGINNING, NDJSON, Place, read_scan
-from app.services.stats import table_stats
-from app.services.views import View
+from app.services.operating.stats import table_stats
+from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
+from app.services.rows.scans import BEGINNING, NDJSON, Place, read_scan
+from app.services.rows.views import View
+from app.services.shared.damage import read_again
+from app.services.tables.drafts import DraftTable
+from app.services.tables.rules import table_rules
 
 TABLE_PAGE: Final = "/console/tables/{database}/{table}"
 PAGE_ROWS: Final = 50

@@ -19,7 +19,7 @@ from app.core.plan.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.http.kinds import status_of
-from app.services.tables import alter_table, has_rows, version_of
+from app.services.tables.tables import alter_table, has_rows, version_of
 
 MOST_OFFERED: Final = 20  # columns whose options are offered by name: each has a dozen
 NEW: Final = "new"  # the place of the faults of the option that somebody wrote himself

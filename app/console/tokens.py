@@ -11,8 +11,8 @@ from app.console.visits import Page, Visit
 from app.core.access import EVERYTHING, Role
 from app.core.errors import AlreadyExists, Invalid
 from app.http.kinds import status_of
-from app.services.pages import PageRequest
-from app.services.tokens import Wish, list_tokens, make_token, told_of
+from app.services.access.tokens import Wish, list_tokens, make_token, told_of
+from app.services.shared.pages import PageRequest
 
 TOKENS_PATH: Final = f"{OPERATIONS_PATH}/tokens"
 PAGE_TOKENS: Final = 100

@@ -23,7 +23,7 @@ from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import Forbidden
 from app.http.callers import address_of
 from app.http.parts import Parts
-from app.services.sent_files import SentFile
+from app.services.bodies.sent_files import SentFile
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -10,8 +10,8 @@ from starlette.types import Scope
 
 from app.core.access import Grant
 from app.core.errors import FaultCode, TooMany, Unauthorized, Violation
-from app.services.rates import Rate, network_of
-from app.services.token_gate import TokenGate
+from app.services.access.token_gate import TokenGate
+from app.services.shared.rates import Rate, network_of
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:

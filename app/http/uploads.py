@@ -6,8 +6,8 @@ from typing import Final
 
 from app.core.plan.bounds import Bounds
 from app.http.parts import Parts
-from app.services.ingest import Accepted, Change, accept_batch
-from app.services.known_rows import known_rows
+from app.services.batches.ingest import Accepted, Change, accept_batch
+from app.services.rows.known_rows import known_rows
 from app.settings import Settings
 
 # Members of the scope: the body of an upload, and the room for what it unfolds to.

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.core.table.history import Batch, Table
-from app.services.lookups import find
-from app.services.views import View
+from app.services.rows.lookups import find
+from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.images.builder import Builder
 from app.storage.layout import data_file

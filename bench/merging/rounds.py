@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from app.core.table.history import Table, TaskTrigger
 from app.kernel.local import LocalExecutor
-from app.services.executor import MergeExecutor
-from app.services.merge_choice import ROUND_MERGES, choose
-from app.services.merge_rounds import claim_round, run_round
+from app.services.merging.merge_choice import ROUND_MERGES, choose
+from app.services.merging.merge_rounds import claim_round, run_round
+from app.services.shared.executor import MergeExecutor
 from bench.figures import interleaved
 from bench.merging.costs import Cost, Goal, lines
 from bench.merging.tasks import Ground

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from app.core.table.history import Batch, Table
 from app.kernel.local import LocalExecutor
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Result, Task
-from app.services.task_results import plan_of, raise_failures
+from app.services.merging.task_results import plan_of, raise_failures
 from app.storage.layout import run_folder
 from bench.merging.costs import Cost, Meter
 from bench.site import BenchSite

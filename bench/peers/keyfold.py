@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.table.keys import Key
-from app.services.lookups import Consistency, get_rows
+from app.services.rows.lookups import Consistency, get_rows
 from app.storage.images import Images
 from app.storage.layout import data_file
 from bench.figures import seconds

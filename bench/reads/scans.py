@@ -12,8 +12,8 @@ from typing import Any
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.schema import TableSchema
-from app.services.scans import WRITERS, read_scan, written
-from app.services.views import View
+from app.services.rows.scans import WRITERS, read_scan, written
+from app.services.rows.views import View
 from app.storage.layout import Warehouse
 from bench.figures import table
 from bench.reads.images import ROWS

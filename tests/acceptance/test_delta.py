@@ -16,7 +16,7 @@ from app.core.table.schema import TableSchema
 from tests.acceptance.test_restart import SETTINGS, api, until
 from tests.delta_readers import READERS, as_answered
 from tests.service import Client, TableClient, serving
-from tests.services.test_delta_histories import TYPES
+from tests.services.publishing.test_delta_histories import TYPES
 
 KEYS = 40
 COLUMNS = {

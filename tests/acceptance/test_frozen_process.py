@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from app.catalog.database import CatalogDatabase
-from app.services.sweeps import sweep
+from app.services.upkeep.sweeps import sweep
 from app.storage.layout import Warehouse
 from tests.service import Client, Service, TableClient
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.service import Client, Service, serving
 

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.sweeps import sweep
+from app.services.upkeep.sweeps import sweep
 from app.storage.layout import Warehouse
 from tests.acceptance.storm import Answers, Group, Seen
 from tests.service import Client, Service, TableClient

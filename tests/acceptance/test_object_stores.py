@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.executor import MergeSite
-from app.services.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.storage.layout import Warehouse
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, new_bucket, objects_in, put, uri_of

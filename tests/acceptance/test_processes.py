@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
 from tests.service import Client, Service, TableClient
 

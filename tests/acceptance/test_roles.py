@@ -16,7 +16,7 @@ from app.api.auth import OPEN_PATHS
 from app.api.needs import NEEDS, About
 from app.catalog.database import CatalogDatabase
 from app.core.access import Role
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.service import Client, serving
 

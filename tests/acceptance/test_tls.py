@@ -15,7 +15,7 @@ import trustme
 from fastapi import FastAPI
 
 from app.catalog.database import CatalogDatabase
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.serving import StoppingServer
 from app.settings import Settings
 from tests.service import Service

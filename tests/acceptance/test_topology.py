@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.acceptance.test_workers import WorkerProcess
 from tests.postgres import TEMPLATE, postgres_database
 from tests.service import Client, Service, TableClient

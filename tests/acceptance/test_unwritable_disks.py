@@ -1,7 +1,7 @@
 """Disks that are full, read-only or gone under a real service: 503 with the reason, nothing half, and back by itself.
 
 A small disk is a tmpfs, which only root may mount; where that is not permitted these tests are skipped, and
-``tests/services/test_admission.py`` has what can be seen without.
+``tests/services/batches/test_admission.py`` has what can be seen without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.sweeps import sweep
+from app.services.upkeep.sweeps import sweep
 from app.settings import Settings
 from app.storage.layout import Warehouse
 from tests.acceptance.test_processes import SCHEMA
@@ -121,7 +121,7 @@ def test_merges_on_a_full_disk_are_one_line_each_and_go_on_once_there_is_room(tm
             failed = table.merge()
             assert failed["error"].startswith("the warehouse cannot be written: its disk is full; make room"), failed
         full = [line for line in service.lines if " a disk is full: make room on it" in line]
-        assert len([line for line in full if "ERROR app.services.leases: merge " in line]) == 2
+        assert len([line for line in full if "ERROR app.services.merging.leases: merge " in line]) == 2
         assert "Traceback" not in "".join(service.lines)
         assert [client.get(f"{table.path}/damage").json()["damage"] for table in (small, large)] == [[], []]
         disk.free()

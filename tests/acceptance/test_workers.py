@@ -23,10 +23,10 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table, TaskState
-from app.services.formats import JSON
-from app.services.ingest import Upload, accept_batch
-from app.services.lookups import Images
-from app.services.merges import request_merge
+from app.services.batches.ingest import Upload, accept_batch
+from app.services.bodies.formats import JSON
+from app.services.merging.merges import request_merge
+from app.services.rows.lookups import Images
 from app.storage.layout import Warehouse
 from tests.postgres import TEMPLATE, postgres_database
 from tests.services.builders import QUIET, SUM, create_table, totals

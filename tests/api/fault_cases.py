@@ -23,9 +23,9 @@ from app.core.alter.draft import LARGEST_FIELD_ID
 from app.core.errors import FaultCode, Forbidden, Invalid, Unauthorized
 from app.core.table.schema import TableSchema
 from app.main import create_app
-from app.services.tables import DEEPEST_TYPE
-from app.services.token_gate import TokenGate
-from app.services.tokens import create_token
+from app.services.access.token_gate import TokenGate
+from app.services.access.tokens import create_token
+from app.services.tables.tables import DEEPEST_TYPE
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES
 from tests.api.faulty_requests import (

@@ -23,9 +23,9 @@ from app.core.errors import Conflict
 from app.core.table.history import NewBatch, Table
 from app.core.table.schema import TableSchema
 from app.kernel.tasks import Result
-from app.services.executor import MergeSite
-from app.services.merges import run_next_merge
-from app.services.tables import alter_table
+from app.services.merging.merges import run_next_merge
+from app.services.shared.executor import MergeSite
+from app.services.tables.tables import alter_table
 from tests.api.conftest import DATABASES, TABLES
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor

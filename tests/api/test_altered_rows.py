@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.main import Parts
-from app.services.executor import MergeSite
-from app.services.merges import run_next_merge
+from app.services.merging.merges import run_next_merge
+from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.executor import PythonExecutor
 

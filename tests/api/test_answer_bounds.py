@@ -20,11 +20,11 @@ from app.api.deps import Parts
 from app.api.scans import whole_or_streamed
 from app.core.errors import StagingFull
 from app.main import create_app
-from app.services.answer_bytes import MOST_ANSWER_BYTES
-from app.services.scan_pages import MOST_BYTES, PageToken, loaded
-from app.services.scan_room import MOST_SCANS, MOST_STAGED_BYTES
-from app.services.scans import BEGINNING, NDJSON, read_scan, written
-from app.services.views import view_of
+from app.services.rows.scan_pages import MOST_BYTES, PageToken, loaded
+from app.services.rows.scan_room import MOST_SCANS, MOST_STAGED_BYTES
+from app.services.rows.scans import BEGINNING, NDJSON, read_scan, written
+from app.services.rows.views import view_of
+from app.services.shared.answer_bytes import MOST_ANSWER_BYTES
 from app.settings import Settings
 from app.telemetry.entries import Counted
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.api.needs import NEEDS
 from app.core.access import Role
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged

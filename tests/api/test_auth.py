@@ -22,8 +22,8 @@ from starlette.websockets import WebSocketDisconnect
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.main import create_app
-from app.services.token_gate import TokenGate
-from app.services.tokens import create_token, token_digest
+from app.services.access.token_gate import TokenGate
+from app.services.access.tokens import create_token, token_digest
 from app.settings import Settings, is_loopback
 from tests.api.conftest import DATABASES, LOOPBACK
 

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.api.paths import TABLE_PATH
 from app.main import create_app
-from app.services.formats import FORMATS
+from app.services.bodies.formats import FORMATS
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from app.core.errors import Forbidden
 from app.http.browsers import Place, check_host, check_page
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK
 

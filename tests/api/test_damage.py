@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.services.kept_views import Views
+from app.services.rows.kept_views import Views
 from app.storage.images import Images
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged

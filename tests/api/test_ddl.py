@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.api.conftest import DATABASES, TABLES
 
 FROM_DDL = f"{TABLES}:fromDdl"

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.api.docs_page import DOCS_PATH, PAGE_PATHS
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 
 
 class _Page(HTMLParser):

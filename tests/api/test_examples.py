@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 import app.api
 from app.api.deps import Parts
 from app.main import create_app
-from app.services.lateness import count_late_records
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
+from app.services.explaining.lateness import count_late_records
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
 from tests.api.openapi import served

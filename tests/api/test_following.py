@@ -18,9 +18,9 @@ from app.api.deps import Parts
 from app.api.following import Following, events
 from app.core.access import Role
 from app.core.errors import Forbidden
-from app.services.changelogs import Position
-from app.services.heads import Heads
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
+from app.services.snapshots.changelogs import Position
+from app.services.snapshots.heads import Heads
 from tests.api.test_changelog import merge
 
 CreateTable = Callable[..., dict[str, Any]]

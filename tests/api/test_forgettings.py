@@ -15,9 +15,9 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.core.access import Role
 from app.main import create_app
-from app.services.forgotten_keys import Forgetter
-from app.services.sweeps import mark_run
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
+from app.services.upkeep.forgotten_keys import Forgetter
+from app.services.upkeep.sweeps import mark_run
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.services.builders import merge_staged

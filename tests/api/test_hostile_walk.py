@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import pytest
 from fastapi.testclient import TestClient
 
-from app.services.answer_bytes import MOST_ANSWER_BYTES
+from app.services.shared.answer_bytes import MOST_ANSWER_BYTES
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
 

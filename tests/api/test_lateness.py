@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.services.lateness import count_late_records
+from app.services.explaining.lateness import count_late_records
 from tests.api.conftest import TABLES
 from tests.api.test_merges import CreateTable
 from tests.services.builders import merge_staged

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.kernel.tasks import Job, Progress, Result
-from app.services.compactions import run_next_compaction
-from app.services.executor import MergeSite
-from app.services.merges import run_next_merge
+from app.services.merging.compactions import run_next_compaction
+from app.services.merging.merges import run_next_merge
+from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.executor import BrokenExecutor, PythonExecutor
 

@@ -16,9 +16,9 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.main import create_app
-from app.services.refreshed import Refreshed
-from app.services.scrapes import look_around
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
+from app.services.operating.scrapes import look_around
+from app.services.shared.refreshed import Refreshed
 from app.settings import Settings
 from app.telemetry.entries import OTHERS
 from app.telemetry.exposition import Told

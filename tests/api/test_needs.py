@@ -17,7 +17,7 @@ from app.api.docs_page import PAGE_PATHS
 from app.api.needs import NEEDS, About
 from app.api.operations import Operations
 from app.core.access import Role
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.api.conftest import DATABASES, TABLES, new_table
 from tests.api.walk import DOCUMENT, OPERATIONS
 

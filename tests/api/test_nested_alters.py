@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.kernel.tasks import Result
-from app.services.executor import MergeSite
+from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import compact, merge_staged
 from tests.services.executor import PythonExecutor

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.services.changelogs import MOST_BYTES
-from app.services.pages import MOST_PAGE_BYTES
+from app.services.shared.pages import MOST_PAGE_BYTES
+from app.services.snapshots.changelogs import MOST_BYTES
 from tests.api.conftest import DATABASES, TABLES, new_table
 from tests.services.builders import merge_staged, schema
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK
 

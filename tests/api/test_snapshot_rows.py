@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
-from app.services.sweeps import expire_snapshots
+from app.services.upkeep.sweeps import expire_snapshots
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
 

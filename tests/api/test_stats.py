@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
 from app.core.table.history import Run, Snapshot, SnapshotKind, TaskKind, TaskTrigger
-from app.services.compactions import run_next_compaction
-from app.services.executor import MergeSite
+from app.services.merging.compactions import run_next_compaction
+from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.services.group_commit import GroupCommit
+from app.services.batches.group_commit import GroupCommit
 from tests.api.conftest import TABLES, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
 from tests.services.builders import merge_staged
@@ -29,7 +29,7 @@ NONE: Mapping[str, str] = {
     "validateDdl": "the same",
     **dict.fromkeys(
         ("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows"),
-        "views ask, once after each commit (tests/services/test_views.py)",
+        "views ask, once after each commit (tests/services/rows/test_views.py)",
     ),
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.core.table.option_entries import Consistency
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.api.openapi import served

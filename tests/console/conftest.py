@@ -15,7 +15,7 @@ from playwright.sync_api import Browser as Chromium
 
 from app.core.access import Role
 from app.http.parts import Parts
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.api.conftest import LOOPBACK, TABLES, app, built_app, client, create, shop
 from tests.console.chromium import chromium
 from tests.console.merged import FIELDS, MANUAL, MergedTable

@@ -21,7 +21,7 @@ from typing import Final
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from app.services.examples import EXAMPLES
+from app.services.explaining.examples import EXAMPLES
 from tests.console.chromium import EXECUTABLE, MISSING, SCHEMES, chromium
 from tests.service import Client, TableClient, serving
 

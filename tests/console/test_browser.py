@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.catalog.database import CatalogDatabase
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.service import Client, TableClient, serving

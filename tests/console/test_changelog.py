@@ -10,11 +10,11 @@ import pytest
 
 from app.console.changelog import NO_CHANGE
 from app.core.table.history import SnapshotKind
-from app.services.executor import MergeSite
+from app.services.shared.executor import MergeSite
 from tests.console.conftest import Browser, words
 from tests.console.merged import EVENTS, HOSTILE, MergedTable
 from tests.services.executor import PythonExecutor
-from tests.services.forgetting import forget
+from tests.services.upkeep.forgetting import forget
 
 PAGE = "/console/tables/shop/wide/changelog"
 LOOKUP = {"changelog-producer": "lookup"}

@@ -13,7 +13,7 @@ from app.console.courses import course
 from app.console.files import MOST_RUNS, Bar
 from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind
 from app.http.parts import Parts
-from app.services.stats import amplified
+from app.services.operating.stats import amplified
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
 from tests.console.merged import HOSTILE, MANUAL, MergedTable

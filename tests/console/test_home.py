@@ -14,7 +14,7 @@ from app.catalog.models import batches
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
-from app.services.examples import EXAMPLES
+from app.services.explaining.examples import EXAMPLES
 from tests.api.conftest import TABLES, new_table
 from tests.console.conftest import Browser
 

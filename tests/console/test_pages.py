@@ -13,7 +13,7 @@ from starlette.routing import compile_path
 from app.console.site import PAGES
 from app.console.visits import Page
 from app.core.access import Role
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from tests.api.conftest import LOOPBACK
 from tests.console.conftest import Browser
 from tests.console.test_browser import SHOWN

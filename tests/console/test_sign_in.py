@@ -15,7 +15,7 @@ from app.console.cookies import form_token
 from app.core.access import Role
 from app.http.parts import Parts
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
 from tests.console.conftest import Browser, words

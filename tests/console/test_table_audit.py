@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.http.parts import Parts
 from app.main import create_app
-from app.services.audit_log import last_lines
+from app.services.operating.audit_log import last_lines
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.console.conftest import Browser

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from app.core.access import Role
 from app.http.parts import Parts
 from app.main import create_app
-from app.services.audit_log import last_lines
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
+from app.services.operating.audit_log import last_lines
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
 from tests.console.conftest import Browser, words

@@ -28,12 +28,12 @@ from app.api.deps import Parts
 from app.catalog.models import batches
 from app.core.table.history import Task, TaskState
 from app.main import create_app
-from app.services.compactions import ask_for_compaction, run_next_compaction
-from app.services.damage import named_files
-from app.services.executor import MergeSite
-from app.services.history import file_history
-from app.services.kept_views import Views
-from app.services.merges import request_merge, run_next_merge
+from app.services.explaining.history import file_history
+from app.services.merging.compactions import ask_for_compaction, run_next_compaction
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.rows.kept_views import Views
+from app.services.shared.damage import named_files
+from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.storage.images import Images
 from app.storage.named_files import damaged_files

@@ -11,8 +11,8 @@ import threading
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
-from app.services.executor import MergeSite
-from app.services.sweeps import sweep
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.sweeps import sweep
 from app.settings import Settings
 from app.storage.layout import Warehouse
 from app.telemetry.logs import log_to_stderr

@@ -15,16 +15,16 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Table
 from app.core.table.schema import TableSchema
-from app.services.change_events import EVENT_FORMATS
-from app.services.encodings import ENCODINGS, decoded
-from app.services.formats import ARROW, CLOUDEVENTS, CLOUDEVENTS_BATCH, CSV, JSON, NDJSON, PARQUET, EmptyFields
-from app.services.ingest import Change, Upload
-from app.services.many_lookups import found_as_json, read_keys
-from app.services.row_changes import RowChange, RowMethod
-from app.services.scans import NDJSON as ROWS
-from app.services.scans import WRITERS, read_scan, written
-from app.services.sent_files import read_form
-from app.services.views import View
+from app.services.batches.ingest import Change, Upload
+from app.services.batches.row_changes import RowChange, RowMethod
+from app.services.bodies.change_events import EVENT_FORMATS
+from app.services.bodies.encodings import ENCODINGS, decoded
+from app.services.bodies.formats import ARROW, CLOUDEVENTS, CLOUDEVENTS_BATCH, CSV, JSON, NDJSON, PARQUET, EmptyFields
+from app.services.bodies.sent_files import read_form
+from app.services.rows.many_lookups import found_as_json, read_keys
+from app.services.rows.scans import NDJSON as ROWS
+from app.services.rows.scans import WRITERS, read_scan, written
+from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.ingest.pieces import decoded_pieces
 from app.storage.layout import Warehouse

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.console.gate import is_page
 from app.main import create_app
-from app.services.tokens import create_token
+from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.fuzz.target import Run, Target

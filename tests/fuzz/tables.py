@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.core.table.schema import TableSchema
 from tests.histories import FUNCTION_TYPES
-from tests.services.test_change_events import COLUMNS
+from tests.services.bodies.test_change_events import COLUMNS
 
 _NESTED = (
     "ARRAY<STRING>",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.services.executor import MergeSite
-from app.services.lookups import Images
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
 from app.storage.layout import Warehouse
 from tests.catalog.conftest import catalog_kind, catalog_url, database
 from tests.services.executor import PythonExecutor

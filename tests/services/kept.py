@@ -7,7 +7,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Batch, Table
-from app.services.history import KEY_ROOM, KeptRecords, kept_files, kept_records, kept_since
+from app.services.explaining.history import KEY_ROOM, KeptRecords, kept_files, kept_records, kept_since
 from app.storage.history import Room
 from app.storage.layout import Warehouse
 

@@ -13,13 +13,13 @@ from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
 from app.core.table.keys import key_from_json
 from app.core.table.schema import TableSchema
-from app.services.executor import MergeSite
-from app.services.forgettings import ask_to_forget
-from app.services.lookups import Consistency, Images, get_rows
+from app.services.rows.lookups import Consistency, Images, get_rows
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.forgettings import ask_to_forget
 from app.storage.layout import Warehouse
 from spark_jobs.executor import SparkJobs
 from tests.services.builders import compact, snapshot_of
-from tests.services.forgetting import forget, gone, known, merged, traces
+from tests.services.upkeep.forgetting import forget, gone, known, merged, traces
 
 FIELDS = (
     ("day", "DATE"),

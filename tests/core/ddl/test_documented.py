@@ -14,7 +14,7 @@ from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
 from app.core.plan.table_warnings import table_warnings
 from app.core.types.dialects import Dialect
-from app.services.ddl import DeclaredTable, declared_tables
+from app.services.tables.ddl import DeclaredTable, declared_tables
 
 Case = dict[str, Any]
 FILE = Path(__file__).parents[2] / "cases" / "ddl_docs.json"

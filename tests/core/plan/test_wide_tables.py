@@ -16,7 +16,7 @@ from app.core.plan.record_decoder import RecordDecoder
 from app.core.plan.table_warnings import table_warnings
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
-from app.services.rules import table_rules
+from app.services.tables.rules import table_rules
 
 COLUMNS = 100
 

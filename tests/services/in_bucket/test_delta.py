@@ -9,16 +9,16 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from app.core.table.history import Table
-from app.services.delta import keep_log
-from app.services.drops import drop_table
-from app.services.executor import MergeSite
-from app.services.readiness import take_warehouse
-from app.services.sweeps import sweep
+from app.services.operating.readiness import take_warehouse
+from app.services.publishing.delta import keep_log
+from app.services.shared.executor import MergeSite
+from app.services.tables.drops import drop_table
+from app.services.upkeep.sweeps import sweep
 from app.storage.layout import Warehouse, table_folder
 from tests.delta_readers import plain
 from tests.object_store import objects_in
 from tests.services.builders import compact, create_table
-from tests.services.delta_logs import PUBLISHED, merge, publish, versions
+from tests.services.publishing.delta_logs import PUBLISHED, merge, publish, versions
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 

@@ -9,15 +9,15 @@ import pytest
 
 from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
-from app.services.executor import MergeSite
-from app.services.gone_keys import end_forgettings
-from app.services.history import file_history
-from app.services.lookups import Images
-from app.services.readiness import take_warehouse
-from app.services.sweeps import sweep
+from app.services.explaining.history import file_history
+from app.services.operating.readiness import take_warehouse
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.gone_keys import end_forgettings
+from app.services.upkeep.sweeps import sweep
 from app.storage.layout import Warehouse
 from tests.object_store import objects_in
-from tests.services.forgetting import (
+from tests.services.upkeep.forgetting import (
     ADA,
     BOB,
     ENGINES,

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from app.core.table.damage import DamagedFile
-from app.services.drops import drop_table
-from app.services.executor import MergeSite
-from app.services.readiness import take_warehouse
-from app.services.sweeps import sweep
+from app.services.operating.readiness import take_warehouse
+from app.services.shared.executor import MergeSite
+from app.services.tables.drops import drop_table
+from app.services.upkeep.sweeps import sweep
 from tests.object_store import flip, objects_in
 from tests.services.builders import create_table
-from tests.services.test_history import CALM, merged, told
+from tests.services.explaining.test_history import CALM, merged, told
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 NO_GRACE = timedelta(seconds=-10)

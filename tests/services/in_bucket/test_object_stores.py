@@ -20,17 +20,17 @@ from app.core.plan.bounds import Bounds
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
 from app.kernel.tasks import Job, Progress, Result
-from app.services.backups import back_up, restore
-from app.services.drops import drop_table
-from app.services.executor import MergeSite
-from app.services.formats import ARROW, JSON
-from app.services.ingest import Upload, accept_batch
-from app.services.lookups import Images
-from app.services.merges import request_merge, run_next_merge
-from app.services.readiness import take_warehouse, warehouse_fault
-from app.services.scrubs import verify
-from app.services.sweeps import sweep
-from app.services.twins import published
+from app.services.batches.ingest import Upload, accept_batch
+from app.services.bodies.formats import ARROW, JSON
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.operating.readiness import take_warehouse, warehouse_fault
+from app.services.publishing.twins import published
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
+from app.services.tables.drops import drop_table
+from app.services.upkeep.backups import back_up, restore
+from app.services.upkeep.scrubs import verify
+from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, file_of_batch

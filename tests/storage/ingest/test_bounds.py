@@ -17,8 +17,8 @@ from app.core.plan.bounds import FREE_BYTES, Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import LONGEST_KEY, DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
-from app.services.formats import JSON
-from app.services.ingest import Upload
+from app.services.batches.ingest import Upload
+from app.services.bodies.formats import JSON
 from app.storage.ingest.pieces import DECODED_AT_ONCE, MOST_COUNTED, Piece, decoded_pieces
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, NDJSON, PARQUET, arrow_body, parquet_body

@@ -23,7 +23,7 @@ from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.values import value_text
-from app.services.formats import FORMATS, JSON
+from app.services.bodies.formats import FORMATS, JSON
 from app.storage.arrow import arrow_type, staging_schema
 from tests.core.strategies import SCALAR_TYPES, TYPES, values
 from tests.pieces import joined

@@ -20,8 +20,8 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
-from app.services.formats import FORMATS, JSON
-from app.services.ingest import Upload
+from app.services.batches.ingest import Upload
+from app.services.bodies.formats import FORMATS, JSON
 from app.storage.ingest.parquet_footer import MOST_MEMBERS
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, PARQUET, arrow_body, parquet_body

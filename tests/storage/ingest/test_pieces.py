@@ -15,8 +15,8 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
-from app.services.formats import JSON
-from app.services.ingest import Upload
+from app.services.batches.ingest import Upload
+from app.services.bodies.formats import JSON
 from app.storage.arrow import staging_schema
 from app.storage.ingest.pieces import decoded_pieces
 from app.storage.layout import Warehouse

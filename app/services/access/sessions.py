@@ -1,0 +1,63 @@
+"""Sessions of people who signed in with a token: short-lived tokens that end with it (docs/decisions/0035)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.core.access import Grant
+from app.core.errors import FaultCode, Unauthorized, Violation
+from app.services.access.tokens import PREFIX, token_digest
+
+LONGEST: Final = timedelta(hours=12)
+_PREFIX: Final = f"{PREFIX}session_"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session just begun: what it may do, when it ends at the latest, and its text, which is told only now."""
+
+    grant: Grant
+    ends_at: datetime
+    secret: str = field(repr=False)
+
+
+def begin_session(database: CatalogDatabase, token: str) -> Session:
+    """A session of the bearer of ``token``, whose role and scope it has. Revoking the token ends it, too.
+
+    Raises ``Unauthorized`` for a text that is no token, or one that was revoked or has expired.
+    """
+    secret = f"{_PREFIX}{secrets.token_urlsafe(32)}"
+    with database.transaction() as repository:
+        owner = repository.tokens.named(token_digest(token))
+        if owner is None:
+            raise unknown_token()
+        number, ends_at = secrets.token_hex(8), repository.now() + LONGEST
+        session = repository.tokens.begin_session(owner.name, number, token_digest(secret), ends_at)
+    return Session(session.grant, session.expires_at or ends_at, secret)
+
+
+def end_session(database: CatalogDatabase, secret: str) -> None:
+    """The session with this text opens nothing any more, in any process."""
+    with database.transaction() as repository:
+        repository.tokens.end_session(token_digest(secret))
+
+
+def check_no_session(authorization: str | None) -> None:
+    """Raises ``Unauthorized`` for the text of a session in the place of a token. It opens pages alone: what a program
+    made with it, a token perhaps, would outlive the session.
+    """
+    if (authorization or "").partition(" ")[2].strip().startswith(_PREFIX):
+        message = "a session of the console is no token of the API"
+        fix = "send a token: keyfold token create NAME"
+        raise Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])
+
+
+def unknown_token() -> Unauthorized:
+    """What is told of a text with which no session begins."""
+    message = "this token is not known: it was revoked, has expired, or is not whole"
+    fix = "copy the whole token, which begins with kf_, or make another one: keyfold token create NAME"
+    return Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])

@@ -1,0 +1,179 @@
+"""Who may call, and what: API tokens checked on every request (design §7, promise 6)."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.marks import TOKENS
+from app.catalog.repository import ApiToken
+from app.core.access import EVERYBODY, Grant
+from app.core.errors import FaultCode, KeyfoldError, Resource, Unauthorized, Violation
+from app.services.access.token_uses import TokenUses
+from app.services.access.tokens import token_digest
+
+_REFRESH_SECONDS: Final = 2.0
+_NEW_TOKEN_SECONDS: Final = 0.1
+_FAILED_SECONDS: Final = 1.0
+_MAKE = "make one with: keyfold token create NAME"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """That the catalog could not be read, known since ``failed_at`` (seconds of the gate's clock)."""
+
+    error: KeyfoldError
+    failed_at: float
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A token of the catalog: its digest, what it grants, and until when (seconds after 1970-01-01 UTC)."""
+
+    digest: str
+    grant: Grant
+    expires: float
+
+    @classmethod
+    def of(cls, digest: str, token: ApiToken) -> _Known:
+        """What there is to know of ``token``."""
+        expires = float("inf") if token.expires_at is None else token.expires_at.timestamp()
+        return cls(digest, token.grant, expires)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock), and their mark from before."""
+
+    required: bool = True
+    tokens: Mapping[str, _Known] = field(default_factory=dict)
+    read_at: float = float("-inf")
+    mark: int = 0
+
+    def known(self, digest: str | None) -> _Known | None:
+        """The token with this digest.
+
+        It is found by its digest, and only then compared in constant time. How long the finding takes could tell no
+        more than a digest that its sender knows already.
+        """
+        found = None if digest is None else self.tokens.get(digest)
+        return found if found is not None and hmac.compare_digest(found.digest, digest or "") else None
+
+
+class TokenGate:
+    """Lets requests in: all of them while no token was ever made and ``required`` is false, else only those with a
+    known token.
+
+    What the catalog says is remembered until the mark of the tokens changes (docs/decisions/0018), so a revoked token
+    ends with its commit on this machine and a notification later on others; and for two seconds at most, for what no
+    mark told of. A token that is not known makes the gate look sooner, but not more than ten times a second. That the
+    catalog could not be read is remembered for a second: who waits behind a catalog that hangs does not wait for it
+    again, one after another.
+
+    ``uses`` hears of every token that is used. ``clock`` tells seconds that never go back, ``now`` those after
+    1970-01-01 UTC, by which tokens expire.
+    """
+
+    def __init__(
+        self,
+        database: CatalogDatabase,
+        *,
+        required: bool,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        uses: TokenUses | None = None,
+    ) -> None:
+        self._database = database
+        self._required = required
+        self._clock = clock
+        self._now = now
+        self._uses = uses
+        self._lock = threading.Lock()
+        self._access = _Access()
+        self._failure: _Failure | None = None
+
+    def check(self, authorization: str | None) -> Grant:
+        """What the token in the header grants; ``EVERYBODY`` where none is needed. Raises ``Unauthorized``."""
+        digest = _digest(authorization)
+        access = self._read(_REFRESH_SECONDS)
+        if digest is not None and access.required and access.known(digest) is None:
+            access = self._read(_NEW_TOKEN_SECONDS)
+        grant = self._granted(access, digest)
+        if grant is None:
+            raise self._refused(access, digest)
+        return grant
+
+    def recall(self, authorization: str | None) -> Grant | None:
+        """What ``check`` answers, if it is known without asking the catalog and lets the request pass; else None."""
+        access = self._access
+        return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
+
+    def _granted(self, access: _Access, digest: str | None) -> Grant | None:
+        if not access.required:
+            return EVERYBODY
+        known, now = access.known(digest), self._now()
+        if known is None or now >= known.expires:
+            return None
+        if self._uses is not None:
+            self._uses.note(known.grant.name, now)
+        return known.grant
+
+    def _refused(self, access: _Access, digest: str | None) -> Unauthorized:
+        expired = access.known(digest)
+        if expired is not None:
+            wrong = f"the token {expired.grant.name!r} has expired"
+            fix = f"send another one, {_MAKE}"
+            return Unauthorized(
+                wrong,
+                violations=[Violation("", FaultCode.EXPIRED_TOKEN, wrong, fix)],
+                resource_type=Resource.TOKEN,
+                resource_name=expired.grant.name,
+            )
+        if all(self._now() >= known.expires for known in access.tokens.values()):
+            message = f"this service asks for a token, and none is left; {_MAKE}"
+            return Unauthorized(message, violations=[Violation("", FaultCode.NO_TOKEN_LEFT, message, _MAKE)])
+        return _unknown(digest)
+
+    def _older(self, access: _Access, seconds: float) -> bool:
+        return self._clock() - access.read_at > seconds or access.mark != self._database.marks.of(TOKENS)
+
+    def _read(self, most_seconds: float) -> _Access:
+        with self._lock:
+            if self._older(self._access, most_seconds):
+                self._raise_known_failure()
+                self._access = self._ask()
+            return self._access
+
+    def _raise_known_failure(self) -> None:
+        failure = self._failure
+        if failure is not None and self._clock() - failure.failed_at <= _FAILED_SECONDS:
+            raise failure.error.with_traceback(None)  # else it would grow by each who is told
+
+    def _ask(self) -> _Access:
+        read_at, mark = self._clock(), self._database.marks.of(TOKENS)
+        try:
+            with self._database.reading() as repository:
+                required = self._required or repository.tokens.required()
+                found = repository.tokens.by_digest()
+                tokens = {digest: _Known.of(digest, token) for digest, token in found.items()}
+                return _Access(required, tokens, read_at, mark)
+        except KeyfoldError as error:
+            self._failure = _Failure(error, self._clock())
+            raise
+
+
+def _digest(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+
+
+def _unknown(digest: str | None) -> Unauthorized:
+    message = f"send a valid token: Authorization: Bearer kf_… ({_MAKE})"
+    code = FaultCode.MISSING_TOKEN if digest is None else FaultCode.UNKNOWN_TOKEN
+    wrong = "the request has no bearer token" if digest is None else "the token is not known, or was revoked"
+    return Unauthorized(message, violations=[Violation("", code, wrong, f"send Authorization: Bearer kf_…; {_MAKE}")])

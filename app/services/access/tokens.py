@@ -1,0 +1,132 @@
+"""API tokens: made once, kept as digests, listed and revoked; ``app.services.access.token_gate`` asks for them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ApiToken, Repository
+from app.core.access import EVERYTHING, Role, TokenScope
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.option_values import duration
+from app.services.shared.pages import Page, PageRequest, page_of
+
+PREFIX: Final = "kf_"
+LONGEST_NAME: Final = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A token to make; ``on`` are patterns of ``TokenScope``, ``expires`` is a duration (``90d``) or a time."""
+
+    name: str
+    role: Role = Role.ADMIN
+    on: Sequence[str] = (EVERYTHING,)
+    expires: str | None = None
+
+
+@dataclass(frozen=True)
+class MadeToken:
+    """A token and its text, which nobody is told again."""
+
+    token: ApiToken
+    secret: str = field(repr=False)
+
+
+def token_digest(token: str) -> str:
+    """What the catalog keeps of a token.
+
+    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: nobody
+    guesses one from its digest however fast that is, and a slow hash would cost every request its time.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def create_token(
+    database: CatalogDatabase,
+    name: str,
+    role: Role = Role.ADMIN,
+    on: Sequence[str] = (EVERYTHING,),
+    expires: str | None = None,
+) -> str:
+    """The text of a new token, in a transaction of its own; see ``make_token``."""
+    with database.transaction() as repository:
+        return make_token(repository, Wish(name, role, on, expires)).secret
+
+
+def make_token(repository: Repository, wish: Wish) -> MadeToken:
+    """A new token, told only now; from the first on the service asks for one.
+
+    Raises ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
+    """
+    faults = [*_name_violations(wish.name)]
+    scope, expires_at, now = TokenScope(), None, repository.now()
+    try:
+        scope = TokenScope.parse(wish.on, "/on")
+    except Invalid as invalid:
+        faults += invalid.violations
+    try:
+        expires_at = None if wish.expires is None else _expiry(wish.expires, now)
+    except ValueError as error:
+        message = f"{wish.expires!r} is no time at which a token can expire"
+        faults.append(Violation("/expires", FaultCode.ILLEGAL_EXPIRY, message, str(error)))
+    if faults:
+        message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
+        raise Invalid(f"the token is not valid: {message}", violations=faults)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, created_at=now)
+    return MadeToken(made, secret)
+
+
+def _name_violations(name: str) -> Iterator[Violation]:
+    if not name:
+        yield Violation("/name", FaultCode.EMPTY_NAME, "the token's name is empty", "name the token")
+    elif len(name) > LONGEST_NAME:
+        message = f"the token's name has {len(name)} characters, {LONGEST_NAME} are possible"
+        yield Violation("/name", FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
+    elif not _NAME.fullmatch(name):
+        message = f"{name!r} cannot be a token's name"
+        fix = "use letters, digits and . _ @ -, beginning with a letter or digit"
+        yield Violation("/name", FaultCode.ILLEGAL_NAME, message, fix)
+
+
+def _expiry(text: str, now: datetime) -> datetime:
+    """When a token expires: so long after ``now``, or the time that ``text`` says. Raises ``ValueError`` with the fix
+    for what is neither, and for a time that is over.
+    """
+    fix = "write 90d, 12h, 2027-01-31 (when that day begins, UTC) or 2027-01-31T18:00:00Z, a time to come"
+    try:
+        expires_at = _instant(text) if re.match("[0-9]+-", text) else now + duration(text)
+    except (ValueError, OverflowError):
+        raise ValueError(fix) from None
+    if expires_at <= now:
+        raise ValueError(fix)
+    return expires_at
+
+
+def _instant(text: str) -> datetime:
+    read = datetime.fromisoformat(text)
+    if len(text) == len("2027-01-31"):
+        return read.replace(tzinfo=UTC)
+    if read.tzinfo is None:
+        raise ValueError("it has no offset")
+    return read.astimezone(UTC)
+
+
+def told_of(token: ApiToken) -> dict[str, object]:
+    """What the audit log tells of a token that was made."""
+    expires = None if token.expires_at is None else token.expires_at.isoformat()
+    return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires}
+
+
+def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:
+    """A page of the tokens in name order, expired ones too."""
+    found = repository.tokens.page(after=request.after, limit=request.and_one_more)
+    return page_of(found, request, lambda token: token.name)

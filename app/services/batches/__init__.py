@@ -1,0 +1,1 @@
+"""Batches: checked, admitted, staged durably, listed, withdrawn."""

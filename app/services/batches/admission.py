@@ -1,0 +1,216 @@
+"""Whether a batch may be staged now: the warehouse is there, its disk has room, and what is staged already is within
+its bounds (docs/decisions/0028).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import FaultCode, KeyfoldError, NotStored, StagingFull, Violation
+from app.core.table.history import Table
+from app.services.shared.repeated import Repeated
+from app.storage.layout import Warehouse
+from app.storage.writable import check_there, free_bytes, free_bytes_at
+from app.telemetry.entries import Bound, Counted
+
+logger = logging.getLogger(__name__)
+FRESH_SECONDS: Final = 1.0  # how old what the catalog said of staging areas may be
+_WAIT: Final = "send it again later: merges fold what is staged; if they do not, GET …/merges tells why"
+
+
+@dataclass(frozen=True)
+class StagingBounds:
+    """How much may be staged, of one table and of all; how long a batch may wait for its merge beyond its table's
+    ``merge.max-staleness``; and how many bytes of the disks must be free.
+    """
+
+    table_bytes: int
+    table_records: int
+    late: timedelta
+    all_bytes: int
+    all_records: int
+    free_bytes: int
+
+
+@dataclass
+class _Area:
+    """What is staged of a table, and since when (by the catalog's clock)."""
+
+    records: int = 0
+    size: int = 0
+    oldest: datetime | None = None
+
+
+@dataclass
+class _Known:
+    """What the catalog said of all staging areas at ``read_at`` (seconds of our clock), when it was ``now`` there, and
+    what this process has accepted since.
+    """
+
+    read_at: float
+    now: datetime | None = None
+    areas: dict[str, _Area] = field(default_factory=lambda: defaultdict(_Area))
+    records: int = 0
+    size: int = 0
+
+    def add(self, table_id: str, records: int, size: int, oldest: datetime | None = None) -> None:
+        """Count what is staged of a table."""
+        area = self.areas[table_id]
+        area.records, area.size = area.records + records, area.size + size
+        area.oldest = area.oldest or oldest or self.now
+        self.records, self.size = self.records + records, self.size + size
+
+
+class Admission(Repeated):
+    """Keeps batches out while what is staged has reached its bounds; one for a process.
+
+    A batch costs no query: the staging areas are read about once a second while batches come, and what this process
+    accepts meanwhile is added. So a bound holds to within a second of what other processes accept, and whoever is
+    about to be refused is so by what the catalog said just now. A batch is let in below the bounds however large it
+    is; bodies that are being read count as staged.
+    """
+
+    def __init__(
+        self,
+        database: CatalogDatabase,
+        warehouse: Warehouse,
+        folder: Path,
+        bounds: StagingBounds,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("admission", self.read, lambda: FRESH_SECONDS, on_demand=True)
+        self._database = database
+        self._warehouse = warehouse
+        self._folder = folder
+        self._bounds = bounds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of who reads the catalog
+        self._known = _Known(float("-inf"))
+        self._accepted: list[tuple[str, int, int]] = []  # since the last reading of the catalog began
+        self._pending: dict[str, int] = defaultdict(int)  # bytes of bodies, by table
+
+    @contextmanager
+    def admitted(self, table: Table, size: int) -> Iterator[None]:
+        """In the body a batch of ``size`` bytes is read and stored.
+
+        Raises ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
+        has too little room, or others wait for a catalog that stands still.
+        """
+        self._database.writers.check()
+        self._check_disks(size)
+        self._check_areas(table)
+        self.ask()
+        with self._lock:
+            self._pending[table.id] += size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pending[table.id] -= size
+                if not self._pending[table.id]:
+                    del self._pending[table.id]
+
+    def accepted(self, table_id: str, records: int, size: int) -> None:
+        """Count a batch that was accepted."""
+        with self._lock:
+            self._accepted.append((table_id, records, size))
+            self._known.add(table_id, records, size)
+
+    def _check_disks(self, size: int) -> None:
+        with self._refusing(Bound.WAREHOUSE):
+            check_there(self._warehouse)
+        rooms = {"the warehouse": free_bytes(self._warehouse), "the data folder": free_bytes_at(str(self._folder))}
+        needed = self._bounds.free_bytes + size + sum(self._pending.values())
+        for where, room in rooms.items():
+            if room is not None and self._bounds.free_bytes and room < needed:
+                message = (
+                    f"the disk of {where} has {room} bytes of room, and this batch with those under way would leave"
+                    f" less than {self._bounds.free_bytes} (KEYFOLD_LEAST_FREE_MIB); nothing was stored"
+                )
+                fix = "free room on the disk, then send it again"
+                with self._refusing(Bound.ROOM):
+                    raise NotStored(message, violations=[Violation("", FaultCode.NO_ROOM, message, fix)])
+
+    @contextmanager
+    def _refusing(self, bound: Bound) -> Iterator[None]:
+        try:
+            yield
+        except KeyfoldError:
+            self._database.metrics.count(Counted.REFUSED_BATCHES, bound)
+            raise
+
+    def _check_areas(self, table: Table) -> None:
+        refusal = self._refusal(table)
+        if self._known.now is None or (refusal is not None and self._clock() - self._known.read_at > FRESH_SECONDS):
+            self.read()
+            refusal = self._refusal(table)
+        if refusal is not None:
+            with self._refusing(refusal[0]):
+                raise refusal[1]
+
+    def _refusal(self, table: Table) -> tuple[Bound, StagingFull] | None:
+        """The bound that keeps a batch of ``table`` out, and how that is told; None if none does."""
+        bounds = self._bounds
+        with self._lock:
+            known, area = self._known, self._known.areas.get(table.id, _Area())
+            size, all_size = area.size + self._pending.get(table.id, 0), known.size + sum(self._pending.values())
+        mine, every = f"the staging area of {table.full_name} has", "the staging areas of all tables have"
+        told = (
+            (Bound.TABLE_BYTES, mine, size, bounds.table_bytes, "bytes", "KEYFOLD_STAGED_TABLE_MIB"),
+            (Bound.TABLE_RECORDS, mine, area.records, bounds.table_records, "records", "KEYFOLD_STAGED_TABLE_RECORDS"),
+            (Bound.BYTES, every, all_size, bounds.all_bytes, "bytes", "KEYFOLD_STAGED_MIB"),
+            (Bound.RECORDS, every, known.records, bounds.all_records, "records", "KEYFOLD_STAGED_RECORDS"),
+        )
+        for bound, whose, value, most, unit, setting in told:
+            if value >= most:
+                code = FaultCode.STAGED_BYTES if unit == "bytes" else FaultCode.STAGED_RECORDS
+                return bound, _full(table, code, f"{whose} {value} {unit}, and the most is {most} ({setting})")
+        return self._too_late(table, area)
+
+    def _too_late(self, table: Table, area: _Area) -> tuple[Bound, StagingFull] | None:
+        if area.oldest is None or self._known.now is None:
+            return None
+        staleness: timedelta = table.schema.parsed["merge.max-staleness"]
+        age = self._known.now - area.oldest + timedelta(seconds=self._clock() - self._known.read_at)
+        if age <= staleness + self._bounds.late:
+            return None
+        message = (
+            f"the oldest staged batch of {table.full_name} waits for its merge for {age.total_seconds():.0f} seconds,"
+            f" and {(staleness + self._bounds.late).total_seconds():.0f} is the most (merge.max-staleness and"
+            " KEYFOLD_STAGED_LATE_SECONDS)"
+        )
+        return Bound.TABLE_AGE, _full(table, FaultCode.STAGED_TOO_LONG, message)
+
+    def read(self) -> None:
+        """Read the staging areas. Raises ``Unavailable`` when the catalog does not answer."""
+        with self._turn:
+            with self._lock:
+                self._accepted.clear()
+            read_at = self._clock()
+            with self._database.reading() as repository:
+                known = _Known(read_at, repository.now())
+                for one in repository.stats.staged_tables():
+                    staged = one.staged
+                    known.add(one.table_id, staged.records, staged.size_bytes, staged.oldest_accepted_at)
+            with self._lock:
+                for accepted in self._accepted:  # perhaps once too often, for a second
+                    known.add(*accepted)
+                self._known = known
+
+
+def _full(table: Table, code: FaultCode, message: str) -> StagingFull:
+    told = f"{message}; nothing was stored"
+    return StagingFull(
+        told, violations=[Violation("", code, told, _WAIT)], resource_type="TABLE", resource_name=table.name
+    )

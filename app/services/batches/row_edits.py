@@ -1,0 +1,75 @@
+"""A row changed by hand: what a record has to say so that it sets what was touched and leaves the rest as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from app.catalog.repository import Repository
+from app.core.errors import ErrorCode, NotFound
+from app.core.plan.merge_plan import MergePlan
+from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.rules.accumulators import Sum, Union
+from app.core.rules.register import Register
+from app.core.rules.stepwise import Stepwise
+from app.core.table.history import Table
+from app.core.table.keys import key_from_text, key_to_json
+from app.core.table.records import RowKind
+from app.services.rows.lookups import Consistency, get_row
+from app.storage.images import Images
+
+Row = Mapping[str, Any]
+
+
+def row_now(repository: Repository, images: Images, table: Table, texts: Sequence[str]) -> tuple[Row, Row | None]:
+    """The key whose values are ``texts``, as JSON, and its row with what is staged; None where there is none.
+
+    Raises ``Invalid`` for texts that are no key.
+    """
+    key = key_to_json(table.schema, key_from_text(table.schema, texts))
+    try:
+        return key, get_row(repository, images, table, texts, Consistency.LATEST).row
+    except NotFound as error:
+        if error.code is not ErrorCode.ROW_NOT_FOUND:
+            raise
+        return key, None
+
+
+def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row | None) -> dict[str, Any]:
+    """The record of ``kind`` that sets the columns ``touched`` of the row of ``key``, which is ``row`` now.
+
+    Where a column that is left out would be cleared, it says what there is; where a column is ordered by others, it
+    says these as they are, so that it counts as come now.
+    """
+    again = () if row is None else said_again(plan, touched, kind)
+    said = {**{name: row[name] for name in again if row and row[name] is not None}, **touched, **key}
+    record = {column.name: said[column.name] for column in plan.schema.columns if column.name in said}
+    return record if kind is RowKind.INSERT or plan.row_kind_column else {KIND_MEMBER: kind.text, **record}
+
+
+def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list[str]:
+    """The columns that a record which sets ``touched`` has to say as they are."""
+    names = [column.name for column in plan.schema.value_columns if column.name not in touched]
+    groups = {plan.rule_of[name].part.group for name in touched if name in plan.rule_of}
+    ordering = {*(field.column.name for field in plan.order.fields), *(name for group in groups for name in group)}
+    return [name for name in names if name in ordering or (kind.add and _cleared(plan, name, groups))]
+
+
+def folds_in(plan: MergePlan, name: str) -> bool:
+    """Whether what a record says of the column goes into what there is, instead of its place."""
+    return isinstance(plan.rule_of.get(name), Sum | Union | Stepwise)
+
+
+def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) -> bool:
+    """Whether a record that sets columns of ``groups`` and leaves ``name`` out clears it."""
+    rule = plan.rule_of[name]
+    if plan.schema.tells_named or rule.part.skips_null or not isinstance(rule, Register):
+        return False
+    return not rule.part.group or rule.part.group in groups
+
+
+def ordering_now(plan: MergePlan, row: Row | None) -> dict[str, Any]:
+    """What orders the records of the row, as it is now: a delete that says it is not older than what it deletes."""
+    fields = {name for group in plan.group_registers for name in group}
+    fields |= {field.column.name for field in plan.order.fields}
+    return {name: row[name] for name in sorted(fields) if row[name] is not None} if row else {}

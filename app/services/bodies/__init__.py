@@ -1,0 +1,1 @@
+"""Bodies of uploads: formats, encodings, change events, faults at their place."""

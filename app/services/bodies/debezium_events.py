@@ -1,0 +1,150 @@
+"""Change events of Debezium: its envelope, alone or in a CloudEvent, and rows without one (ExtractNewRecordState)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.core.hints import cut
+from app.core.plan.record_decoder import Note
+from app.core.table.records import RowKind
+from app.core.types.kinds import Family, Kind
+from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults
+from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
+from app.services.shared.unavailable import holds_unavailable, is_unavailable
+
+_OPS = frozenset({"c", "r", "u", "d"})
+_TRUNCATED = (
+    "let Debezium leave it out (skipped.operations=t, its default), and delete the rows with -D records or make the "
+    "table anew"
+)
+_NO_ENVELOPE = "send Debezium's envelope; for rows without it (ExtractNewRecordState) use format=debezium-flat-json"
+_DOCUMENT = (
+    "MongoDB's connector sends documents as text: use the transform ExtractNewDocumentState, and "
+    "format=debezium-flat-json"
+)
+_MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
+_FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
+# What stands for a value that was not logged beside the key of a delete: nulls, and defaults of NOT NULL columns.
+_MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
+
+
+def read_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
+    """Read one event of Debezium, with or without its schema, with or without an envelope."""
+    payload, schema = _opened(event)
+    if payload is None:
+        changes.skip()  # a tombstone with its schema
+    elif "op" not in payload and (_FLAT_OP in payload or _FLAT_DELETED in payload):
+        _flat_change(changes, payload, schema)
+    else:
+        _change(changes, payload, schema, payload.get("op"))
+
+
+def read_flat_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
+    """Read one row that ExtractNewRecordState, or ExtractNewDocumentState, has made of an event."""
+    payload, schema = _opened(event)
+    if payload is None:
+        changes.skip()
+    else:
+        _flat_change(changes, payload, schema)
+
+
+def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
+    """Read one CloudEvent of Debezium's converter, structured mode."""
+    found = event.get("data")
+    payload, schema = (None, None) if found is None else _opened(object_of(found))
+    if payload is None:
+        changes.skip()
+    else:
+        _change(changes, payload, schema, payload.get("op", event.get("iodebeziumop")))
+
+
+def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
+    """The event without what Kafka Connect's JSON converter puts around it, and its schema."""
+    if "payload" not in event or "op" in event:
+        return event, None
+    payload = event["payload"]
+    return (None if payload is None else object_of(payload)), event.get("schema")
+
+
+def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: object) -> None:
+    if op == "m" or (op is None and (payload.keys() & _MARKS or payload.keys() <= {"ts_ms", "ts_us", "ts_ns"})):
+        changes.skip()  # a message, a heartbeat, a mark of a transaction, a change of a schema
+        return
+    if op == "t":
+        raise Unusable("the event is a truncation, which removes rows without naming them", _TRUNCATED)
+    if op not in _OPS:
+        what = f"op {cut(op)!r}" if isinstance(op, str) else "no op"
+        raise Unusable(f"the event is {what}, no change of a row", _NO_ENVELOPE)
+    if isinstance(payload.get("after"), str):
+        raise Unusable("the row in 'after' is a text", _DOCUMENT)
+    if sends_defaults(schema):
+        changes.note(Note.NULL_OR_DEFAULT)
+    before, after = (
+        None if payload.get(side) is None else _converted(changes, payload[side], schema, side, changed=op == "u")
+        for side in ("before", "after")
+    )
+    if op == "d":
+        changes.add(RowKind.DELETE, _logged(changes, row_in(before, "before", WHOLE_ROWS)))
+    elif op == "u":
+        changes.update(before, row_in(after, "after", WHOLE_ROWS))
+    else:
+        changes.add(RowKind.INSERT, row_in(after, "after", WHOLE_ROWS))
+
+
+def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -> None:
+    op, names = payload.get(_FLAT_OP), changes.plan.schema.by_name
+    if op == "t":
+        raise Unusable("the event is a truncation, which removes rows without naming them", _TRUNCATED)
+    deleted = op == "d" or str(payload.get(_FLAT_DELETED)).lower() == "true"
+    kept = {name: value for name, value in payload.items() if name in names or not name.startswith("__")}
+    row = _converted(changes, kept, schema, None, changed=not deleted)
+    if deleted:
+        changes.add(RowKind.DELETE, _logged(changes, row))
+    elif op == "u":
+        changes.update(None, row)
+    else:
+        changes.add(RowKind.INSERT, row)
+
+
+def _logged(changes: Changes, row: Row) -> Row:
+    """What was logged of a deleted row: its key alone where all else is null or made up (REPLICA IDENTITY DEFAULT)."""
+    keys = set(changes.plan.schema.primary_key)
+    if all(name in keys or any(value == one for one in _MADE_UP) for name, value in row.items()):
+        return {name: value for name, value in row.items() if name in keys}
+    return row
+
+
+def _converted(changes: Changes, row: object, schema: object, side: str | None, *, changed: bool) -> Row:
+    """The row as JSON would have it. A value that did not change is left out, where the table can leave it as it is."""
+    plan, placeholder = changes.plan, changes.unavailable
+    values = dict(row_in(row, side or "the event", WHOLE_ROWS))
+    for name, value in list(values.items()):
+        if not holds_unavailable(value, placeholder):
+            continue
+        whole = is_unavailable(value, placeholder) and name not in plan.schema.primary_key
+        if not (whole and changed and plan.schema.tells_named):
+            raise Unusable(f"the event lacks a value that did not change ({cut(placeholder)})", _fix(changed), name)
+        del values[name]
+    for name, read in readers(schema, side).items():
+        column = plan.schema.by_name.get(name)
+        if values.get(name) is not None:
+            try:
+                values[name] = read(values[name], column.type if column else None)
+            except Unreadable as error:
+                raise Unusable(f"column {name!r}: {error}", error.fix, name) from error
+    return {name: _without_zone(changes, name, value) for name, value in values.items()}
+
+
+def _fix(changed: bool) -> str:
+    whole = "set record.absent-columns = unchanged (merge-engine partial-update or aggregation), or "
+    return f"{whole if changed else ''}{WHOLE_ROWS}"
+
+
+def _without_zone(changes: Changes, name: str, value: Any) -> Any:
+    """Dates and times without a zone end with Z where time.precision.mode is isostring."""
+    column = changes.plan.schema.by_name.get(name)
+    if column is None or not isinstance(value, str) or not value.endswith("Z"):
+        return value
+    local = column.type.family in (Family.DATE, Family.TIME) or column.type.kind is Kind.TIMESTAMP
+    return value[:-1] if local else value

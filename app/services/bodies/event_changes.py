@@ -1,0 +1,116 @@
+"""What change events come to: records, events that are no row, events that cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.plan.record_decoder import KIND_MEMBER, Note
+from app.core.rules.named_values import NamedValues
+from app.core.rules.register import Register
+from app.core.table.records import RowKind
+from app.core.table.schema import Column
+from app.core.types.kinds import Family, Kind
+from app.services.shared.unavailable import UNAVAILABLE
+
+Row = Mapping[str, Any]
+WHOLE_ROWS = "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL; MySQL: binlog_row_image=FULL)"
+_CLOCK = re.compile(r"(.*\d\d:\d\d:\d\d)\.(\d+)(.*)", re.DOTALL)
+
+
+class Unusable(ValueError):
+    """An event that is no change of a row, or lacks the row, or a value of its ``column``."""
+
+    def __init__(self, message: str, fix: str, column: str | None = None) -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.column = column
+
+
+@dataclass
+class Changes:
+    """The records of the events read so far, and which event each is of; how often there was what ``Note`` names.
+
+    ``unavailable`` is the placeholder of values that did not change.
+    """
+
+    plan: MergePlan
+    unavailable: str = UNAVAILABLE
+    records: list[object] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+    notes: dict[Note, int] = field(default_factory=dict)
+    event: int = 0
+
+    def add(self, kind: RowKind, row: Row) -> None:
+        """One record of the event that is being read."""
+        values = {name: self._value(name, value) for name, value in row.items()}
+        self.records.append({**values, self.plan.row_kind_column or KIND_MEMBER: kind.text})
+        self.events.append(self.event)
+
+    def update(self, before: Row | None, after: Row) -> None:
+        """An update: of what it was only where something is taken back, or the key is another one."""
+        if before is not None and self._moves(before, after):
+            self.add(RowKind.DELETE, before)
+            self.add(RowKind.INSERT, after)
+            return
+        if self.takes_back:
+            self.add(RowKind.UPDATE_BEFORE, row_in(before, "before", WHOLE_ROWS))
+        self.add(RowKind.UPDATE_AFTER, after)
+
+    def skip(self) -> None:
+        """Count an event that is no row."""
+        self.note(Note.SKIPPED_EVENTS)
+
+    def note(self, note: Note) -> None:
+        """Count what happened to the event that is being read."""
+        self.notes[note] = self.notes.get(note, 0) + 1
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether values add up: a function that cannot take one back then refuses the -U, and says what to set."""
+        return RowKind.UPDATE_BEFORE not in self.plan.dropped and not all(
+            isinstance(rule, (Register, NamedValues)) for rule in self.plan.rules
+        )
+
+    def _moves(self, before: Row, after: Row) -> bool:
+        """Whether the update gives the row another key. A key that ``before`` lacks is none."""
+        names = self.plan.schema.primary_key
+        known = [name for name in names if before.get(name) is not None and name in after]
+        return len(known) == len(names) and any(before[name] != after[name] for name in names)
+
+    def _value(self, name: str, value: Any) -> Any:
+        column = self.plan.schema.by_name.get(name)
+        if column is None:
+            return value
+        if column.type.kind is Kind.BOOLEAN and type(value) is int and value in (0, 1):
+            return bool(value)
+        cut = self.plan.schema.parsed["events.truncate-time"] and isinstance(value, str)
+        return truncated(column, value) if cut else value
+
+
+def truncated(column: Column, text: str) -> str:
+    """Return a time of an event without the digits that its column cannot hold."""
+    match = _CLOCK.fullmatch(text)
+    if match is None or column.type.family not in (Family.TIME, Family.TIMESTAMP):
+        return text
+    precision = column.type.precision or 0
+    held = min(precision, 3) if column.type.family is Family.TIME else precision
+    digits = match[2][:held]
+    return f"{match[1]}.{digits}{match[3]}" if digits else match[1] + match[3]
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    """Return ``value``, a JSON object. Raise ``Unusable``."""
+    if isinstance(value, Mapping):
+        return value
+    raise Unusable("a change event is a JSON object", "send the events of one of the formats that the table reads")
+
+
+def row_in(value: object, where: str, fix: str) -> Row:
+    """Return the row in a member of an event. Raise ``Unusable`` where there is none."""
+    if isinstance(value, Mapping):
+        return value
+    raise Unusable(f"the event has no row in {where!r}", fix)

@@ -1,0 +1,70 @@
+"""The records of an uploaded body as their sender wrote them, where they are easily found: to be shown with their
+faults.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from app.services.bodies.formats import CSV, JSON, NDJSON
+from app.services.bodies.json_bodies import parse_json
+from app.storage.spool import Content
+
+_MOST_BYTES: Final = 2**25  # of the body, from its beginning
+_MOST_JSON_BYTES: Final = 2**23
+
+
+def record_texts(content: Content, media_type: str, rows: Collection[int]) -> dict[int, str]:
+    """The texts of the records ``rows`` (from 0), as far as they are found in the beginning of the body; of formats
+    that have no texts none.
+    """
+    if not rows:
+        return {}
+    if media_type == JSON:
+        return _of_json(bytes(content), rows) if len(content) <= _MOST_JSON_BYTES else {}
+    begin = content[:_MOST_BYTES].decode("utf-8", "replace")
+    told = _lines(begin) if media_type in NDJSON else _csv_records(begin) if media_type == CSV else iter(())
+    last = max(rows)
+    found = {}
+    for row, text in enumerate(told):
+        if row in rows:
+            found[row] = text
+        if row >= last:
+            break
+    return found
+
+
+def _of_json(content: bytes, rows: Collection[int]) -> dict[int, str]:
+    body = parse_json(content)
+    records = body.get("records") if isinstance(body, dict) else None
+    there = records if isinstance(records, list) else []
+    return {row: json.dumps(there[row], ensure_ascii=False, default=str) for row in rows if row < len(there)}
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line for line in io.StringIO(text) if line.strip())
+
+
+def _csv_records(text: str) -> Iterator[str]:
+    """The records after the header, with all the lines that each of them has."""
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in io.StringIO(text, newline=""):
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(lines())
+    try:
+        next(reader, None)
+        taken.clear()
+        for fields in reader:
+            if fields:
+                yield "".join(taken).rstrip("\r\n")
+            taken.clear()
+    except csv.Error:
+        return

@@ -1,0 +1,1 @@
+"""Why a row shows what it shows: kept records, simulations, lateness."""

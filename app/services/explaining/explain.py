@@ -1,0 +1,251 @@
+"""Why a row shows what it shows: the kept records of its key, folded once more and told step by step (design §6)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.catalog.commits import Commit
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import FaultCode, Invalid, NotFound, Resource, Violation, not_found
+from app.core.plan.integers import integers_of
+from app.core.plan.sources import NOTHING
+from app.core.plan.told_fold import Row, Shown
+from app.core.table.history import Table
+from app.core.table.keys import key_from_text
+from app.core.table.option_entries import Integers
+from app.services.explaining.explained import ExplainedColumn, ExplainedRow, RecordPlace, Start
+from app.services.explaining.history import KEY_ROOM
+from app.services.explaining.kept_history import KeptHistory, Known, Taken, known_history
+from app.services.explaining.told_history import Play, Told
+from app.services.rows.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
+from app.services.rows.views import View, view_of
+from app.services.shared.damage import read_again
+from app.storage.images import Images
+
+DEFAULT_STEPS = 50
+MOST_STEPS = 200
+MOST_SOURCES = 100  # records of one accumulated value
+NOT_SUM = (
+    "the records that are kept do not come to what a lookup answers: a compaction forgot something older, or sums of"
+    " FLOAT or DOUBLE were rounded in another order"
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a row: ``texts`` are its key values in primary-key order, ``columns`` what is told of it (None:
+    all), ``as_of`` a snapshot's number or tag, or a time; at most ``steps`` records, those that came before ``before``.
+    """
+
+    texts: Sequence[str]
+    columns: Sequence[str] | None = None
+    as_of: str | None = None
+    steps: int = DEFAULT_STEPS
+    before: str | None = None
+    integers: Integers | None = None
+
+
+def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str], question: Question) -> ExplainedRow:
+    """The story of one row of the table ``name`` (database, table), staged records included but for ``as_of``.
+
+    Raises ``Invalid`` for a key, columns, a time or a place that there cannot be, ``NotFound`` for a snapshot that
+    there is not (any more) and for a key that no record is known of (ROW_NOT_FOUND), ``DamagedFile``.
+    """
+
+    def explained() -> ExplainedRow:
+        with database.reading() as repository:
+            table = repository.tables.get(*name)
+            view, version = _view(repository, table, question.as_of)
+            known = known_history(repository, table, view.snapshot_id or 0)
+        return _explained(database, images, view, version, known, question)
+
+    return read_again(explained)  # a sweep moves what is kept to other files
+
+
+def _explained(
+    database: CatalogDatabase, images: Images, view: View, version: str | None, known: Known, question: Question
+) -> ExplainedRow:
+    """The files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
+    key = key_from_text(view.table.schema, question.texts)
+    names = wanted_columns(view, question.columns, "/column")
+    found = find(view, images, key, view.columns)
+    history = KeptHistory(database, images, view, key, known)
+    if history.nothing and not found.written:
+        there(found, version)
+    shown = Shown(view.table.schema, integers_of(view.table.schema, question.integers), frozenset(names))
+    return _Explanation(history, found, shown, question).answer()
+
+
+def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View, str | None]:
+    """What is explained, and the version of the table that it is; None now."""
+    if as_of is None:
+        return view_of(repository, table), None
+    moment = _moment(as_of)
+    if moment is None:
+        return view_at(repository, table, as_of), as_of
+    number = str(_current_at(repository, table, moment, as_of))
+    return view_at(repository, table, number), number
+
+
+def _current_at(repository: Repository, table: Table, moment: datetime, as_of: str) -> int:
+    """The snapshot that was current at ``moment``. Raises ``NotFound`` where it may be one that has expired: bases and
+    tags keep older ones.
+    """
+    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
+    before = [one for one in commits if one.committed_at <= moment]
+    if not before:
+        raise repository.snapshots.not_found(table.id, f"a snapshot of {as_of} or before", as_of)
+    last = before[-1]
+    after = next((one for one in commits if one.snapshot_id > last.snapshot_id), None)
+    if last.committed_at == moment or after is None or after.snapshot_id == last.snapshot_id + 1:
+        return last.snapshot_id
+    raise _expired(as_of, last, after)
+
+
+def _expired(as_of: str, before: Commit, after: Commit) -> NotFound:
+    first, last = before.snapshot_id + 1, after.snapshot_id - 1
+    gone = f"snapshot {first} has" if first == last else f"snapshots {first} to {last} have"
+    message = (
+        f"what was shown at {as_of} is not known any more: {gone} expired; ask for asOf={before.snapshot_id}, which was"
+        f" committed at {before.committed_at.isoformat()}, or for asOf={after.snapshot_id}, of"
+        f" {after.committed_at.isoformat()}"
+    )
+    return not_found(Resource.SNAPSHOT, as_of, message)
+
+
+def _moment(text: str) -> datetime | None:
+    """The time that ``text`` says; None where it is a snapshot's number or a tag. Raises ``Invalid`` without offset."""
+    if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}", text):
+        return None
+    # A plus in a query that was not encoded is a space.
+    spelled_out = re.sub(r" ([0-9]{2}:?[0-9]{2})$", r"+\1", text) if "T" in text.upper() else text
+    try:
+        moment = datetime.fromisoformat(spelled_out.upper())
+    except ValueError as error:
+        raise _bad(f"asOf={text!r} is no time: {error}") from error
+    if moment.tzinfo is None:
+        raise _bad(f"asOf={text!r} does not say which time zone it is of")
+    return moment  # of its own offset: in UTC it may be beyond the calendar
+
+
+def _bad(message: str) -> Invalid:
+    fix = "send a snapshot's number, a tag, or a time as 2026-03-01T12:00:00Z"
+    return Invalid(message, violations=[Violation("/asOf", FaultCode.BAD_TIMESTAMP, message, fix)])
+
+
+class _Explanation:
+    """The answer to one question."""
+
+    def __init__(self, history: KeptHistory, found: FoundRow, shown: Shown, question: Question) -> None:
+        self.history, self.found, self.shown, self.question = history, found, shown, question
+
+    def answer(self) -> ExplainedRow:
+        """The explanation from the oldest snapshot on from which it is exact."""
+        number, words = self._chosen()
+        records = [one for one in self.history.after(number) if isinstance(one, Taken)]
+        told = self._page(records)
+        play = Play(self.history, self.history.base(number), self.shown, told)
+        exact = play.body() == self.found.body
+        left_out = told.first + told.dropped
+        return ExplainedRow(
+            self.shown.key(self.found.key),
+            self.history.view.snapshot_id,
+            self._row(),
+            exact,
+            None if exact else NOT_SUM,
+            self._columns(play, records),
+            self._start(number, words, play),
+            told.steps,
+            left_out,
+            _named(records[left_out]) if left_out else None,
+        )
+
+    def _exact(self, number: int) -> bool:
+        return Play(self.history, self.history.base(number), self.shown, None).body() == self.found.body
+
+    def _chosen(self) -> tuple[int, str]:
+        """The snapshot that the explanation starts from, and why it is this one.
+
+        Where something older was forgotten that the records alone do not tell, it is a later one: once the state of a
+        snapshot comes to the row, so does that of every snapshot after it.
+        """
+        numbers = self.history.bases
+        first = numbers[0]
+        words = self._older(first)
+        if self._exact(first):
+            return first, words
+        low, high = 0, len(numbers) - 1  # not exact, exact
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._exact(numbers[middle]) else (middle, high)
+        later = numbers[high]
+        if high == 0 or not self._exact(later) or not any((one.snapshot or 0) > later for one in self.history.merged):
+            return first, words
+        return later, (
+            f"what was merged up to snapshot {later} is one state: the records of before do not come to it, a"
+            " compaction forgot something of the row"
+        )
+
+    def _older(self, number: int) -> str:
+        if number == 0:
+            return "nothing before the first batch"
+        if self.history.read_after > self.history.since:
+            return (
+                f"records merged up to snapshot {number} are one state: an explanation reads the newest"
+                f" {KEY_ROOM.records} of a key, and {KEY_ROOM.size_bytes // 2**20} MiB of them, at most"
+            )
+        return f"records merged up to snapshot {number} are one state: older ones are not kept"
+
+    def _page(self, records: Sequence[Taken]) -> Told:
+        """Which of the records are told. Raises ``Invalid`` for a place that none of them has."""
+        until = len(records)
+        if self.question.before is not None:
+            found = [place for place, one in enumerate(records) if _named(one) == self.question.before]
+            if not found:
+                raise Invalid(
+                    f"before={self.question.before!r} is no record that can be told: ask anew without it, for what is"
+                    " older may have expired meanwhile"
+                )
+            until = found[0]
+        return Told(max(until - self.question.steps, 0), until)
+
+    def _row(self) -> Row | None:
+        body, _ = spelled(self.found, self.question.integers)
+        if self.found.body is None:
+            return None
+        row: Row = json.loads(body)
+        return {name: row[name] for name in self.shown.encoders}
+
+    def _columns(self, play: Play, records: Sequence[Taken]) -> list[ExplainedColumn]:
+        row = self._row()
+        if row is None:
+            return []
+        by_arrival = {one.record.arrival: one for one in records}
+        sources = play.story.sources()
+        explained = []
+        for column in self.history.view.table.schema.value_columns:
+            if column.name in row:
+                source = sources.get(column.id, NOTHING)
+                newest = source.arrivals[-MOST_SOURCES:]
+                places = [_place(by_arrival[one]) for one in newest]
+                left_out = len(source.arrivals) - len(newest)
+                explained.append(ExplainedColumn(column.name, row[column.name], source.start, places, left_out))
+        return explained
+
+    def _start(self, number: int, words: str, play: Play) -> Start:
+        commit = self.history.base(number).commit
+        return Start(number or None, commit.committed_at if commit else None, words, play.start)
+
+
+def _place(taken: Taken) -> RecordPlace:
+    return RecordPlace(taken.batch.id, taken.batch.number, taken.position)
+
+
+def _named(taken: Taken) -> str:
+    """What asks for the records before this one."""
+    return f"{taken.batch.number}.{taken.position}"

@@ -1,0 +1,319 @@
+"""History: the records of merged batches, kept for a while to explain rows, and the snapshots they are explained from
+(docs/decisions/0034).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from itertools import pairwise
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import NotFound, Unavailable
+from app.core.table.damage import DamagedFile
+from app.core.table.history import Base, Batch, HistoryFile, SnapshotKind, Table
+from app.core.table.kept_history import Kept, Retention, joined, kept_next
+from app.core.table.keys import Key
+from app.core.table.records import Record, batch_number
+from app.core.table.schema import TableSchema
+from app.services.shared.damage import noted
+from app.services.shared.each_table import faults_kept
+from app.storage.folders import REQUESTS_AT_ONCE
+from app.storage.history import (
+    CUT,
+    Cut,
+    NewestRecords,
+    Room,
+    all_there,
+    join_history,
+    key_records,
+    staged_key_records,
+    unpacked_bytes,
+    write_history,
+)
+from app.storage.layout import Warehouse
+from app.telemetry.entries import Upkeep
+
+logger = logging.getLogger(__name__)
+ROUND_BYTES = 2**28  # of staging files that are filed in one transaction
+KEY_ROOM: Final = Room(records=10_000, size_bytes=2**24)  # of one key that is explained
+BatchesOf = Callable[[Collection[int]], Mapping[int, Batch]]
+"""Of numbers of a table's batches those that are known, by number."""
+
+
+@dataclass(frozen=True)
+class KeptRecord:
+    """A merged record, its batch, and the schema that it was written under."""
+
+    batch: Batch
+    schema: TableSchema
+    record: Record
+
+
+def kept_since(repository: Repository, table: Table) -> int:
+    """The number of the snapshot after which every merged record is kept: it is kept, too. 0 where all are kept from
+    the table's first batch on.
+    """
+    if not retention_of(table).window:
+        return table.snapshot_id or 0
+    return repository.history.of(table.id).since
+
+
+@dataclass(frozen=True)
+class KeptFiles:
+    """Where the records are that merges brought into the snapshots after number ``after`` up to ``until``: history
+    files, oldest first, and batches in merge order, each with the schema that it was written under.
+    """
+
+    table_id: str
+    after: int
+    until: int
+    files: Sequence[tuple[HistoryFile, TableSchema]]
+    unfiled: Sequence[tuple[Batch, TableSchema]]
+
+
+@dataclass(frozen=True)
+class KeptRecords:
+    """Records of a key in merge order (by snapshot, batch number, position): all that are kept of snapshots after
+    number ``after``.
+    """
+
+    after: int
+    records: Sequence[KeptRecord]
+
+
+def kept_files(repository: Repository, table: Table, after: int, until: int) -> KeptFiles:
+    """What is kept of the snapshots after number ``after``, which is not before ``kept_since``, up to ``until``."""
+    files = [one for one in repository.history.files(table.id, after) if one.first_snapshot <= until]
+    unfiled = [one for one in repository.history.unfiled(table.id, after) if (one.snapshot_id or 0) <= until]
+    numbers = {file.schema_id for file in files} | {batch.schema_id for batch in unfiled}
+    schemas = {number: repository.tables.schema_at(table.id, number) for number in numbers}
+    return KeptFiles(
+        table.id,
+        after,
+        until,
+        [(one, schemas[one.schema_id]) for one in files],
+        [(one, schemas[one.schema_id]) for one in unfiled],
+    )
+
+
+def kept_records(
+    warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
+) -> KeptRecords:
+    """The newest records of ``key``, all or those for which there is ``room``; ``batches_of`` asks the catalog, while
+    no file is read in the same transaction.
+
+    Raises ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since ``kept`` was read:
+    to be read again (``app.services.shared.damage.read_again``).
+    """
+    return _KeyRecords(warehouse, kept, key, batches_of, room).read()
+
+
+class _KeyRecords:
+    """The records of one key, read from the newest on."""
+
+    def __init__(self, warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room) -> None:
+        self._warehouse, self._kept, self._key, self._batches_of, self._room = warehouse, kept, key, batches_of, room
+        self._batches: dict[int, Batch | None] = {}
+        self._found: list[KeptRecord] = []
+        self._after = kept.after
+
+    def read(self) -> KeptRecords:
+        """Those for which there is room."""
+        if self._read_staged():
+            self._read_filed()
+        complete = [one for one in self._found if (one.batch.snapshot_id or 0) > self._after]
+        complete.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
+        return KeptRecords(self._after, complete)
+
+    def _read_staged(self) -> bool:
+        """Read what is in no history file, which is the newest; whether there was room for all of it."""
+        for batch, schema in reversed(self._kept.unfiled):
+            self._batches[batch.number] = batch
+            if not self._take(schema, staged_key_records(self._warehouse, batch, schema, self._key, self._room)):
+                return False
+        return True
+
+    def _read_filed(self) -> None:
+        rest = list(self._kept.files)
+        at_once = REQUESTS_AT_ONCE if self._warehouse.is_store else 1
+        while rest:
+            some = rest[-at_once:]
+            found = key_records(self._warehouse, self._kept.table_id, some, self._key, self._wanted, self._room)
+            for newest in reversed(found):
+                # Those that were read at once had each the room for itself.
+                if not (self._room.holds(newest) and self._take(rest.pop()[1], newest)):
+                    self._after = max([self._after, *(file.last_snapshot for file, _ in rest)])
+                    return
+
+    def _wanted(self, numbers: Collection[int]) -> Collection[int]:
+        new = set(numbers) - self._batches.keys()
+        if new:
+            known = self._batches_of(new)
+            self._batches.update((number, known.get(number)) for number in new)
+        return [number for number in numbers if self._kept.after < self._snapshot(number) <= self._kept.until]
+
+    def _snapshot(self, number: int) -> int:
+        """The snapshot of a batch; 0 of one that history does not have any more."""
+        batch = self._batches[number]
+        return (batch.snapshot_id or 0) if batch else 0
+
+    def _take(self, schema: TableSchema, newest: NewestRecords) -> bool:
+        """Whether these are all that there are: else what is known of the key begins after the snapshot of the first
+        that is not among them.
+        """
+        for record in newest.records:
+            batch = self._batches[batch_number(record.arrival)]
+            if batch is not None:
+                self._found.append(KeptRecord(batch, schema, record))
+        self._room = self._room.less(newest)
+        if newest.cut is None:
+            return True
+        self._after = max(self._after, self._snapshot(newest.cut))
+        return False
+
+
+def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut = CUT) -> None:
+    """Put what is kept in the staging files of merged batches into history files, and small ones into larger ones.
+
+    A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: whoever is
+    interrupted leaves files that nobody names. Records whose staging file is damaged end what is kept: history begins
+    anew after them. Raises ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
+    """
+    if not retention_of(table).window:
+        return
+    try:
+        while _file_some(database, warehouse, table, cut):
+            continue
+        _join_some(database, warehouse, table, cut)
+    except NotFound:
+        return  # dropped meanwhile
+    except DamagedFile as error:
+        _give_up(database, table, error)
+
+
+def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """File the history of all tables of which something was merged since. Where that cannot be done it is told, and
+    done later.
+    """
+    with database.reading() as repository:
+        found = [repository.tables.find(table_id) for table_id in repository.history.behind()]
+    for table in filter(None, found):
+        with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
+            file_history(database, warehouse, table)
+
+
+def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:
+    """File the next batches, all of some snapshots; whether there may be more."""
+    with database.reading() as repository:
+        before = repository.history.of(table.id)
+        current = repository.commits.heads([table.id]).get(table.id, 0)
+        waiting = repository.history.unfiled(table.id)
+        bases = [base.snapshot_id for base in repository.history.bases(table.id)]
+        some = _next(waiting, bases)
+        schemas = {batch.schema_id: repository.tables.schema_at(table.id, batch.schema_id) for batch in some}
+    # All that waits: then the snapshots without batches are behind it, too, and the table is not looked at again.
+    filed = current if len(some) == len(waiting) else some[-1].snapshot_id or 0
+    if filed <= before.filed:
+        return False
+    files = [
+        file
+        for schema_id, schema in schemas.items()
+        for file in write_history(warehouse, table.id, [one for one in some if one.schema_id == schema_id], schema, cut)
+    ]
+    with database.transaction(wakes=False) as repository:
+        named = repository.history.file(table.id, before, filed, files, some)
+        _check_there(warehouse, table, files)
+    return named and len(some) < len(waiting)
+
+
+def _next(waiting: Sequence[Batch], bases: Sequence[int]) -> Sequence[Batch]:
+    """The first batches of ``waiting``, all of their snapshots: no file has records from before and after a base, so
+    that it goes as a whole.
+    """
+    size = 0
+    for place, (batch, following) in enumerate(pairwise(waiting), 1):
+        last, first = batch.snapshot_id or 0, following.snapshot_id or 0
+        size += batch.size_bytes
+        if last < first and (size >= ROUND_BYTES or any(last <= base < first for base in bases)):
+            return waiting[:place]
+    return waiting
+
+
+def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> None:
+    with database.reading() as repository:
+        files = repository.history.files(table.id)
+        bases = [base.snapshot_id for base in repository.history.bases(table.id)]
+        schemas = {file.schema_id: repository.tables.schema_at(table.id, file.schema_id) for file in files}
+    unpacked = cache(lambda file: unpacked_bytes(warehouse, table.id, file))
+    for parts in joined(files, bases, unpacked, cut.most_bytes):
+        whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id], cut)
+        with database.transaction(wakes=False) as repository:
+            repository.history.join(table.id, parts, whole)
+            _check_there(warehouse, table, [whole])
+
+
+def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
+    """Under the table's lock, under which sweeps remove what nobody names: who slept before the commit may be too late.
+
+    Raises ``Unavailable``.
+    """
+    if not all_there(warehouse, table.id, files):
+        raise Unavailable(f"history files of table {table.full_name} were swept before they were named; tried again")
+
+
+def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> None:
+    """What cannot be read is not promised any more."""
+    if error.file.batch_id is None:
+        noted(database, error)  # whoever needs the file is told, until history begins after it
+        return
+    with database.transaction(wakes=False) as repository:
+        repository.tables.lock(table.id)
+        if not repository.damage.is_needed(error.file):
+            return  # another sweep has filed it
+        current = repository.tables.existing(table.id).snapshot_id or 0
+        repository.history.begin_after(table.id, current, [current])
+    logger.error("%s; the history of table %s begins anew", error.message, table.full_name)
+
+
+def retention_of(table: Table) -> Retention:
+    """What the table's options ask for."""
+    options = table.schema.parsed
+    return Retention(options["history.time-retained"], options["history.max-size"])
+
+
+def move_history(repository: Repository, table: Table, now: datetime) -> None:
+    """Let history begin where the table's options say by ``now``, at a snapshot that is kept for it.
+
+    Raises ``NotFound`` when the table is gone.
+    """
+    repository.tables.lock(table.id)
+    current = repository.commits.find(table.id, repository.commits.heads([table.id]).get(table.id, 0))
+    if current is None:
+        return
+    before = Kept(repository.history.of(table.id).since, tuple(repository.history.bases(table.id)))
+    after = kept_next(
+        before,
+        Base(current.snapshot_id, current.committed_at),
+        table.created_at,
+        now,
+        retention_of(table),
+        lambda snapshot: repository.history.size_after(table.id, snapshot),
+        _restored(repository, table.id, before.since),
+    )
+    if after != before:
+        repository.history.begin_after(table.id, after.since, [base.snapshot_id for base in after.bases])
+        repository.rewrites.forget(table.id, after.since)
+
+
+def _restored(repository: Repository, table_id: str, since: int) -> list[Base]:
+    """The snapshots of rollbacks to what was before all that is kept: it cannot be explained from any other."""
+    rewrites = repository.rewrites.after(table_id, since)
+    back = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK and (one.restored_from or 0) < since]
+    commits = (repository.commits.find(table_id, one.snapshot_id) for one in back)
+    return [Base(commit.snapshot_id, commit.committed_at) for commit in commits if commit is not None]

@@ -1,0 +1,246 @@
+"""What is known of one key up to a snapshot: which of its records are in effect there, what came between them, and from
+which snapshots on they can be folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.catalog.commits import Commit
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import NotFound
+from app.core.plan.evolution import renamed_record
+from app.core.rules.rule import State
+from app.core.table.history import Batch, Rewrite, SnapshotKind, Table
+from app.core.table.keys import Key, partition_of
+from app.core.table.lineage import Lineage, lineage, undone_by
+from app.core.table.records import POSITION_BITS, Record
+from app.core.table.schema import TableSchema
+from app.services.explaining.history import KeptFiles, KeptRecord, kept_files, kept_records, kept_since
+from app.services.rows.lookups import stored_state, view_at
+from app.services.rows.views import View
+from app.services.shared.damage import Moved
+from app.storage.images import Images
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A record as it is folded: under the schema of its merge, or of the table where it is ``staged``."""
+
+    batch: Batch
+    schema: TableSchema
+    record: Record
+    staged: bool = False
+
+    @property
+    def position(self) -> int:
+        """Its place in the batch, from 0."""
+        return self.record.arrival & ((1 << POSITION_BITS) - 1)
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that has it; None while it is staged."""
+        return None if self.staged else self.batch.snapshot_id
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A rollback, a drop of the key's partition, or a forgetting of keys; ``undone`` are the records that it took out
+    of the table.
+    """
+
+    rewrite: Rewrite
+    undone: Sequence[Taken] = ()
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that did it."""
+        return self.rewrite.snapshot_id
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is folded upon: the key's state row in the snapshot ``commit``, under ``schema``; nothing before the first
+    batch, where ``commit`` is None.
+    """
+
+    commit: Commit | None = None
+    schema: TableSchema | None = None
+    state: State | None = None
+
+    @property
+    def snapshot(self) -> int:
+        """Its number, 0 before the first."""
+        return self.commit.snapshot_id if self.commit else 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the catalog knows of a table's history up to a snapshot (0: before the first), all of one moment: what was
+    merged after snapshot ``since`` is kept, in ``files``.
+    """
+
+    rewrites: Sequence[Rewrite]
+    commits: Sequence[Commit]
+    since: int
+    files: KeptFiles
+
+
+def known_history(repository: Repository, table: Table, until: int) -> Known:
+    """What the transaction sees of ``table``, which was read in it."""
+    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= until]
+    since = kept_since(repository, table)
+    return Known(repository.rewrites.after(table.id), commits, since, kept_files(repository, table, since, until))
+
+
+class KeptHistory:
+    """What is known of ``key`` in the table that ``view`` sees. Files are read and records folded while no transaction
+    is open: what else the catalog is asked, it is asked shortly.
+
+    Raises ``Moved`` where it has forgotten meanwhile what it knew.
+    """
+
+    def __init__(self, database: CatalogDatabase, images: Images, view: View, key: Key, known: Known) -> None:
+        self.database, self.images, self.view, self.key = database, images, view, key
+        self.until = view.snapshot_id or 0
+        self._rewrites, self.commits, self.since = known.rewrites, known.commits, known.since
+        self.lineage: Lineage = lineage(self._rewrites, self.until)
+        self._read = kept_records(images.warehouse, known.files, key, self._batches)
+        self._kept = self._read.records
+        self._bases: dict[int, Base] = {}
+
+    @contextmanager
+    def _asking(self) -> Iterator[Repository]:
+        table = self.view.table
+        moved = f"the history of table {table.full_name} was moved while it was read; ask again"
+        try:
+            with self.database.reading() as repository:
+                yield repository
+                if repository.history.of(table.id).since > self.since:
+                    raise Moved(moved)
+        except NotFound as error:
+            raise Moved(moved) from error
+
+    def _batches(self, numbers: Collection[int]) -> Mapping[int, Batch]:
+        with self._asking() as repository:
+            return repository.history.batches(self.view.table.id, numbers)
+
+    @property
+    def read_after(self) -> int:
+        """All kept records of later snapshots were read; of this one and those before it there were too many, unless it
+        is ``since``.
+        """
+        return self._read.after
+
+    @cached_property
+    def merged(self) -> Sequence[Taken]:
+        """The records that are in effect in the snapshot, in merge order."""
+        return [one for one in self._taken if self.lineage.holds(one.snapshot or 0)]
+
+    @cached_property
+    def staged(self) -> Sequence[Taken]:
+        """Those that are staged on top, in arrival order."""
+        by_number = {batch.number: batch for batch in self.view.staged}
+        records = self.view.staged_records(self.images.warehouse, self.key)
+        return [
+            Taken(by_number[record.arrival >> POSITION_BITS], self.view.table.schema, record, staged=True)
+            for record in records
+        ]
+
+    @cached_property
+    def turns(self) -> Sequence[Turn]:
+        """Rollbacks, drops of the key's partition and forgettings, in order; those before the kept records too."""
+        partition = partition_of(self.view.table.schema, self.key)
+        return [
+            Turn(one, self._undone(one))
+            for one in self.lineage.rewrites
+            if one.kind is not SnapshotKind.PARTITION_DROP or partition in one.partitions
+        ]
+
+    def _undone(self, rewrite: Rewrite) -> Sequence[Taken]:
+        if rewrite.kind is not SnapshotKind.ROLLBACK or rewrite.restored_from is None:
+            return ()
+        undone = undone_by(self._rewrites, rewrite)
+        return [one for one in self._taken if undone.holds(one.snapshot or 0)]
+
+    @cached_property
+    def _taken(self) -> Sequence[Taken]:
+        """All kept records, each under the schema of its merge."""
+        schemas = self._schemas(self._kept)
+        return [
+            Taken(one.batch, schema, renamed_record(one.record, one.schema, schema))
+            for one in self._kept
+            if (schema := schemas[one.batch.snapshot_id or 0])
+        ]
+
+    def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
+        """The schema under which each merge folded. Of an expired snapshot nobody knows it: it is not older than that
+        of its batches, nor than that of the merge before.
+        """
+        table = self.view.table
+        numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
+        accepted = {one.batch.snapshot_id or 0: one.batch.schema_id for one in kept}
+        found: dict[int, TableSchema] = {}
+        last = 0
+        with self._asking() as repository:
+            known = repository.snapshots.written_under(table.id, numbers)
+            for number in numbers:
+                last = known.get(number, max(last, accepted[number]))
+                found[number] = repository.tables.schema_at(table.id, last)
+        return found
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no record of the key is known."""
+        return not (self._kept or self.staged)
+
+    @cached_property
+    def bases(self) -> Sequence[int]:
+        """The numbers of the snapshots upon which the records that are in effect can be folded, oldest first, 0 for
+        nothing.
+        """
+        first = max(self.since, self.read_after, self.lineage.first)
+        numbers = [0] if self.since == self.read_after == 0 and self.lineage.complete else []
+        kept = [one.snapshot_id for one in self.commits]
+        numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
+        return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
+
+    def base(self, number: int) -> Base:
+        """The key's state in a snapshot that has not expired; 0: before the first."""
+        known = self._bases.get(number)
+        if known is None:
+            known = self._bases[number] = self._state_in(number)
+        return known
+
+    def _state_in(self, number: int) -> Base:
+        if number == 0:
+            return Base()
+        commit = next(one for one in self.commits if one.snapshot_id == number)
+        with self._asking() as repository:
+            view = view_at(repository, self.view.table, str(number))
+        found = stored_state(view, self.images, self.key)
+        if found is None:
+            return Base(commit)
+        schema, state = found
+        return Base(commit, schema, dict(state))
+
+    def after(self, number: int) -> list[Taken | Turn]:
+        """What came after a snapshot, in order, the staged records last."""
+        merged: list[Taken | Turn] = [*self.merged, *self.turns]
+        later = [one for one in merged if (one.snapshot or 0) > number]
+        # A rollback or a drop shares its number with no merge.
+        return [*sorted(later, key=lambda one: one.snapshot or 0), *self.staged]
+
+    def forgotten(self, after: int, before: int) -> Commit | None:
+        """The last compaction between two snapshots, if it has forgotten the key; None too where it has expired."""
+        between = [one for one in self.commits if after < one.snapshot_id < before]
+        compactions = [
+            one for one in between if one.kind is SnapshotKind.COMPACTION and self.lineage.holds(one.snapshot_id)
+        ]
+        if not compactions or self.base(compactions[-1].snapshot_id).state is not None:
+            return None
+        return compactions[-1]

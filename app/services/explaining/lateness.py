@@ -1,0 +1,191 @@
+"""Late records: counted when a merge has committed, by lane and sender, and told for a table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate, takewhile
+from typing import Any, Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import Conflict, FaultCode, Invalid, NotFound, Violation
+from app.core.plan.lanes import Lane, lanes_of
+from app.core.plan.merge_plan import compile_plan
+from app.core.rules.lateness import horizon_text
+from app.core.table.damage import DamagedFile
+from app.core.table.history import Batch, Table
+from app.core.table.late_records import STEPS, LateRecords
+from app.services.explaining.comparisons import Compared, of_merge
+from app.storage.late_records import Merged, count_late
+from app.storage.layout import Warehouse
+
+logger = logging.getLogger(__name__)
+MOST_RECORDS: Final = 2_000_000  # of a merge: the batches beyond are left out
+MOST_OLDER_ROWS: Final = 2_000_000  # beyond, a share of the keys is compared with older runs
+MOST_MERGES: Final = 5_000  # of a report
+MOST_SENDERS: Final = 20  # of a merge
+OTHERS: Final = "(others)"  # what no token can be called
+
+
+def count_late_records(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table_id: str,
+    merge_id: str,
+    most_older_rows: int = MOST_OLDER_ROWS,
+) -> bool:
+    """Count what of a merge came late and keep it with the merge; whether there was anything to count.
+
+    Nothing is counted of a merge that has not committed, in a table without sequences, and where files are gone by now.
+    """
+    with database.reading() as repository:
+        table = repository.tables.find(table_id)
+        found = None if table is None else _found(repository, table, merge_id)
+    if found is None or not found.batches:
+        return False
+    lanes = lanes_of(compile_plan(found.schema))
+    if not lanes:
+        return False
+    try:
+        counted = count_late(warehouse, found, lanes, most_older_rows)
+    except DamagedFile as error:
+        logger.info("late records of merge %s are not counted: %s", merge_id, error)
+        return False
+    told = [
+        {"sequence": _ids(found, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
+        for lane, of_lane in zip(lanes, counted.counts, strict=True)
+    ]
+    records = sum(batch.records for batch in found.batches)
+    with database.transaction(wakes=False) as repository:
+        repository.late_merges.note(merge_id, {"share": counted.share, "records": records, "lanes": told})
+    return True
+
+
+def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
+    """Those that sent the most, and the rest together: each merge keeps what it takes to tell of all of them."""
+    if len(senders) <= MOST_SENDERS:
+        return senders
+    ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
+    rest = [counts for _, counts in ordered[MOST_SENDERS - 1 :]]
+    return {**dict(ordered[: MOST_SENDERS - 1]), OTHERS: sum(rest[1:], rest[0])}
+
+
+def _ids(found: Merged, lane: Lane) -> list[int]:
+    """What a lane is called for good: the ids of its sequence fields."""
+    return [found.schema.by_name[name].id for name in lane.sequence]
+
+
+def _found(repository: Repository, table: Table, merge_id: str) -> Merged | None:
+    """What the merge folded; None where it has not committed, or its snapshot is gone."""
+    try:
+        compared = of_merge(repository, table, merge_id)
+    except (NotFound, Conflict):
+        return None
+    batches = first_batches(repository.batches.of_merge(merge_id))
+    return _merged(repository, compared, batches)
+
+
+def first_batches(batches: Sequence[Batch], most: int = MOST_RECORDS) -> Sequence[Batch]:
+    """The first batches that have records, as many as have ``most`` of them together: what came after one that is left
+    out would be compared with less than was there before it.
+    """
+    sums = accumulate(batch.records for batch in batches)
+    some = takewhile(lambda one: one[1] <= most, zip(batches, sums, strict=True))
+    return [batch for batch, _ in some if batch.records]
+
+
+def _merged(repository: Repository, compared: Compared, batches: Sequence[Batch]) -> Merged:
+    table, schemas = compared.view.table, dict(compared.view.schemas)
+    for number in {batch.schema_id for batch in batches} - schemas.keys():
+        schemas[number] = repository.tables.schema_at(table.id, number)
+    before = {run.id for run in compared.before}
+    newer = [run for run in compared.after if run.id not in before]
+    return Merged(table.id, table.schema, batches, newer, compared.before, schemas)
+
+
+@dataclass(frozen=True)
+class LateSender:
+    """What one sender sent late, by the name of its token; empty where none was needed."""
+
+    sender: str
+    counts: LateRecords
+
+
+@dataclass(frozen=True)
+class LateLane:
+    """What came late in one lane; ``steps`` are the bounds by which ``LateRecords.steps`` counts."""
+
+    sequence: Sequence[str]
+    columns: Sequence[str]
+    measure: str | None
+    horizon: str | None
+    steps: Sequence[float]
+    senders: Sequence[LateSender]
+
+
+@dataclass(frozen=True)
+class LateReport:
+    """What came late in the merges since ``since``, the end of the first of them: ``counted`` of ``merges`` merges,
+    which folded ``records``. ``exact``: all keys of them were compared with what was merged before; else a share.
+    """
+
+    since: datetime | None
+    merges: int
+    counted: int
+    records: int
+    exact: bool
+    lanes: Sequence[LateLane]
+
+
+def late_report(repository: Repository, table: Table, since: datetime | None) -> LateReport:
+    """What came late in the table. Lanes that it has no more are left out."""
+    totals: dict[tuple[int, ...], dict[str, LateRecords]] = {}
+    merges = counted = records = 0
+    begun: datetime | None = None
+    exact = True
+    for merge in repository.late_merges.since(table.id, since, MOST_MERGES):
+        merges, begun = merges + 1, merge.finished_at
+        if merge.lateness is not None:
+            counted, records = counted + 1, records + merge.lateness["records"]
+            exact = exact and merge.lateness["share"] == 1
+            for lane in merge.lateness["lanes"]:
+                _add(totals.setdefault(tuple(lane["sequence"]), {}), lane["senders"])
+    lanes = [_told(table, lane, totals) for lane in lanes_of(compile_plan(table.schema))]
+    return LateReport(begun, merges, counted, records, exact, lanes)
+
+
+def _add(totals: dict[str, LateRecords], senders: Mapping[str, Any]) -> None:
+    """Add what an older merge has to what later ones have."""
+    for name, body in senders.items():
+        counts = LateRecords.from_json(body)
+        totals[name] = counts + totals[name] if name in totals else counts
+
+
+def _told(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mapping[str, LateRecords]]) -> LateLane:
+    ids = tuple(table.schema.by_name[name].id for name in lane.sequence)
+    return LateLane(
+        lane.sequence,
+        lane.columns,
+        lane.measure,
+        None if lane.horizon is None else horizon_text(lane.horizon),
+        STEPS.get(lane.measure or "", ()),
+        [LateSender(name, counts) for name, counts in sorted(totals.get(ids, {}).items())],
+    )
+
+
+def parsed_since(text: str | None) -> datetime | None:
+    """The time that a request means. Raises ``Invalid`` for a text that is none, or has no offset."""
+    if text is None:
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+        if read.tzinfo is not None:
+            return read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    message = f"since {text[:50]!r} is no date and time with its offset"
+    fix = "send one as 2026-03-01T10:00:00Z (the plus of an offset is %2B in a URL)"
+    raise Invalid(message, violations=[Violation("/since", FaultCode.BAD_TIMESTAMP, message, fix)])

@@ -1,0 +1,130 @@
+"""A schema and records, folded in one order and in another, in these batches and in those; nothing is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from app.core.errors import FaultCode, Invalid, TooLarge, Violation
+from app.core.plan.explanations import column_words, depends_on_arrival
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.story_lanes import StoryLane, story_lanes
+from app.core.table.schema import TableSchema
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
+from app.services.bodies.json_bodies import parse_json
+from app.services.explaining.simulations import SimulatedRow, merged_in_batches, simulate_on_nothing
+from app.services.tables.ddl import declared_tables
+from app.services.tables.tables import validate_table
+
+MOST_LINES: Final = 200
+MOST_VALUES: Final = 20_000  # records times columns: each is folded three times, and shown with its reason
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column that another order gave another value, and why it may: its rule, whether arrival decides in it."""
+
+    key: Mapping[str, Any]
+    column: str
+    posted: Any
+    moved: Any
+    rule: str
+    by_arrival: bool
+
+
+@dataclass(frozen=True)
+class Played:
+    """The rows that the records come to. ``in_batches``: whether each batch folded by itself comes to the same;
+    ``differences`` are those from what the records came to as they were posted.
+    """
+
+    schema: TableSchema
+    lanes: Sequence[StoryLane]
+    rows: Sequence[SimulatedRow]
+    batches: Sequence[Sequence[str]]
+    in_batches: bool
+    moved: bool
+    differences: Sequence[Difference]
+
+
+def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Played:
+    """``records`` are JSON objects, one a line, an empty line ends a batch; ``posted`` are the same in another order.
+
+    Raises ``Invalid`` for a schema or records that a table could not have, ``TooLarge``.
+    """
+    schema = _schema(schema_text, bounds)
+    plan = compile_plan(schema)
+    batches, first = _batches(records), _batches(posted)
+    lines = [line for batch in batches for line in batch]
+    others = [line for batch in first for line in batch]
+    _check_values(len(lines), len(schema.columns))
+    parsed = _records(lines)
+    rows, rest = simulate_on_nothing(plan, parsed), iter(parsed)
+    merged = merged_in_batches(plan, [[*islice(rest, len(batch))] for batch in batches])
+    # Other records are not the posted ones in another order: nothing can be said of an order then.
+    moved = batches != first and sorted(lines) == sorted(others)
+    differences = _differences(plan, simulate_on_nothing(plan, _records(others)), rows) if moved else []
+    same = [row.after for row in rows] == merged
+    return Played(schema, story_lanes(plan), rows, batches, same, moved, differences)
+
+
+def _schema(text: str, bounds: CatalogBounds) -> TableSchema:
+    if text.lstrip().startswith("{"):
+        parsed: Any = parse_json(text.encode())
+        return validate_table("playground", parsed, bounds.table)
+    declared = declared_tables("playground", text, None, bounds)
+    if len(declared) != 1:
+        raise Invalid(f"the playground has one table, the statements make {len(declared)}: leave one of them")
+    return declared[0].schema
+
+
+def _batches(text: str) -> list[list[str]]:
+    batches: list[list[str]] = [[]]
+    for line in map(str.strip, text.split("\n")):  # texts in JSON may hold all other ends of lines
+        if line:
+            batches[-1].append(line)
+        elif batches[-1]:
+            batches.append([])
+    found = [batch for batch in batches if batch]
+    count = sum(map(len, found))
+    if not 1 <= count <= MOST_LINES:
+        raise Invalid(f"the playground folds 1 to {MOST_LINES} records, one a line; these are {count}")
+    return found
+
+
+def _check_values(records: int, columns: int) -> None:
+    """Raises ``TooLarge`` for more than a page can tell."""
+    most = MOST_VALUES // columns
+    if records > most:
+        fix = "play fewer of them, or leave out columns"
+        message = f"of a table of {columns} columns the playground folds at most {most} records, these are {records}"
+        raise TooLarge(f"{message}; {fix}", violations=[Violation("/records", FaultCode.TOO_LARGE, message, fix)])
+
+
+def _records(lines: Sequence[str]) -> list[Any]:
+    records = []
+    for number, line in enumerate(lines):
+        try:
+            records.append(parse_json(line.encode()))
+        except Invalid as error:
+            message = f"record {number + 1} is no JSON: {error.message}"
+            fault = Violation(f"/records/{number}", FaultCode.NOT_AN_OBJECT, message, 'write {"column": value, …}')
+            raise Invalid(message, violations=[fault]) from error
+    return records
+
+
+def _differences(plan: MergePlan, posted: Sequence[SimulatedRow], moved: Sequence[SimulatedRow]) -> list[Difference]:
+    after = {json.dumps(row.key): row.after for row in moved}
+    found = []
+    for row in posted:
+        there = after[json.dumps(row.key)]
+        for column in plan.schema.value_columns:
+            values = [(one or {}).get(column.name) for one in (row.after, there)]
+            if json.dumps(values[0]) != json.dumps(values[1]):
+                rule = plan.rule_of[column.name]
+                words, by_arrival = column_words(plan, column), depends_on_arrival(plan, rule)
+                found.append(Difference(row.key, column.name, values[0], values[1], words, by_arrival))
+    return found

@@ -1,0 +1,1 @@
+"""Merges and compactions: claimed under a lease, planned as tasks, committed."""

@@ -1,0 +1,319 @@
+"""Compactions: runs combined by the table's policy or on request, beside its merges, committed by compare-and-swap."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ClaimedTask, Repository
+from app.core.errors import Conflict
+from app.core.plan.delta_runs import readable_as
+from app.core.plan.evolution import same_fold
+from app.core.table.compaction import CompactionPolicy
+from app.core.table.history import ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
+from app.core.table.history import Task as CatalogTask
+from app.core.table.option_entries import ChangelogProducer, MergeEngine
+from app.core.table.options import TableOptions
+from app.kernel.plan_tasks import changes_written, runs_written
+from app.kernel.tasks import Result, Task
+from app.services.merging.leases import Done, Lease, claim, run_leased
+from app.services.merging.task_results import plan_of, run_tasks
+from app.services.publishing.delta import waits_for_its_first
+from app.services.publishing.twins import publish
+from app.services.shared.commits import Commit, commit_on_current
+from app.services.shared.each_table import faults_kept
+from app.services.shared.executor import MergeSite
+from app.services.shared.retries import still_waits
+from app.storage.runs import check_written
+from app.telemetry.entries import Upkeep
+
+MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts and one commit replaces
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Neighbouring runs of one partition that are combined; ``full``: they are all there is, so nothing older lies
+    below.
+    """
+
+    runs: tuple[Run, ...]
+    full: bool
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """Return when the newest of their records was merged."""
+        return max(filter(None, (run.changed_at for run in self.runs)))
+
+    @property
+    def rows(self) -> int:
+        """State rows in all."""
+        return sum(run.rows for run in self.runs)
+
+
+def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> CatalogTask:
+    """A compaction of all runs, or of those that the policy picks; one that waits is answered again."""
+    return repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=full)
+
+
+def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
+    """Ask for a compaction of ``table`` if its options want one after ``snapshot``. Where the last ones failed it is
+    put off, longer each time: the next merge, or ``request_failed_compactions``, asks again.
+    """
+    request_due_compactions(repository, [(table, snapshot)])
+
+
+def request_due_compactions(repository: Repository, commits: Sequence[tuple[Table, Snapshot]]) -> None:
+    """As ``request_due_compaction``, of several tables; whoever calls holds their locks."""
+    due = {}
+    for table, snapshot in commits:
+        full, other = _wants_full(repository, table), other_meanings(repository, table, snapshot)
+        if full or pick_runs(table.schema.parsed, snapshot, other, full=False):
+            due[table.id] = full
+    waits = repository.tasks.pending(due, TaskKind.COMPACTION) if due else set()
+    for table_id, full in due.items():
+        if table_id in waits and not full:
+            continue
+        if not still_waits(repository.tasks.failed_compactions(table_id).get(table_id), repository.now()):
+            repository.tasks.request(table_id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
+
+
+def _wants_full(repository: Repository, table: Table) -> bool:
+    options = table.schema.parsed
+    commits = options["full-compaction.delta-commits"]
+    if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
+        commits = 1  # nobody would see a change otherwise
+    full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
+    return full or waits_for_its_first(repository, table)
+
+
+def request_failed_compactions(database: CatalogDatabase) -> None:
+    """Ask again for the compactions that have failed and are still due: a table that nobody writes to has no next
+    merge.
+    """
+    with database.reading() as repository:
+        failed = repository.tasks.failed_compactions()
+    for table_id in failed:
+        with faults_kept(database.metrics, Upkeep.COMPACTIONS, table_id), database.transaction() as repository:
+            table, snapshot = repository.tables.find(table_id), repository.snapshots.current(table_id)
+            if table is not None and snapshot is not None:
+                request_due_compaction(repository, table, snapshot)
+
+
+def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
+    """The ids of the schemas of runs whose state means something else than the table's present one, or which Delta's
+    readers would not find their columns in.
+    """
+    same = readable_as if table.schema.parsed["delta.publish"] else same_fold
+    written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
+    return frozenset(n for n in written if not same(repository.tables.schema_at(table.id, n), table.schema))
+
+
+def pick_runs(
+    options: TableOptions, snapshot: Snapshot, other: frozenset[int] = frozenset(), *, full: bool
+) -> list[Picked]:
+    """What to combine in each partition: all of it, or what the policy says.
+
+    Runs of the schemas ``other`` mean something else: only all of them together enter the new meaning as what they
+    show, so where the policy takes some it takes all.
+    """
+    policy = CompactionPolicy.of(options)
+    picked = []
+    for runs in _partitions(snapshot.runs):
+        count = _all_of(runs, other) if full else policy.pick([run.size_bytes for run in runs])
+        if count and any(run.schema_id in other for run in runs[len(runs) - count :]):
+            count = len(runs)
+        if count:
+            picked.append(Picked(tuple(runs[len(runs) - count :]), full=count == len(runs)))
+    return picked
+
+
+def _all_of(runs: Sequence[Run], other: frozenset[int]) -> int:
+    done = len(runs) == 1 and runs[0].full and runs[0].schema_id not in other
+    return 0 if done else len(runs)
+
+
+def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
+    """The runs of each partition, oldest first."""
+    found: dict[str | None, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.partition, []).append(run)
+    return list(found.values())
+
+
+def run_next_compaction(site: MergeSite, owner: str) -> bool:
+    """Claim the oldest pending compaction and run it to its end; whether there was one.
+
+    A failure is recorded with it, never raised; it costs speed, never answers.
+    """
+    lease = claim(site, owner, TaskKind.COMPACTION)
+    if lease is not None:
+        run_compaction(lease)
+    return lease is not None
+
+
+def run_compaction(lease: Lease) -> None:
+    """Run a claimed compaction to its end; see ``run_next_compaction``."""
+    run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
+
+
+def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
+    """Make one pass over the table's partitions; what became due meanwhile is requested again, behind other tables."""
+    compaction = Compaction.of(site, claimed)
+    lease.expect(len(compaction.steps))
+    for picked in compaction.steps:
+        planned = plan_step(site, claimed, picked)
+        compaction.commit(planned, run_tasks(lease, planned.tasks, lease.report))
+        lease.end_job()
+    return compaction.finish(lease)
+
+
+@dataclass
+class Compaction:
+    """A claimed compaction: the steps that it takes, each a commit, and what it has committed so far."""
+
+    site: MergeSite
+    claimed: ClaimedTask
+    other: frozenset[int]
+    steps: Sequence[Sequence[Picked]]
+    left: Sequence[Run] = ()
+    snapshot: Snapshot | None = None
+    rows: int = 0
+
+    @classmethod
+    def of(cls, site: MergeSite, claimed: ClaimedTask) -> Compaction:
+        """Return what a claimed compaction has to do."""
+        table, base = claimed.table, claimed.base
+        with site.database.reading() as repository:
+            other = other_meanings(repository, table, base) if base else frozenset()
+        picked = pick_runs(table.schema.parsed, base, other, full=claimed.task.full) if base else []
+        return cls(site, claimed, other, [*_together(picked)], base.runs if base else (), base)
+
+    def commit(self, planned: PlannedStep, results: Sequence[Result]) -> None:
+        """Put what the tasks of a step have written in the place of the runs that it is made of."""
+        picked, table = planned.picked, self.claimed.table
+        before = {one.runs[0].partition: one for one in picked}
+        runs = tuple(
+            replace(run, full=before[run.partition].full, changed_at=before[run.partition].changed_at)
+            for run in runs_written(planned.output, table.schema_id, results)
+        )
+        check_written(self.site.warehouse, table.id, runs)
+        self.left = replaced(self.left, [[run.id for run in one.runs] for one in picked], runs)
+        self.snapshot = _commit(self.site, self.claimed, picked, runs, changes_written(results))
+        self.rows += sum(run.rows for run in runs)
+
+    def finish(self, lease: Lease) -> Done:
+        """Note that the compaction is done, and request what is due now."""
+        site, claimed, table, snapshot = self.site, self.claimed, self.claimed.table, self.snapshot
+        if not any(_all_of(runs, self.other) for runs in _partitions(self.left)):  # a full one, whatever came meanwhile
+            publish(site, table, snapshot)
+        with site.database.transaction() as repository:
+            number = snapshot.id if snapshot else None
+            repository.leases.finish_compaction(
+                claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
+            )
+            if claimed.task.full and claimed.base is not None and snapshot is not None:
+                repository.delta.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
+            if snapshot is not None and self.rows:
+                request_due_compaction(repository, table, snapshot)
+        return Done(self.rows)
+
+
+def _together(picked: Sequence[Picked]) -> Iterator[list[Picked]]:
+    """Return partitions that are compacted in one step: as many as are small enough."""
+    group: list[Picked] = []
+    for one in picked:
+        if group and sum(member.rows for member in group) + one.rows > MOST_ROWS_TOGETHER:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step of a compaction: the partitions, the folder that their new runs go to, and the tasks."""
+
+    picked: Sequence[Picked]
+    output: str
+    tasks: Sequence[Task]
+
+
+def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -> PlannedStep:
+    """Return the tasks that compact the picked runs, and write the changes that they bring where these are wanted."""
+    table = claimed.table
+    plan = plan_of(site, table, {run.schema_id for one in picked for run in one.runs})
+    output, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
+    tasks: list[Task] = []
+    for one in picked:
+        tasks += plan.compaction(one.runs, output, oldest=one.full)
+        if _wants_changes(table.schema.parsed, one):  # since the last full one, whose result is the oldest run
+            tasks += plan.changes(one.runs, len(one.runs) - int(one.runs[0].full), output, wanted)
+    return PlannedStep(picked, output, tasks)
+
+
+def _wants_changes(options: TableOptions, picked: Picked) -> bool:
+    """Return whether a compaction of ``picked`` writes a changelog (merge-semantics §8.4): there is one, and something
+    newer than the last.
+    """
+    full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked.full
+    return full and len(picked.runs) > int(picked.runs[0].full)
+
+
+def changes_wanted(options: TableOptions) -> dict[str, Any]:
+    """Which rows count as changed; of first-row only new ones do (merge-semantics §8.3)."""
+    deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
+    ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
+    return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
+
+
+def _commit(
+    site: MergeSite,
+    claimed: ClaimedTask,
+    picked: Sequence[Picked],
+    compacted: Sequence[Run],
+    changelog: Sequence[ChangelogFile],
+) -> Snapshot | None:
+    """Put the compacted runs in the place of those they were made of, under whatever was committed meanwhile.
+
+    Raises ``Conflict`` when these are no longer part of the table.
+    """
+
+    def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
+        before = current.runs if current else ()
+        runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
+        base = current.id if current else None
+        return lambda repository: repository.leases.commit_compaction(
+            claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
+        )
+
+    return commit_on_current(site.database, claimed.table.id, prepare)
+
+
+def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:
+    """``runs`` in which each ``picked`` list of neighbours (by id) gave way to the compacted run of its partition.
+
+    Raises ``Conflict`` when some are gone, or have others between them now.
+    """
+    place_of = {run.id: place for place, run in enumerate(runs)}
+    results = {run.partition: run for run in compacted}
+    left: list[Run | None] = list(runs)
+    for ids in picked:
+        places = [place_of[one] for one in ids if one in place_of]
+        if len(places) != len(ids) or not _neighbours(runs, places):
+            raise Conflict("the compacted runs are no longer part of the table")
+        for place in places:
+            left[place] = None
+        left[places[0]] = results.get(runs[places[0]].partition)
+    return [run for run in left if run is not None]
+
+
+def _neighbours(runs: Sequence[Run], places: Sequence[int]) -> bool:
+    """Whether no run of the same partition lies between those at ``places``, which are in order."""
+    partition = runs[places[0]].partition
+    between = [place for place in range(places[0], places[-1] + 1) if runs[place].partition == partition]
+    return list(places) == between

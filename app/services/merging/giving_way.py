@@ -1,0 +1,58 @@
+"""Compactions give way to merges that are overdue because there are too many, and are never put off for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.table.history import TaskKind
+from app.core.table.overdue import OverdueReason
+from app.services.merging.overdue import overdue_tables
+
+MOST_SECONDS: Final = 10.0
+
+
+class GivingWay:
+    """When one worker may begin a compaction: while merges wait, as long after the last one as that took, so that
+    compactions have half of the time at most, and at the latest after ``MOST_SECONDS``.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._took = MOST_SECONDS  # how long the next one takes nobody knows; the first waits for merges
+        self._since: float | None = None
+
+    def may_begin(self, database: CatalogDatabase) -> bool:
+        """Whether a compaction waits that may begin now. Raises ``Unavailable``."""
+        with database.reading() as repository:
+            if not repository.leases.may_claim(TaskKind.COMPACTION):
+                return False
+            crowded = _crowded(repository)
+        return not self.gives_way(crowded)
+
+    def gives_way(self, crowded: bool) -> bool:
+        """Whether the next compaction is put off; ``crowded``: merges wait for others."""
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return crowded and now - self._since < min(self._took, MOST_SECONDS)
+
+    @contextmanager
+    def compacting(self) -> Iterator[None]:
+        """Around a compaction."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._since = self._clock()
+            self._took = self._since - began
+
+
+def _crowded(repository: Repository) -> bool:
+    """Whether merges are overdue because they wait for others."""
+    late = overdue_tables(repository, spark_answers=True)
+    return any(one.reason is OverdueReason.WAITING for one in late)

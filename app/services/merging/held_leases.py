@@ -1,0 +1,55 @@
+"""The leases that one worker holds: how many of its places are taken, and what is under way when it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from app.core.table.history import TaskKind
+from app.services.merging.leases import Lease
+
+
+class HeldLeases:
+    """What a worker is doing now. Safe to share between its threads."""
+
+    def __init__(self) -> None:
+        self._held: set[Lease] = set()
+        self._changed = threading.Condition()
+        self._ended = False
+
+    def hold(self, lease: Lease | None) -> Lease | None:
+        """The lease, which is held from now on; None where there is none, or the worker ends: then it is handed
+        back.
+        """
+        if lease is None:
+            return None
+        with self._changed:
+            if not self._ended:
+                self._held.add(lease)
+                return lease
+        lease.hand_back()
+        return None
+
+    def let_go(self, leases: Collection[Lease]) -> None:
+        """They are over."""
+        with self._changed:
+            self._held.difference_update(leases)
+            self._changed.notify_all()
+
+    def merging(self) -> int:
+        """How many merges are under way."""
+        with self._changed:
+            return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
+
+    def wait_for_place(self, places: int, seconds: float) -> None:
+        """Returns when fewer merges than ``places`` are under way, the worker ends, or after the time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self.merging() < places, seconds)
+
+    def end(self, seconds: float) -> Collection[Lease]:
+        """What is still under way after so many seconds; nothing more is held."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._held, seconds)
+            return list(self._held)

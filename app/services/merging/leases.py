@@ -1,0 +1,260 @@
+"""Leases: a claimed task is worked on while its lease is renewed; its failure is recorded."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+
+from app.catalog.leases import ClaimedTask
+from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
+from app.core.table.damage import DamagedFile, FileKind
+from app.core.table.history import BatchState, Blame, TaskKind
+from app.services.shared.executor import MergeSite
+from app.storage.object_stores import reason_of_store
+from app.storage.writable import NO_ROOM, reason_of
+from app.telemetry.entries import Counted, TaskOutcome
+from app.telemetry.logs import about
+from app.telemetry.traces import job_tag, span
+
+logger = logging.getLogger(__name__)
+BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
+
+
+def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
+    """The lease of the oldest pending task of the kind, or None when there is none.
+
+    No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
+    """
+    with site.database.reading() as repository:
+        if not repository.leases.may_claim(kind):
+            return None
+    with site.database.transaction() as repository:
+        claimed = repository.leases.claim(owner, site.lease_seconds, kind)
+    return None if claimed is None else Lease(site, claimed)
+
+
+def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
+    """The lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``.
+
+    None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
+    """
+    try:
+        with site.database.transaction() as repository:
+            claimed = repository.leases.take(task_id, table_id, owner, site.lease_seconds)
+    except DamagedCatalog as error:
+        logger.error("a task of table %s waits: %s", table_id, error)  # noqa: TRY400  # the reason is all
+        return None
+    return None if claimed is None else Lease(site, claimed)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a merge or compaction committed: state rows, and the staged records that are in them."""
+
+    rows: int = 0
+    records: int = 0
+
+
+def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None:
+    """Do the ``work`` of a claimed task while its lease is kept.
+
+    A failure is recorded with it, never raised; batches that it has not committed stay staged. Either way the log has
+    one line of it.
+    """
+    claimed = lease.claimed
+    ids = {claimed.task.kind.value: claimed.task.id, "table": claimed.table.id}
+    with about(**ids), span(claimed.task.kind.value, {**ids, "table": claimed.table.full_name}) as here:
+        began = time.monotonic()
+        lease.tag = job_tag()
+        outcome, done = _run(lease, work)
+        here.set_attributes({"keyfold.outcome": outcome, "keyfold.rows": done.rows, "keyfold.records": done.records})
+        tell(lease, outcome, done, time.monotonic() - began)
+
+
+def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
+    """How it ended, and what it committed or, if it did not, the records that wait."""
+    site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
+    try:
+        with _kept(lease):
+            return TaskOutcome.SUCCEEDED, work(claimed, lease)
+    except Exception as error:
+        waiting = Done(records=sum(batch.records for batch in claimed.batches))
+        if lease.handed_back:
+            return TaskOutcome.HANDED_BACK, waiting
+        if isinstance(error, Cancelled):
+            _record_failure(site, claimed, f"cancelled on request; {_NOTHING_LOST[kind]}", cancelled=True)
+            return TaskOutcome.CANCELLED, waiting
+        logger.exception("%s %s of %s failed", kind, claimed.task.id, claimed.table.full_name)
+        _record_failure(site, claimed, failure_text(error, kind), blame=_blame(error, claimed))
+        return TaskOutcome.FAILED, waiting
+
+
+def tell(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
+    """Count a task that is over, and have one line of it in the log."""
+    claimed, metrics = lease.claimed, lease.site.database.metrics
+    kind = claimed.task.kind.value
+    metrics.observe(Counted.TASK_SECONDS, seconds, kind, outcome)
+    metrics.count(Counted.TASK_ROWS, kind, outcome, amount=done.rows)
+    metrics.count(Counted.TASK_RECORDS, kind, outcome, amount=done.records)
+    told = {"outcome": outcome.value, "seconds": round(seconds, 3), "rows": done.rows, "records": done.records}
+    logger.info(
+        "%s %s of %s %s: %d records, %d rows, %.2f s",
+        *(kind, claimed.task.id, claimed.table.full_name, outcome, done.records, done.rows, seconds),
+        extra=told,
+    )
+
+
+_NOTHING_LOST: Mapping[TaskKind, str] = {
+    TaskKind.MERGE: "the batches are still staged",
+    TaskKind.COMPACTION: "the runs are as they were",
+}
+_NEXT: Mapping[TaskKind, str] = {
+    TaskKind.MERGE: "nothing was changed; the batches are still staged and the merge will be tried again",
+    TaskKind.COMPACTION: "no row was changed; it is tried again after a later merge",
+}
+
+
+def failure_text(error: Exception, kind: TaskKind) -> str:
+    """What a failed task tells its table's users: the first line, and what happens next."""
+    of_store = reason_of_store(error) if isinstance(error, OSError) else None
+    message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        message = f"the warehouse cannot be written: {reason_of(error)}; make room"
+    first = (message.strip().splitlines() or [type(error).__name__])[0]
+    return f"{first[:500]} ({_NEXT[kind]})"
+
+
+def _blame(error: Exception, claimed: ClaimedTask) -> Blame | None:
+    """Return what the error says of the records that were folded; None where it is not about them."""
+    if isinstance(error, Unfoldable):
+        named = next((one.id for one in claimed.batches if one.number == error.batch_number), None)
+        return Blame(BatchState.POISONED, error.message, named)
+    if isinstance(error, DamagedFile) and error.file.kind is FileKind.STAGING:
+        return Blame(BatchState.DAMAGED, error.message, error.file.batch_id)
+    return None
+
+
+def _record_failure(
+    site: MergeSite, claimed: ClaimedTask, text: str, *, cancelled: bool = False, blame: Blame | None = None
+) -> None:
+    try:
+        with site.database.transaction() as repository:
+            repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled, blame=blame)
+    except KeyfoldError:
+        # The lease is gone, or the catalog is: then the lease runs out and another worker takes the task.
+        logger.warning("the failure of task %s could not be recorded", claimed.task.id, exc_info=True)
+
+
+class Lease:
+    """The lease of one task, renewed from a thread of its own while the executor works; ``tag`` stops its jobs."""
+
+    def __init__(self, site: MergeSite, claimed: ClaimedTask) -> None:
+        self.site = site
+        self.claimed = claimed
+        self.tag = job_tag()
+        self.handed_back = False
+        self._ended = threading.Event()
+        self._progress: tuple[float, Mapping[str, int]] = (0.0, {})
+        self._jobs, self._done = 1, 0
+
+    def expect(self, jobs: int) -> None:
+        """How many jobs of the executor the work is, each an equal share of the progress."""
+        self._jobs = max(1, jobs)
+
+    def end_job(self) -> None:
+        """What is reported from here on is of the next job."""
+        self._done += 1
+
+    def report(self, fraction: float, detail: Mapping[str, int]) -> None:
+        """Note the progress, which never goes back and ends with the commit only; the next renewal writes it."""
+        reached = min((self._done + fraction) / self._jobs, BEFORE_COMMIT)
+        self._progress = (max(self._progress[0], reached), detail)
+
+    def report_detail(self, _: float, detail: Mapping[str, int]) -> None:
+        """Note what a job does that has no share of the progress, because there is hardly ever one."""
+        self._progress = (self._progress[0], detail)
+
+    @property
+    def detail(self) -> Mapping[str, int]:
+        """What was reported last, of Spark's tasks."""
+        return self._progress[1]
+
+    def keep(self) -> None:
+        """Renew until ``end``; stop the task's jobs when somebody asks to, or the lease is lost."""
+        interval = min(self.site.lease_seconds / 4, 0.5)
+        while not self._ended.wait(interval):
+            if not self.renew_once():
+                return
+
+    def renew_once(self) -> bool:
+        """Renew it; whether it is still held. The task's jobs are stopped where it is not, or somebody asked to."""
+        try:
+            if self._renew():
+                self._stop()
+        except Conflict:
+            self._stop()
+            return False
+        except KeyfoldError:
+            logger.warning("the lease of task %s could not be renewed", self.claimed.task.id, exc_info=True)
+        return True
+
+    def _stop(self) -> None:
+        self.site.executor.cancel(self.tag)
+
+    def _renew(self) -> bool:
+        with self.site.database.transaction(wakes=False) as repository:
+            fraction, detail = self._progress
+            task = self.claimed.task.id
+            return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
+
+    def hand_back(self) -> None:
+        """Stop it and let any worker begin it anew at once; nothing that is still under way here can commit it."""
+        self.handed_back = True
+        self.end()
+        try:
+            with self.site.database.transaction() as repository:
+                repository.leases.hand_back(self.claimed.task.id, self.claimed.lease_owner)
+        except Conflict:
+            return  # it is over, or another worker's already
+        except KeyfoldError:
+            logger.warning("task %s could not be handed back", self.claimed.task.id, exc_info=True)
+        self._stop()
+
+    def end(self) -> None:
+        """Stop renewing."""
+        self._ended.set()
+
+
+@contextmanager
+def _kept(lease: Lease) -> Iterator[None]:
+    keeper = threading.Thread(target=copy_context().run, args=(lease.keep,), name="lease", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        lease.end()
+        keeper.join()
+
+
+@contextmanager
+def kept(site: MergeSite, leases: Sequence[Lease]) -> Iterator[None]:
+    """Renew the leases of a round until the body ends, from one thread; one that is lost cannot commit any more."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(site.lease_seconds / 4):
+            for lease in leases:
+                lease.renew_once()
+
+    keeper = threading.Thread(target=copy_context().run, args=(keep,), name="leases", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()

@@ -1,0 +1,131 @@
+"""Rounds: small merges of several tables, which share a job and a commit (docs/decisions/0041).
+
+A merge that cannot go on in its round is handed back, and is done again by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from app.catalog.repository import FoldedMerge, WaitingMerge
+from app.core.errors import DamagedCatalog
+from app.core.table.history import Run, Snapshot
+from app.kernel.tasks import Job, Result
+from app.services.merging.compactions import request_due_compactions
+from app.services.merging.leases import Done, Lease, kept, tell
+from app.services.merging.merges import PlannedMerge, folded_by, plan_merge, totals_surely_fit
+from app.services.shared.executor import MergeSite
+from app.storage.writable import check_not_gone
+from app.telemetry.entries import TaskOutcome
+from app.telemetry.logs import about
+from app.telemetry.traces import job_tag, span
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
+    """The leases of those of the merges that nobody else has claimed meanwhile; ``owner`` is of this round only."""
+    if not chosen:
+        return []
+    try:
+        with site.database.transaction(wakes=False) as repository:
+            claimed = repository.rounds.claim(chosen, owner, site.lease_seconds)
+    except DamagedCatalog as error:
+        if len(chosen) > 1:  # one table's: the others' are claimed by themselves
+            return [lease for one in chosen for lease in claim_round(site, owner, [one])]
+        logger.error("a merge of table %s waits: %s", chosen[0].table.full_name, error)  # noqa: TRY400
+        return []
+    return [Lease(site, one) for one in claimed]
+
+
+def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
+    """Fold claimed small merges and commit them together; return those that are committed. The others are handed
+    back.
+    """
+    began = time.monotonic()
+    with span("round", {"merges": len(leases)}):
+        with kept(site, leases):
+            folded = _folded(site, leases)
+            snapshots = _committed(site, [*folded.values()])
+        done = [lease for lease in leases if lease.claimed.task.id in snapshots]
+        for lease in done:
+            _tell_done(lease, folded[lease], time.monotonic() - began)
+    for lease in leases:
+        if lease.claimed.task.id not in snapshots and not lease.handed_back:
+            lease.hand_back()
+    return done
+
+
+def _tell_done(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
+    claimed = lease.claimed
+    ids = {"merge": claimed.task.id, "table": claimed.table.id}
+    done: dict[str, str | int] = {"outcome": TaskOutcome.SUCCEEDED, "rows": folded.rows, "records": folded.records}
+    with about(**ids), span("merge", {**ids, "table": claimed.table.full_name, **done}):
+        tell(lease, TaskOutcome.SUCCEEDED, Done(folded.rows, folded.records), seconds)
+
+
+def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:
+    """Return what the merges have written, without those that cannot go on here: their own merges say why."""
+    planned = {lease: one for lease in leases if (one := _tried(lease, partial(plan_merge, site, lease.claimed)))}
+    tasks = [task for one in planned.values() for task in one.tasks]
+    if not tasks:
+        return {}
+    title = f"{len(planned)} small merges"
+    try:
+        results = iter(site.executor.run(job_tag(), Job(site.warehouse.address, title, tuple(tasks)), _unheard))
+    except Exception:
+        logger.info("a round of %d merges failed; each is done again by itself", len(planned), exc_info=True)
+        return {}
+    found = {}
+    for lease, one in planned.items():
+        of_merge = [next(results) for _ in one.tasks]
+        runs = _tried(lease, partial(_runs_of, site, one, of_merge))
+        if runs:
+            found[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
+    return found
+
+
+def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> tuple[Run, ...]:
+    """Return the runs of a merge that lacks nothing but its commit; none where it needs more."""
+    if any(result.failure for result in results):
+        return ()
+    runs = folded_by(site, planned, results).runs
+    return runs if totals_surely_fit(site, planned.claimed, runs) else ()
+
+
+def _tried(lease: Lease, work: Callable[[], T]) -> T | None:
+    claimed = lease.claimed
+    with about(merge=claimed.task.id, table=claimed.table.id):
+        try:
+            return work()
+        except Exception:
+            logger.info("merge %s leaves its round", claimed.task.id, exc_info=True)
+            return None
+
+
+def _unheard(_: float, __: Mapping[str, int]) -> None:
+    """Small merges have no progress to show."""
+
+
+def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, Snapshot]:
+    """The snapshots of those that could be committed, by merge. Of the others the catalog has nothing."""
+    if not folded:
+        return {}
+    try:
+        check_not_gone(site.warehouse)
+        with site.database.transaction() as repository:
+            made = repository.rounds.commit(folded)
+            tables = {one.claimed.task.id: one.claimed.table for one in folded}
+            request_due_compactions(repository, [(tables[merge], snapshot) for merge, snapshot in made.items()])
+    except Exception:
+        logger.warning(
+            "%d merges are done again, each by itself: they could not be committed", len(folded), exc_info=True
+        )
+        return {}
+    site.database.remember(made.values())
+    return made

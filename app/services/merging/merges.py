@@ -1,0 +1,300 @@
+"""Merges: asked for, listed, claimed under a lease, run on the executor, committed by compare-and-swap (design §2)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import ClaimedTask, Repository
+from app.core.errors import Conflict
+from app.core.plan.merge_plan import compile_plan
+from app.core.rules.accumulators import overflow
+from app.core.table.history import (
+    Backlog,
+    Batch,
+    ChangelogFile,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+    TaskKind,
+    TaskState,
+    TaskTrigger,
+)
+from app.core.table.history import Task as CatalogTask
+from app.core.table.option_entries import ChangelogProducer
+from app.kernel.plan_tasks import Plan, changes_written, runs_written
+from app.kernel.tasks import Result, Task
+from app.services.merging.compactions import changes_wanted, request_due_compaction
+from app.services.merging.leases import Done, Lease, claim, run_leased
+from app.services.merging.task_results import plan_of, run_tasks
+from app.services.shared.commits import Commit, commit_on_current
+from app.services.shared.executor import MergeSite
+from app.services.shared.pages import Page, PageRequest, page_of
+from app.services.shared.retries import still_waits
+from app.storage.runs import check_written, totals_fit
+
+logger = logging.getLogger(__name__)
+
+
+def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
+    """Ask for a merge of every table whose staging area is due, all in one step and in the order in which they became
+    due; returns how many are due.
+    """
+    with database.reading() as repository:
+        backlogs = repository.tasks.backlogs()
+        moment = now or repository.now()  # read after them: what came in between would seem to lie in the future
+        due = [(backlog, found) for backlog in backlogs if (found := _due(backlog, moment))]
+    due.sort(key=lambda one: one[1].since)
+    new = {backlog.table.id: found.trigger for backlog, found in due if not backlog.pending}
+    if new:  # a commit wakes every worker
+        with database.transaction() as repository:
+            repository.tasks.request_all(new)
+    return len(due)
+
+
+def batches_wait(database: CatalogDatabase) -> bool:
+    """Whether some table has staged batches that may become due without any further request, and soon: one whose merges
+    fail is not worth looking after all the time.
+    """
+    with database.reading() as repository:
+        return repository.tasks.batches_wait()
+
+
+@dataclass(frozen=True)
+class _Due:
+    """Why a backlog should be merged, and since when."""
+
+    trigger: TaskTrigger
+    since: datetime
+
+
+def _due(backlog: Backlog, now: datetime) -> _Due | None:
+    """Why the backlog should be merged now; a table whose merges fail waits longer each time.
+
+    A time in the future was stored before the clock was set back, and waits no more.
+    """
+    oldest, newest = backlog.oldest_accepted_at, backlog.newest_accepted_at
+    if backlog.batches == 0 or oldest is None or newest is None or still_waits(backlog.failures, now):
+        return None
+    options, age = backlog.table.schema.parsed, now - oldest
+    late: timedelta = age - options["merge.max-staleness"]
+    if backlog.records >= options["merge.max-staged-rows"]:
+        return _Due(TaskTrigger.ROWS, min(newest, now))
+    if age < timedelta(0) or late >= timedelta(0):
+        # What failed is due since it may be tried again: it does not push in before what was merged in time.
+        return _Due(TaskTrigger.STALENESS, now - late if backlog.failures is None and age >= timedelta(0) else now)
+    return None
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What one merge wrote: its runs, the changes if the table keeps a changelog, and the snapshot these changes are
+    against (None where they are against none).
+    """
+
+    runs: tuple[Run, ...]
+    changelog: tuple[ChangelogFile, ...] = ()
+    changed: Snapshot | None = None
+    records: int = 0
+
+
+def run_next_merge(site: MergeSite, owner: str) -> bool:
+    """Claim the oldest pending merge and run it to its end; whether there was one.
+
+    A failure is recorded with the merge, never raised; its batches stay staged.
+    """
+    lease = claim(site, owner, TaskKind.MERGE)
+    if lease is not None:
+        run_merge(lease)
+    return lease is not None
+
+
+def run_merge(lease: Lease) -> None:
+    """Run a claimed merge to its end; see ``run_next_merge``."""
+    run_leased(lease, lambda claimed, held: _merge(held.site, claimed, held))
+
+
+def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
+    """Fold the claimed batches and commit."""
+    filled = filled_batches(claimed)
+    if not filled:
+        with site.database.transaction() as repository:
+            repository.leases.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
+        return Done()
+    planned = plan_merge(site, claimed)
+    lease.expect(2 if planned.looks_up else 1)
+    folded = folded_by(site, planned, run_tasks(lease, planned.tasks, lease.report))
+    lease.end_job()
+    _check_totals(planned, folded.runs, lease)
+    _commit_merge(site, claimed, _with_changes(planned, folded, lease), lease)
+    return Done(sum(run.rows for run in folded.runs), folded.records)
+
+
+def filled_batches(claimed: ClaimedTask) -> list[Batch]:
+    """Return the claimed batches that hold records."""
+    return [batch for batch in claimed.batches if batch.records]
+
+
+@dataclass(frozen=True)
+class PlannedMerge:
+    """A claimed merge, and the tasks that fold its records into the folder ``output``."""
+
+    claimed: ClaimedTask
+    plan: Plan
+    output: str
+    tasks: Sequence[Task]
+
+    @property
+    def producer(self) -> ChangelogProducer:
+        """What writes the table's changelog."""
+        producer: ChangelogProducer = self.claimed.table.schema.parsed["changelog-producer"]
+        return producer
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the changes of rows are looked up once they are folded."""
+        return self.producer is ChangelogProducer.LOOKUP
+
+
+def plan_merge(site: MergeSite, claimed: ClaimedTask) -> PlannedMerge:
+    """Return the tasks of a claimed merge."""
+    batches, older = filled_batches(claimed), claimed.base.runs if claimed.base else ()
+    written_under = {batch.schema_id for batch in batches} | {run.schema_id for run in older}
+    plan = plan_of(site, claimed.table, written_under)
+    # A folder of its own for every try: a worker that lost its lease may still be writing.
+    output = uuid.uuid4().hex
+    keeps_input = claimed.table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
+    return PlannedMerge(claimed, plan, output, plan.merge(batches, output, output if keeps_input else None))
+
+
+def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> Folded:
+    """Return what the tasks of a merge have written. Raise ``Unavailable`` where this warehouse does not have it."""
+    claimed = planned.claimed
+    runs = runs_written(planned.output, claimed.table.schema_id, results)
+    check_written(site.warehouse, claimed.table.id, runs)
+    records = sum(batch.records for batch in claimed.batches)
+    return Folded(runs, changes_written(results), records=records)
+
+
+def _with_changes(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
+    """Return the merge with the changes of rows that it brings, where the table has them looked up
+    (merge-semantics §8.3).
+    """
+    if not planned.looks_up:
+        return folded
+    table, site = planned.claimed.table, lease.site
+    with site.database.reading() as repository:
+        base = repository.snapshots.current(table.id)
+    older = base.runs if base else ()
+    plan = plan_of(site, table, {run.schema_id for run in (*older, *folded.runs)})
+    folder, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
+    tasks = [task for new in folded.runs for task in plan.changes([*_of_partition(older, new), new], 1, folder, wanted)]
+    results = run_tasks(lease, tasks, lease.report)
+    return replace(folded, changelog=changes_written(results), changed=base)
+
+
+def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
+    return [run for run in runs if run.partition == new.partition]
+
+
+def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
+    """Raise ``Unfoldable`` when a total of the table would leave its column's type (merge-semantics A.7).
+
+    The ranges of totals almost always prove that none can. Only otherwise are the keys of ``runs`` looked up in the
+    older runs.
+    """
+    claimed = planned.claimed
+    if totals_surely_fit(lease.site, claimed, runs):
+        return
+    older = claimed.base.runs if claimed.base else ()
+    tasks = [task for new in runs for task in planned.plan.overflow([*_of_partition(older, new), new], 1)]
+    results = run_tasks(lease, tasks, lease.report_detail)
+    found = next((result.overflow for result in results if result.overflow), None)
+    if found is not None:
+        raise overflow(claimed.table.schema.by_name[found.column], found.key, endless=found.endless)
+
+
+def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
+    """Return whether ranges of totals prove that no total of the table leaves its column's type; false says nothing."""
+    totals = compile_plan(claimed.table.schema).totals
+    touched = {run.partition for run in runs}
+    older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
+    return not totals or totals_fit(site.warehouse, claimed.table.id, [*older, *runs], totals)
+
+
+def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: Lease) -> None:
+    """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
+    meanwhile; changes of rows fit as long as only compactions were.
+    """
+
+    def prepare(reader: Repository, base: Snapshot | None) -> Commit[Snapshot]:
+        _check_base(reader, claimed, folded, base)
+
+        def commit(repository: Repository) -> Snapshot:
+            snapshot = repository.leases.commit_merge(
+                claimed.task.id,
+                claimed.lease_owner,
+                (*(base.runs if base else ()), *folded.runs),
+                base_snapshot_id=base.id if base else None,
+                rows=sum(run.rows for run in folded.runs),
+                records=folded.records,
+                changelog=folded.changelog,
+                detail=lease.detail,
+            )
+            _check_producer(repository, claimed, snapshot)
+            request_due_compaction(repository, claimed.table, snapshot)
+            return snapshot
+
+        return commit
+
+    commit_on_current(site.database, claimed.table.id, prepare)
+
+
+def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
+    """Raises ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
+    looked_up = folded.changed.id if folded.changed else 0
+    if folded.changed is None or base is None or base.id == looked_up:
+        return
+    newer = repository.snapshots.page(claimed.table.id, limit=base.id - looked_up)
+    if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
+        raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
+
+
+def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
+    """Raises ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
+    table = claimed.table
+    if snapshot.schema_id != table.schema_id:
+        schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
+        before, after = (schema.parsed["changelog-producer"] for schema in schemas)
+        if before is not after:
+            raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
+
+
+def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:
+    """Ask for a merge of everything staged now."""
+    with database.transaction() as repository:
+        return ask_for_merge(repository, table_id)
+
+
+def ask_for_merge(repository: Repository, table_id: str) -> CatalogTask:
+    """A merge of everything staged now; one that waits is answered again."""
+    return repository.tasks.request(table_id, TaskTrigger.REQUEST)
+
+
+def list_merges(
+    repository: Repository,
+    table: Table,
+    request: PageRequest,
+    state: TaskState | None = None,
+    kind: TaskKind | None = None,
+) -> Page[CatalogTask]:
+    """A page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where these are
+    given. Raises ``Invalid``.
+    """
+    found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
+    return page_of(found, request, lambda merge: merge.id)

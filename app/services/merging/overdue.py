@@ -1,0 +1,75 @@
+"""Which tables miss their ``merge.max-staleness``: told when asked, and in the log when it begins and when it ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.table.overdue import Overdue, overdue
+from app.services.shared.repeated import Repeated
+from app.telemetry.entries import SPARK_SERVES
+
+logger = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 5.0
+BEGUN_LOOKS: Final = 2  # in a row: one merge that takes a moment longer is no news
+ENDED_SECONDS: Final = 60.0  # in time for so long: one merge in time among late ones is none either
+
+
+def overdue_tables(repository: Repository, table_id: str | None = None, *, spark_answers: bool) -> list[Overdue]:
+    """The tables (or this one) that are overdue now, the one whose batch is oldest first."""
+    now = repository.now()
+    stopped = repository.stops.stopped()
+    waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
+    found = (overdue(wait, now, spark_answers=spark_answers) for wait in waits)
+    return [one for one in found if one is not None]
+
+
+@dataclass
+class _Seen:
+    """A table that was overdue lately: in how many looks in a row, when last, and the worst of it."""
+
+    worst: Overdue
+    looks: int
+    last_at: float
+    told: bool = False
+
+
+class OverdueWatch(Repeated):
+    """Says in the log which tables begin to be overdue, and which are in time again."""
+
+    def __init__(self, database: CatalogDatabase, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("overdue", self.look, lambda: LOOK_SECONDS)
+        self._database = database
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self) -> None:
+        """Look once. Raises ``Unavailable``."""
+        with self._database.reading() as repository:
+            found = overdue_tables(repository, spark_answers=self._database.metrics.spark in SPARK_SERVES)
+        now = self._clock()
+        self._note(found, now)
+        for table_id, seen in [*self._seen.items()]:
+            if seen.told and now - seen.last_at >= ENDED_SECONDS:
+                logger.info("%s is merged in time again: it was overdue by up to %.0f s", *_told(seen.worst))
+            if now - seen.last_at >= (ENDED_SECONDS if seen.told else LOOK_SECONDS / 2):
+                del self._seen[table_id]
+
+    def _note(self, found: Sequence[Overdue], now: float) -> None:
+        for one in found:
+            seen = self._seen.setdefault(one.table.id, _Seen(one, 0, now))
+            seen.looks, seen.last_at = seen.looks + 1, now
+            seen.worst = max(seen.worst, one, key=lambda each: each.by)
+            if seen.looks >= BEGUN_LOOKS and not seen.told:
+                seen.told = True
+                text = "%s is overdue: its oldest batch waits %.0f s longer than merge.max-staleness: %s"
+                logger.warning(text, *_told(one), one.explained)
+
+
+def _told(one: Overdue) -> tuple[str, float]:
+    return one.table.full_name, one.by.total_seconds()

@@ -1,0 +1,75 @@
+"""Run the tasks of merges and compactions, and raise what their results say went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.core.errors import Unfoldable
+from app.core.table.damage import DamagedFile, NamedFile
+from app.core.table.history import Table
+from app.kernel.plan_tasks import Plan
+from app.kernel.tasks import Failure, FailureKind, Job, Progress, Result, Task, schema_text
+from app.services.merging.leases import Lease
+from app.services.shared.damage import note
+from app.services.shared.executor import MergeSite
+from app.storage.named_files import damaged_files, file_of_batch, files_of_run
+from app.storage.writable import check_not_gone
+
+
+class TaskFailed(Exception):
+    """A task failed for a reason that says nothing against what it read; another try may succeed."""
+
+
+def plan_of(site: MergeSite, table: Table, schema_ids: Iterable[int]) -> Plan:
+    """Return what the tasks of a merge or compaction of ``table`` share; its files have the schemas ``schema_ids``."""
+    schemas = {table.schema_id: table.schema}
+    others = set(schema_ids) - set(schemas)
+    if others:
+        with site.database.reading() as repository:
+            schemas |= {number: repository.tables.schema_at(table.id, number) for number in others}
+    texts = {str(number): schema_text(schema) for number, schema in schemas.items()}
+    return Plan(table.id, texts, table.schema_id, int(site.clock()), table.schema.parsed["target-file-size"])
+
+
+def run_tasks(lease: Lease, tasks: Sequence[Task], report: Progress) -> list[Result]:
+    """Run tasks as one job under the lease; return their results, in order.
+
+    Raise ``DamagedFile`` for an input that is not what was written, which is noted; ``Unfoldable`` for records that
+    cannot be folded; ``Unavailable`` when the warehouse is gone; ``TaskFailed`` for anything else.
+    """
+    site, claimed = lease.site, lease.claimed
+    title = f"{claimed.task.kind} {claimed.task.id} of {claimed.table.full_name}"
+    results = site.executor.run(lease.tag, Job(site.warehouse.address, title, tuple(tasks)), report)
+    check_not_gone(site.warehouse)  # what the tasks wrote is looked for from here on
+    raise_failures(site, tasks, results)
+    return results
+
+
+def raise_failures(site: MergeSite, tasks: Sequence[Task], results: Sequence[Result]) -> None:
+    """Raise what the first failed result says. Where a file is damaged, note all that are among the inputs."""
+    errors = [error_of(result.failure) for result in results if result.failure is not None]
+    damaged = [error for error in errors if isinstance(error, DamagedFile)]
+    if damaged:
+        found = {error.file.path: error for error in (*damaged_files(site.warehouse, _inputs(tasks)), *damaged)}
+        note(site.database, [*found.values()])
+        raise damaged[0]
+    if errors:
+        raise errors[0]
+
+
+def _inputs(tasks: Sequence[Task]) -> list[NamedFile]:
+    """Return the files that tasks read, each once."""
+    found: dict[str, NamedFile] = {}
+    for task in tasks:
+        files = [file_of_batch(batch) for batch in task.batches]
+        files += [file for run in task.runs for file in files_of_run(task.table_id, run)]
+        found |= {file.path: file for file in files}
+    return [*found.values()]
+
+
+def error_of(failure: Failure) -> Exception:
+    """Return a failure as the error that it stands for."""
+    if failure.kind is FailureKind.DAMAGED and failure.file is not None and failure.reason is not None:
+        return DamagedFile(failure.file, failure.reason, failure.found)
+    unfoldable = failure.kind is FailureKind.UNFOLDABLE
+    return Unfoldable(failure.message, failure.batch_number) if unfoldable else TaskFailed(failure.message)

@@ -1,0 +1,1 @@
+"""What operators see: stats, readiness, metrics, the audit log."""

@@ -1,0 +1,104 @@
+"""All tables at a glance, for the people who look after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.catalog.overview import MergeFailure
+from app.catalog.repository import Repository
+from app.catalog.stats import StagedTotals
+from app.core.access import TokenScope
+from app.core.table.history import Table
+from app.core.table.overdue import Overdue
+from app.services.merging.overdue import overdue_tables
+
+__all__ = ["MergeFailure", "Overview", "TableGlance", "overview"]
+
+MOST_FAILING = 20
+_NONE_STAGED = StagedTotals()
+
+
+@dataclass(frozen=True)
+class TableGlance:
+    """One table: ``rows`` that a reader sees, None where several runs may have the same key: then it has at most
+    ``stored_rows``.
+    """
+
+    table: Table
+    rows: int | None
+    stored_rows: int
+    staged: StagedTotals
+    set_aside: int
+    last_merge_at: datetime | None
+    failure: MergeFailure | None
+    overdue: Overdue | None
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A page of tables, how many there are, those whose last merge failed and how many miss their
+    ``merge.max-staleness``, whatever page they are on.
+    """
+
+    tables: Sequence[TableGlance]
+    count: int
+    failing: Sequence[TableGlance]
+    waiting: StagedTotals
+    overdue: int
+    next_after: tuple[str, str] | None
+
+
+def overview(
+    repository: Repository,
+    scope: TokenScope,
+    *,
+    after: tuple[str, str] | None,
+    limit: int,
+    part: str = "",
+    spark_answers: bool = True,
+) -> Overview:
+    """The tables of ``scope`` with ``part`` in their names, in order, those after the one that ``after`` names."""
+    known = repository.overview
+    found = known.tables(scope, after=after, limit=limit + 1, part=part)
+    page = found[:limit]
+    failing = known.failing(scope, MOST_FAILING)
+    late = {one.table.id: one for one in overdue_tables(repository, spark_answers=spark_answers)}
+    mine = [one for one in late.values() if scope.covers(one.table.database, one.table.name)]
+    glances = _glances(repository, [*page, *failing], late)
+    last = page[-1] if len(found) > limit else None
+    return Overview(
+        tables=[glances[table.id] for table in page],
+        count=known.count(scope, part),
+        failing=[glances[table.id] for table in failing],
+        waiting=_waiting(repository, scope),
+        overdue=len(mine),
+        next_after=None if last is None else (last.database, last.name),
+    )
+
+
+def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str, Overdue]) -> dict[str, TableGlance]:
+    ids, known = {table.id for table in tables}, repository.overview
+    staged, set_aside = known.staged(ids), known.set_aside(ids)
+    merged, failures = known.last_merges(ids), known.merge_failures(ids)
+    glances = {}
+    for table in tables:
+        snapshot = repository.snapshots.of(table)
+        rows, stored = (snapshot.rows, snapshot.stored_rows) if snapshot else (0, 0)
+        waits, aside = staged.get(table.id, _NONE_STAGED), set_aside.get(table.id, 0)
+        ended, failure = merged.get(table.id), failures.get(table.id)
+        glances[table.id] = TableGlance(table, rows, stored, waits, aside, ended, failure, late.get(table.id))
+    return glances
+
+
+def _waiting(repository: Repository, scope: TokenScope) -> StagedTotals:
+    """What waits in all tables of ``scope`` together."""
+    found = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
+    times = [one.oldest_accepted_at for one in found if one.oldest_accepted_at is not None]
+    return StagedTotals(
+        sum(one.batches for one in found),
+        sum(one.records for one in found),
+        sum(one.size_bytes for one in found),
+        min(times, default=None),
+    )

@@ -1,0 +1,109 @@
+"""Whether what requests need answers, and whether the warehouse is this catalog's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import DamagedCatalog, Unavailable
+from app.services.shared.refreshed import Refreshed
+from app.storage.layout import Warehouse
+from app.storage.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Why the catalog or the warehouse cannot be used now, in words; None where it can."""
+
+    catalog: str | None
+    warehouse: str | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    fault: str | None
+
+
+_SILENT = _Found("it does not answer in time")
+
+
+class Conditions:
+    """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
+    a small file is. Each is looked at by itself, for what hangs tells nothing about the other.
+    """
+
+    def __init__(
+        self, database: CatalogDatabase, warehouse: Warehouse, seconds: float, patience_seconds: float
+    ) -> None:
+        """See ``Refreshed`` for ``seconds`` and ``patience_seconds``."""
+        self._catalog = Refreshed(lambda: _Found(_catalog_fault(database)), seconds, patience_seconds)
+        self._warehouse = Refreshed(lambda: _Found(warehouse_fault(database, warehouse)), seconds, patience_seconds)
+
+    async def now(self) -> Condition:
+        """What was found not long ago; what does not answer in time is not ready."""
+        catalog, warehouse = await asyncio.gather(self._catalog.now(), self._warehouse.now())
+        return Condition((catalog or _SILENT).fault, (warehouse or _SILENT).fault)
+
+
+def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | None:
+    """Why the warehouse cannot be written; None if a file could be written there just now."""
+    if warehouse.is_store:  # it may not have answered when the service started
+        try:
+            _taken(database, warehouse)
+        except OSError as error:
+            return reason_of(error)
+        except (Unavailable, DamagedCatalog) as error:
+            return f"nobody knows whether it is this catalog's: {error.message}"
+    return try_writing(warehouse)
+
+
+def _catalog_fault(database: CatalogDatabase) -> str | None:
+    try:
+        database.ping()
+        return None if database.is_current() else "it is not at this version's schema; run: keyfold migrate"
+    except (Unavailable, DamagedCatalog) as error:
+        return error.message
+
+
+def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """Raises ``Unavailable`` where a catalog is about to be made although the warehouse holds tables: it was lost, or
+    is another one, and a new one would have all their files swept away.
+    """
+    try:
+        lost = database.revision() is None and holds_tables(warehouse) and database.revision() is None
+    except OSError:  # a warehouse that does not answer is swept by nobody
+        return
+    if lost:
+        raise Unavailable(
+            "there is no catalog, but the warehouse holds tables: put the catalog's file or database, or a backup of"
+            " it, in its place; to begin anew, name another warehouse or remove this one"
+        )
+
+
+def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """Mark the warehouse as the one that is written to, if it is new or holds files of the catalog's tables.
+
+    A folder that should hold some and does not is another one: a disk that is not mounted, a wrong setting. Batches are
+    kept out of it, and so they are of one that cannot be marked.
+    """
+    try:
+        if not _taken(database, warehouse):
+            logger.error("the warehouse holds no file of the catalog's tables: is its disk mounted, its setting right?")
+    except OSError as error:
+        logger.error("the warehouse cannot be written: %s", reason_of(error))  # noqa: TRY400  # the reason is all
+
+
+def _taken(database: CatalogDatabase, warehouse: Warehouse) -> bool:
+    """Whether the mark is there by now. Raises ``OSError``, ``Unavailable``."""
+    if is_claimed(warehouse):
+        return True
+    with database.reading() as repository:
+        tables = repository.stats.tables_with_files()
+    if tables and not any(holds_table(warehouse, table) for table in tables):
+        return False
+    claim(warehouse)
+    return True

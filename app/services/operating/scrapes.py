@@ -1,0 +1,115 @@
+"""What is looked up of a running service when somebody scrapes its metrics."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import chain as chained
+from pathlib import Path
+
+from cryptography import x509
+
+from app import __version__
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.catalog.stats import StagedTable
+from app.core.errors import KeyfoldError
+from app.core.table.overdue import Overdue, OverdueReason
+from app.services.merging.overdue import overdue_tables
+from app.storage.images import Images
+from app.storage.layout import Warehouse
+from app.storage.writable import free_bytes, free_bytes_at
+from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
+from app.telemetry.exposition import Told
+
+
+def build_info(database: CatalogDatabase) -> Told:
+    """What runs here."""
+    return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
+
+
+def look_around(
+    database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
+) -> list[Told]:
+    """The staging areas of the ``most_tables`` tables that have most and of all others together; failing, waiting and
+    overdue tables, what is set aside or damaged, how old backups are and when tokens and the certificate in ``chain``
+    expire, the images of this machine and the room on its disks. A catalog that does not answer says only that.
+    """
+    told = [*_images(images), *_rooms(warehouse, images), *certificate_told(chain)]
+    try:
+        with database.reading() as repository:
+            areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
+            waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
+            told += [*_troubles(repository), *_ages(repository)]
+            late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
+    except KeyfoldError:
+        return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
+    troubled = [Told(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
+    return [*told, Told(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
+
+
+def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
+    """The staging areas of the ``most_tables`` tables that have most and of all others together."""
+    shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
+    return [*chained.from_iterable(_area(names, tables, now) for names, tables in shares)]
+
+
+def _troubles(repository: Repository) -> Iterator[Told]:
+    """What somebody has to look at before it goes on."""
+    yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
+    yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
+    since, now = repository.stats.unclaimed_since(), repository.now()
+    yield Told(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
+
+
+def _ages(repository: Repository) -> Iterator[Told]:
+    """How old the last backup is, and when the next token expires, where there is one."""
+    now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
+    if backup is not None:
+        yield Told(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
+    if expiry is not None:
+        yield Told(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
+
+
+def certificate_told(chain: Path | None) -> list[Told]:
+    """When the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
+    if chain is None:
+        return []
+    try:
+        ends = x509.load_pem_x509_certificate(chain.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return []
+    return [Told(Asked.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
+
+
+def _overdue(tables: Sequence[Overdue]) -> Iterator[Told]:
+    counts = Counter(one.reason for one in tables)
+    yield from (Told(Asked.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
+
+
+def _images(images: Images) -> Iterator[Told]:
+    count, size = images.on_disk()
+    yield Told(Asked.IMAGES, (), count)
+    yield Told(Asked.IMAGE_BYTES, (), size)
+
+
+def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Told]:
+    rooms = {"warehouse": free_bytes(warehouse), "data": free_bytes_at(str(images.folder.parent))}
+    yield from (Told(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
+
+
+def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:
+    for one in staged[:most_tables]:
+        yield (one.database, one.table), [one]
+    yield (OTHERS, OTHERS), staged[most_tables:]
+
+
+def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Told]:
+    areas = [one.staged for one in tables]
+    yield Told(Asked.STAGED_BATCHES, names, sum(area.batches for area in areas))
+    yield Told(Asked.STAGED_RECORDS, names, sum(area.records for area in areas))
+    yield Told(Asked.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
+    oldest = min((area.oldest_accepted_at for area in areas if area.oldest_accepted_at), default=None)
+    yield Told(Asked.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)

@@ -1,0 +1,151 @@
+"""What a table holds, and what merging and serving it cost: amplifications as ratios of bytes and of runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.catalog.history import HistoryTotals
+from app.catalog.repository import Repository
+from app.catalog.stats import RetainedTotals, StagedTotals
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.compaction import Stop
+from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written
+from app.core.table.overdue import Overdue
+from app.services.merging.overdue import overdue_tables
+from app.storage.images import ImageProgress, Images
+
+__all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Written", "image_progress", "table_stats"]
+
+
+@dataclass(frozen=True)
+class CompactionFailure:
+    """That compactions of a table fail: how many since the last that succeeded, when the last of them did, and why."""
+
+    in_a_row: int
+    last_at: datetime
+    error: str
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """The counts of one table at one moment; ratios are derived, None where there is nothing to divide by."""
+
+    snapshot: Snapshot | None
+    staged: StagedTotals
+    overdue: Overdue | None
+    set_aside: int
+    retained: RetainedTotals
+    history: HistoryTotals
+    written: Written
+    merges: int
+    compactions: int
+    last_merge: Task | None
+    last_compaction: Task | None
+    merges_wait: Stop | None
+    compaction_failure: CompactionFailure | None
+
+    @property
+    def partitions(self) -> list[list[Run]]:
+        """The current snapshot's runs, oldest first, per partition; a table without partitions is one."""
+        return by_partition(self.snapshot)
+
+    @property
+    def most_runs(self) -> int:
+        """Runs of the partition that has most of them: what one lookup may read (the read amplification)."""
+        return read_amplification(self.snapshot)
+
+    @property
+    def write_amplification(self) -> float | None:
+        """Bytes that merges and compactions wrote, per byte that merges wrote."""
+        return write_amplification(self.written.merged, self.written.compacted)
+
+    @property
+    def space_amplification(self) -> float | None:
+        """Bytes of the current snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+        return space_amplification(self.snapshot)
+
+
+def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
+    """The runs of a snapshot, oldest first, per partition; a table without partitions is one."""
+    found: dict[str | None, list[Run]] = defaultdict(list)
+    for run in snapshot.runs if snapshot else ():
+        found[run.partition].append(run)
+    return list(found.values())
+
+
+def read_amplification(snapshot: Snapshot | None) -> int:
+    """Runs of the partition that has most of them: what one lookup may read."""
+    return max((len(runs) for runs in by_partition(snapshot)), default=0)
+
+
+def write_amplification(merged: int, compacted: int) -> float | None:
+    """Bytes that merges and compactions wrote, per byte that merges wrote."""
+    return (merged + compacted) / merged if merged else None
+
+
+def space_amplification(snapshot: Snapshot | None) -> float | None:
+    """Bytes of a snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+    compacted = sum(runs[0].size_bytes for runs in by_partition(snapshot))
+    return snapshot.size_bytes / compacted if snapshot and compacted else None
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """What a snapshot costs: ``read`` and ``space`` are its own, ``write`` is of all since the first one looked at."""
+
+    snapshot_id: int
+    write: float | None
+    read: int
+    space: float | None
+
+
+def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
+    """The amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
+    written = dict.fromkeys(SnapshotKind, 0)
+    known: set[str] = set()
+    found = []
+    for number, snapshot in enumerate(snapshots):
+        new = [run for run in snapshot.runs if run.id not in known]
+        if number == 0:  # what is older was written by snapshots that are not looked at
+            new = [run for run in new if run.changed_at == snapshot.committed_at]
+        written[snapshot.kind] += sum(run.size_bytes for run in new)
+        known = {run.id for run in snapshot.runs}
+        write = write_amplification(written[SnapshotKind.MERGE], written[SnapshotKind.COMPACTION])
+        found.append(Amplified(snapshot.id, write, read_amplification(snapshot), space_amplification(snapshot)))
+    return found
+
+
+def table_stats(repository: Repository, table: Table, *, spark_answers: bool = True) -> TableStats:
+    """The table's counts; ``table`` was read in the same transaction."""
+    late = overdue_tables(repository, table.id, spark_answers=spark_answers)
+    merges, last_merge = repository.stats.succeeded(table.id, TaskKind.MERGE)
+    compactions, last_compaction = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
+    return TableStats(
+        snapshot=repository.snapshots.of(table),
+        staged=repository.stats.staged(table.id),
+        overdue=late[0] if late else None,
+        set_aside=repository.set_aside.count(table.id),
+        retained=repository.stats.retained(table.id),
+        history=repository.history.totals(table.id),
+        written=repository.tables.written(table.id),
+        merges=merges,
+        compactions=compactions,
+        last_merge=last_merge,
+        last_compaction=last_compaction,
+        merges_wait=repository.stops.of(table.id),
+        compaction_failure=_compaction_failure(repository, table),
+    )
+
+
+def _compaction_failure(repository: Repository, table: Table) -> CompactionFailure | None:
+    failures = repository.tasks.failed_compactions(table.id).get(table.id)
+    last = repository.tasks.page(table.id, limit=1, state=TaskState.FAILED, kind=TaskKind.COMPACTION)
+    return CompactionFailure(failures.in_a_row, failures.last_at, last[0].error or "") if failures and last else None
+
+
+def image_progress(images: Images, table: Table, snapshot: Snapshot | None) -> ImageProgress:
+    """How far the images are that answer lookups in the table's current snapshot."""
+    return images.progress(table.id, snapshot.runs if snapshot else (), compile_plan(table.schema))

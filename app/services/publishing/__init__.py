@@ -1,0 +1,1 @@
+"""Tables for other engines: their data files, Delta versions, copies for Paimon."""

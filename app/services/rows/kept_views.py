@@ -1,0 +1,270 @@
+"""Kept views: those that a process keeps of its tables until another commit changes them (docs/decisions/0018)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.notifications import EVERYTHING
+from app.core.errors import KeyfoldError, NotFound
+from app.core.table.damage import DamagedFile
+from app.core.table.history import Batch
+from app.core.table.option_entries import Consistency
+from app.services.rows.views import View, view_of
+from app.services.shared.damage import read_again
+from app.services.shared.repeated import Repeated
+from app.storage.layout import Warehouse
+from app.storage.staged_index import StagedIndex, load_bounded_batch
+
+logger = logging.getLogger(__name__)
+MOST_TABLES = 10_000
+MOST_COLUMNS = 200_000  # of all tables of which there is a view, but for one that alone has more
+MOST_BYTES = 256 * 2**20
+FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
+LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
+Name = tuple[str, str]  # of the database and of the table
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A view and the mark of its table from before it was read; ``fed``: its staged batches are in the index."""
+
+    view: View
+    merged: View
+    mark: int
+    fed: bool
+    default: Consistency
+
+    def seen(self, wanted: Consistency | None) -> View:
+        """What a lookup sees that wants ``wanted``."""
+        return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
+
+    def serves(self, wanted: Consistency | None) -> bool:
+        """Whether it was read for such lookups."""
+        return self.fed or (wanted or self.default) is Consistency.MERGED
+
+
+class Views:
+    """The views of this process. One is current as long as its table's mark is the one from before it was read; else it
+    is read again, at most once at a time for a table.
+
+    ``most_bytes`` bounds the staged records that all views hold; beyond it lookups read the files of the batches.
+    ``shared``: every process that writes to the catalog sets the marks that this one reads. Where that is not so a
+    lookup that must see the latest batch asks the catalog for its number.
+    """
+
+    def __init__(
+        self,
+        database: CatalogDatabase,
+        warehouse: Warehouse,
+        most_bytes: int = MOST_BYTES,
+        default: Consistency = Consistency.LATEST,
+        *,
+        shared: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._most_bytes = most_bytes
+        self._default = default
+        self._shared = shared
+        self._clock = clock
+        self._kept: OrderedDict[Name, _Kept] = OrderedDict()
+        self._failed: dict[Name, tuple[DamagedFile, float, int]] = {}  # when, under which mark of the table
+        self._asked: set[Name] = set()
+        self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
+        self._closed = threading.Event()
+        # What a process that was killed between its commit and its mark did not tell.
+        self._comparing = Repeated("views-poll", self.compare, lambda: LISTEN_SECONDS)
+        self._listening = threading.Thread(target=self._listen, name="views-listen", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch for commits that no mark tells of."""
+        self._comparing.start()
+        if not self._database.embedded:
+            self._listening.start()
+
+    def close(self) -> None:
+        """End what ``start`` began."""
+        self._closed.set()
+        self._comparing.close(2 * LISTEN_SECONDS)
+        if self._listening.is_alive():
+            self._listening.join(2 * LISTEN_SECONDS)
+
+    def recall(self, name: Name, wanted: Consistency | None) -> View | None:
+        """The table's view if it is known to be current; it takes no query, no file and no lock. None in ``wanted``
+        means what the table says, or else the service.
+        """
+        kept = self._fresh(name, wanted)
+        if kept is None:
+            return None
+        self._asked.add(name)
+        seen = kept.seen(wanted)
+        return None if seen is kept.view and not self._shared else seen
+
+    def _fresh(self, name: Name, wanted: Consistency | None) -> _Kept | None:
+        """Return what is kept of a table for such lookups, if no mark tells of a commit since."""
+        kept = self._kept.get(name)
+        fresh = kept is not None and kept.mark == self._database.marks.of(kept.view.table.id) and kept.serves(wanted)
+        return kept if fresh else None
+
+    def asked(self) -> Collection[Name]:
+        """The names of the tables that were asked for since this was last called."""
+        asked, self._asked = self._asked, set()
+        return asked
+
+    def known(self, name: Name) -> View | None:
+        """The table's view, be it current or not; None if there is none."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept.view
+
+    def current(self, name: Name, wanted: Consistency | None) -> View:
+        """The table's view now. Raises ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` when
+        the catalog does not answer.
+        """
+        known = self.recall(name, wanted) or self._unchanged(name, wanted)
+        if known is not None:
+            return known
+        with self._turns[name]:
+            return self.recall(name, wanted) or self._read(name, wanted).seen(wanted)
+
+    def _unchanged(self, name: Name, wanted: Consistency | None) -> View | None:
+        """Return what is kept if the catalog has no later batch."""
+        kept = self._fresh(name, wanted)
+        if kept is None:
+            return None
+        with self._database.reading() as repository:
+            last = repository.batches.last_number_of(*name)
+        return kept.seen(wanted) if last == (kept.view.table.id, kept.view.last_batch) else None
+
+    def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
+        before = self._kept.get(name)
+        self._check_failed(name, wanted)
+        try:
+            kept = read_again(lambda: self._fed(name, before, wanted))
+        except NotFound:
+            self._forget(name)
+            raise
+        except DamagedFile as error:
+            self._failed[name] = error, self._clock(), self._database.marks.of(error.file.table_id)
+            raise
+        self._kept[name] = kept
+        self._kept.move_to_end(name)
+        self._asked.add(name)
+        while len(self._kept) > MOST_TABLES or (len(self._kept) > 1 and self._columns() > MOST_COLUMNS):
+            self._forget(next(iter(self._kept)))
+        return kept
+
+    def _check_failed(self, name: Name, wanted: Consistency | None) -> None:
+        """Raises what reading the staged batches has come to a moment ago: to read all of them again for each lookup
+        would keep all others waiting.
+        """
+        failed = self._failed.get(name)
+        if failed is None or wanted is Consistency.MERGED:
+            return
+        error, at, mark = failed
+        if self._clock() - at < FAILED_SECONDS and mark == self._database.marks.of(error.file.table_id):
+            raise DamagedFile(error.file, error.reason, error.found)
+        self._failed.pop(name, None)
+
+    def _columns(self) -> int:
+        return sum(len(kept.view.table.schema.columns) for kept in list(self._kept.values()))
+
+    def _forget(self, name: Name) -> None:
+        self._kept.pop(name, None)
+        self._failed.pop(name, None)
+        self._turns.pop(name, None)
+
+    def _fed(self, name: Name, before: _Kept | None, wanted: Consistency | None) -> _Kept:
+        view, mark = self._seen(name, before)
+        if before is not None and before.view.table.id == view.table.id:
+            view = replace(view, index=_index_after(before.view, view))
+        default = view.table.schema.parsed["lookup.consistency"] or self._default
+        kept = _Kept(view, view.merged, mark, fed=False, default=default)
+        return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
+
+    def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
+        """The table as the catalog has it, and its mark from before."""
+        marks = self._database.marks
+        mark = marks.of(before.view.table.id) if before else 0
+        with self._database.reading() as repository:
+            table = repository.tables.get(*name)
+            if before is not None and table.id == before.view.table.id:
+                return view_of(repository, table, before.view), mark
+        mark = marks.of(table.id)
+        with self._database.reading() as repository:
+            table = repository.tables.get(*name)
+            return view_of(repository, table), mark
+
+    def _indexed(self, view: View) -> View:
+        """The view with its batches in the index, as far as the memory reaches."""
+        index, free = view.index, self._most_bytes - self._others_bytes(view.table.id) - view.index.size_bytes
+        unread: list[Batch] = []
+        for batch in view.staged:
+            if batch.number in index.batches:
+                continue
+            if unread or free <= 0 or not batch.records:
+                unread.append(batch)
+                continue
+            loaded = load_bounded_batch(self._warehouse, batch, view.schemas[batch.schema_id], free)
+            if loaded is None:
+                unread.append(batch)
+            else:
+                index, free = index.extended(loaded), free - loaded.size_bytes
+        return replace(view, unread=tuple(batch for batch in unread if batch.records), index=index)
+
+    def _others_bytes(self, table_id: str) -> int:
+        return sum(one.view.index.size_bytes for one in [*self._kept.values()] if one.view.table.id != table_id)
+
+    def compare(self) -> None:
+        """Mark the tables that the catalog has otherwise than the views do."""
+        kept = {one.view.table.id: one for one in list(self._kept.values())}
+        if not kept:
+            return
+        with self._database.reading() as repository:
+            heads = repository.commits.states(kept)
+        self._database.marks.change(
+            [table_id for table_id, one in kept.items() if heads.get(table_id) != _state(one.view)]
+        )
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._hear()
+            except KeyfoldError:
+                logger.warning("no notifications of commits; the connection is made again", exc_info=True)
+                self._closed.wait(LISTEN_SECONDS)
+
+    def _hear(self) -> None:
+        notifications = self._database.notifications()
+        if notifications is None:
+            return
+        try:
+            self._database.marks.change_all()  # nobody told what came before
+            while not self._closed.is_set():
+                for table_id in notifications.within(LISTEN_SECONDS):
+                    if table_id == EVERYTHING:
+                        self._database.marks.change_all()
+                    else:
+                        self._database.marks.change([table_id])
+        finally:
+            notifications.close()
+
+
+def _index_after(before: View, view: View) -> StagedIndex:
+    """Return the staged records that are in memory already; none where keys were forgotten, for files are others."""
+    files = {batch.number: batch.file for batch in before.staged} if before.snapshot_id != view.snapshot_id else {}
+    if any(files.get(batch.number, batch.file) != batch.file for batch in view.staged):
+        return StagedIndex()
+    return before.index.without(set(before.index.batches) - {batch.number for batch in view.staged})
+
+
+def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
+    """What ``Commits.states`` tells of the table."""
+    table = view.table
+    return table.database, table.name, table.schema_id, table.snapshot_id, view.last_batch, len(view.staged)

@@ -1,0 +1,320 @@
+"""Lookups: one row by primary key, combined from the runs of one snapshot (design §2)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from app.catalog.repository import Repository
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.core.hints import cut, some_of
+from app.core.plan.answers import key_json, row_json, tag_of, to_json
+from app.core.plan.evolution import combined_row
+from app.core.plan.fold import combine_all, finish, lift
+from app.core.plan.integers import body_as_text, integers_of
+from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.whole_rows import Standing
+from app.core.table.history import Run, Snapshot, Table
+from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
+from app.core.table.option_entries import Consistency, Integers
+from app.core.table.records import batch_number
+from app.core.table.schema import TableSchema
+from app.services.rows.views import View, schemas_of, view_of
+from app.services.snapshots.snapshots import find_snapshot
+from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
+from app.storage.layout import Warehouse
+
+_SHOWN: Final = json.JSONEncoder(ensure_ascii=False)
+__all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]
+
+
+class FoundRow(NamedTuple):
+    """The answer to one lookup: the row as a JSON object, None if there is none, and its tag, which is the same however
+    the answer was made; ``written`` tells whether the key has a state row although no row is visible (it was deleted).
+    ``table`` has the schema that the row is shown with.
+    """
+
+    key: Key
+    body: bytes | None
+    tag: str | None
+    written: bool
+    snapshot_id: int | None
+    table: Table
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        """The row as JSON by column name."""
+        row: dict[str, Any] | None = None if self.body is None else json.loads(self.body)
+        return row
+
+    @property
+    def shown_key(self) -> dict[str, Any]:
+        """The key as JSON by column name."""
+        return key_to_json(self.table.schema, self.key)
+
+
+def spelled(found: FoundRow, asked: Integers | None) -> tuple[bytes, str | None]:
+    """The row's JSON and its tag, with whole numbers as they are asked for."""
+    body = found.body or b""
+    schema = found.table.schema
+    if found.body is None or integers_of(schema, asked) is Integers.NUMBER:
+        return body, found.tag
+    text = body_as_text(schema, body)
+    return text, tag_of(text)
+
+
+StoredState = tuple[TableSchema, Mapping[str, Any]]
+
+
+def get_row(
+    repository: Repository,
+    images: Images,
+    table: Table,
+    texts: Sequence[str],
+    consistency: Consistency = Consistency.MERGED,
+    columns: Sequence[str] | None = None,
+    version: str | None = None,
+) -> FoundRow:
+    """As ``row_of``, of what the transaction sees in which ``table`` was read.
+
+    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raises ``NotFound``
+    for one that does not exist.
+    """
+    return row_of(_view(repository, table, consistency, version), images, texts, columns, version)
+
+
+def row_of(
+    view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
+) -> FoundRow:
+    """The row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
+
+    Raises ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
+    a deleted row from one never written.
+    """
+    found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
+    waits = _staged_batch(view, images.warehouse, found.key) if found.body is None else None
+    return there(found, version, waits)
+
+
+def imaged_row(
+    view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
+) -> FoundRow | None:
+    """As ``row_of``, where mapped images alone answer; None where state rows or staged records must be read."""
+    wanted = wanted_columns(view, columns)
+    key = key_from_text(view.table.schema, texts)
+    answer = _imaged(view, images, key)
+    if answer is None or (answer.body is None and view.latest is not None and view.latest.staged):
+        return None
+    return there(_found(view, key, answer, wanted), version)
+
+
+def _staged_batch(view: View, warehouse: Warehouse, key: Key) -> int | None:
+    """Return the number of the first batch that has the key and is left out of ``view``, if any."""
+    if view.latest is None:
+        return None
+    first = next(view.latest.staged_records(warehouse, key), None)
+    return None if first is None else batch_number(first.arrival)
+
+
+def there(found: FoundRow, version: str | None, waits: int | None = None) -> FoundRow:
+    """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` the number
+    of a staged batch that has the key.
+    """
+    if found.body is None:
+        shown = _SHOWN.encode(found.shown_key)
+        why = "was deleted" if found.written else "was never written"
+        if waits is not None:
+            why = f"{'was deleted' if found.written else 'is not merged yet'}: batch {waits} is staged"
+        name = found.table.full_name
+        where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
+        message = f"no row {shown} in {where}: it {why}"
+        raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=shown)
+    return found
+
+
+def get_rows(
+    repository: Repository,
+    images: Images,
+    table: Table,
+    keys: Sequence[Key],
+    consistency: Consistency = Consistency.MERGED,
+    columns: Sequence[str] | None = None,
+) -> list[FoundRow]:
+    """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
+    view = _view(repository, table, consistency)
+    wanted = wanted_columns(view, columns)
+    return [find(view, images, key, wanted) for key in keys]
+
+
+def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/columns") -> Sequence[str]:
+    """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have, which stand at
+    ``pointer`` in the request.
+    """
+    if not columns:
+        return view.columns
+    known = view.table.schema.by_name
+    if unknown := [name for name in columns if name not in known]:
+        fix = f"columns: {some_of(known)}"
+        faults = [
+            Violation(pointer, FaultCode.UNKNOWN_COLUMN, f"the table has no column {cut(name)!r}", fix)
+            for name in unknown
+        ]
+        raise Invalid("the request names unknown columns", violations=faults)
+    return columns
+
+
+def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
+    """A function from a key to its state row, staged records included, all of one moment."""
+    view = view_of(repository, table)
+    return lambda key: _state(view, images, key)
+
+
+def _view(repository: Repository, table: Table, consistency: Consistency, version: str | None = None) -> View:
+    if version is not None:
+        return view_at(repository, table, version)
+    seen = view_of(repository, table)
+    return seen if consistency is Consistency.LATEST else seen.merged
+
+
+def view_at(repository: Repository, table: Table, version: str) -> View:
+    """The table at the snapshot that ``version`` means, with the schema of then. Raises ``NotFound``."""
+    snapshot = find_snapshot(repository, table, version)
+    shown = _as_of(repository, table, snapshot)
+    return View(shown, compile_plan(shown.schema), snapshot, schemas_of(repository, shown, snapshot))
+
+
+def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
+    """The table with the schema that it had when the snapshot was committed."""
+    if snapshot.schema_id == table.schema_id:
+        return table
+    schema = repository.tables.schema_at(table.id, snapshot.schema_id)
+    return replace(table, schema_id=snapshot.schema_id, schema=schema)
+
+
+def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
+    """The answer for a key, as the view sees it."""
+    answer = _imaged(view, images, key)
+    if answer is None:
+        answer = folded(view, _state(view, images, key))
+    return _found(view, key, answer, columns)
+
+
+def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
+    body = answer.body
+    if body is not None and columns is not view.columns:
+        row = json.loads(body)
+        body = to_json({name: row[name] for name in columns})
+    tag = None if body is None else tag_of(body)
+    return FoundRow(key, body, tag, answer.written, view.snapshot_id, view.table)
+
+
+def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
+    """What a key's state row answers."""
+    row = None if state is None else finish(view.plan, state)
+    if row is None:
+        return ABSENT if state is None else DELETED
+    return Answer(row_json(view.table.schema, row), True)
+
+
+def _imaged(view: View, images: Images, key: Key) -> Answer | None:
+    """What the images answer for a key: finished bytes where one run alone has it, or one run's row wins whole. None
+    where state rows must be combined, or read because an image is not there yet.
+    """
+    schema = view.table.schema
+    token = token_of(schema, key)
+    if view.may_be_staged(token):
+        return None
+    text = key_json(schema, key)
+    found = ABSENT
+    for run in view.by_partition.get(partition_of(schema, key), ()):
+        written = view.readable[run.schema_id]
+        answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
+        if answer is None:
+            return None
+        if answer is ABSENT:
+            continue
+        if view.deciding is not None:
+            return answer
+        both = answer_of_both(view.plan, found, answer)
+        if both is None:
+            return None
+        found = both
+    return found
+
+
+def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
+    """What the answers of two runs come to; None where their state rows must be combined."""
+    if not newer.written:
+        return older
+    if not older.written:
+        return newer
+    if plan.whole is None:
+        return None
+    standings = (Standing(one.standing, adds=one.body is not None) for one in (older, newer))
+    return newer if plan.whole.newer_wins(*standings) else older
+
+
+def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
+    """The key's state row under the current plan. Raises ``DamagedFile``; ``missing`` also where nothing names the file
+    any more.
+    """
+    return next(states_of(view, images, [key]))
+
+
+def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
+    """The key's state row in the snapshot, under the schema of the newest run that has it; None if none has it."""
+    [found] = _stored_states(view, images, [key], None)
+    if not found:
+        return None
+    schema = found[-1][0]
+    state = combined_row(compile_plan(schema), [(compile_plan(written), state) for written, state in found])
+    return None if state is None else (schema, state)
+
+
+def states_of(
+    view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None = None
+) -> Iterator[Mapping[str, Any] | None]:
+    """As ``_state``, of each key: what is stored is read at once, what is staged as the states are taken.
+
+    Raises ``TooMuchAtOnce`` at once for more than may be ``read``.
+    """
+    stored = _stored_states(view, images, keys, read)
+    return (combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True))
+
+
+def combined_state(
+    view: View, warehouse: Warehouse, key: Key, found: Sequence[StoredState]
+) -> Mapping[str, Any] | None:
+    """A key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
+    merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
+    staged = [lift(view.plan, record) for record in view.staged_records(warehouse, key)]
+    return combine_all(view.plan, staged if merged is None else [merged, *staged])
+
+
+def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None) -> list[list[StoredState]]:
+    """Each key's state row in each run that has it, oldest first, with the schema it was written under."""
+    found: list[list[StoredState]] = [[] for _ in keys]
+    for run, places in runs_of(view, keys, view.runs):
+        schema = view.schemas[run.schema_id]
+        asked = [keys[place] for place in places]
+        tokens = tokens_of(schema, asked)
+        states = images.find_all(view.table.id, run, tokens, schema.primary_key, asked, read)
+        for place, state in zip(places, states, strict=True):
+            if state is not None:
+                found[place].append((schema, state))
+    return found
+
+
+def runs_of(view: View, keys: Sequence[Key], runs: Sequence[Run]) -> Iterator[tuple[Run, Sequence[int]]]:
+    """``runs`` of the snapshot, each with the places of the keys whose partition it is of."""
+    schema = view.table.schema
+    if not schema.partition_keys:
+        yield from ((run, range(len(keys))) for run in runs)
+        return
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[partition_of(schema, key)].append(place)
+    yield from ((run, places[run.partition]) for run in runs if run.partition in places)

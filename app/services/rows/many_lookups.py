@@ -1,0 +1,249 @@
+"""Lookups of many keys at once, all of one snapshot (design §6: ``rows:batchGet``)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from app.core.plan.answers import joined_keys, key_texts, to_json, weight
+from app.core.plan.fold import finish
+from app.core.plan.integers import as_text, body_as_text, integers_of
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.history import Run
+from app.core.table.keys import Key, keys_from_json
+from app.core.table.option_entries import Integers
+from app.core.types.datatype import DataType
+from app.services.rows.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
+from app.services.rows.views import View
+from app.services.shared.answer_bytes import AnswerBytes
+from app.storage.arrow import rows_stream
+from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
+from app.storage.tokens import Tokens, tokens_of_keys
+from app.telemetry.entries import Counted
+
+_FEWER = "ask for fewer keys at a time, or for fewer columns"
+Made = TypeVar("Made")
+Told = Answer | bytes
+"""What images say of a key: of a row perhaps its JSON alone."""
+
+
+@dataclass(frozen=True)
+class AskedKeys:
+    """What one request asks of a table: its view, the keys in their order, the columns to answer."""
+
+    view: View
+    keys: Sequence[Key]
+    columns: Sequence[str]
+    integers: Integers = Integers.NUMBER
+
+
+def read_keys(
+    view: View,
+    keys: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | None = None,
+    integers: Integers | None = None,
+) -> AskedKeys:
+    """The JSON objects ``keys`` of a request, and how its answer spells whole numbers.
+
+    Raises ``Invalid`` for all keys and columns that the schema does not have.
+    """
+    wanted = wanted_columns(view, columns)
+    schema = view.table.schema
+    return AskedKeys(view, keys_from_json(schema, keys, "/keys"), wanted, integers_of(schema, integers))
+
+
+class _Wanted(NamedTuple):
+    """The keys of a request, each once, with their texts and how often each is asked for; ``places`` says which of them
+    each key of the request is.
+    """
+
+    keys: Sequence[Key]
+    texts: Sequence[bytes]
+    times: Sequence[int]
+    places: Sequence[int]
+
+
+def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
+    first: dict[bytes, int] = {}
+    places = [first.setdefault(text, len(first)) for text in texts]
+    if len(first) == len(keys):
+        return _Wanted(keys, texts, [1] * len(keys), places)
+    counted = Counter(places)
+    of_text = dict(zip(texts, keys, strict=True))
+    return _Wanted([of_text[text] for text in first], [*first], [counted[one] for one in range(len(first))], places)
+
+
+def found_as_json(images: Images, asked: AskedKeys) -> bytes:
+    """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
+
+    Raises ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
+    """
+    schema = asked.view.table.schema
+    texts = key_texts(schema, asked.keys)
+    wanted = _once(asked.keys, joined_keys(texts))
+    bodies = _bodies(images, asked, wanted)
+    # Names may hold a percent sign; values are put in by place.
+    key = b'{"key":{' + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"},"
+    hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
+    if asked.integers is Integers.TEXT:
+        bodies = [None if body is None else body_as_text(schema, body) for body in bodies]
+        texts = [_texts_of(entry[0], one) for entry, one in zip(schema.key_types, texts, strict=True)]
+    rows = [bodies[place] for place in wanted.places]
+    told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
+    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(told), to_json(asked.view.snapshot_id))
+
+
+def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
+    """JSON of the values of a key column, with whole numbers as text."""
+    if as_text(data_type) is None:
+        return numbers
+    return [one if one == b"null" else b'"%b"' % one for one in numbers]
+
+
+def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:
+    """Of each key the row's JSON; None where there is none."""
+    whole, size = asked.columns is asked.view.columns, AnswerBytes(_FEWER)
+    bodies: list[bytes | None] = []
+    answers = _in_pieces(asked.view, images, wanted.keys, wanted.texts, partial(folded, asked.view))
+    for answer, times in zip(answers, wanted.times, strict=True):
+        body = answer if isinstance(answer, bytes) else answer.body
+        body = body if whole or body is None else _shown(asked, body)
+        size.add(0 if body is None else times * len(body))
+        bodies.append(body)
+    return bodies
+
+
+def _shown(asked: AskedKeys, body: bytes) -> bytes:
+    """A row with the columns that are asked for."""
+    row = json.loads(body)
+    return to_json({name: row[name] for name in asked.columns})
+
+
+def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
+    """The answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and those
+    that are asked for. Where there is no row they are null, but for the key. Raises as ``found_as_json``.
+    """
+    view, schema = asked.view, asked.view.table.schema
+    wanted = _once(asked.keys, joined_keys(key_texts(schema, asked.keys)))
+    names = [*dict.fromkeys([*schema.primary_key, *asked.columns])]
+    size = AnswerBytes(_FEWER)
+    found: list[list[Any] | None] = []
+    states = _pieces(wanted.keys, lambda keys, _, read: states_of(view, images, keys, read), wanted.texts)
+    for state, times in zip(states, wanted.times, strict=True):
+        row = None if state is None else finish(view.plan, state)
+        told = None if row is None else [row[name] for name in names]
+        size.add(times * weight(told or [None] * len(names)))
+        found.append(told)
+    rows = [found[place] for place in wanted.places]
+    values = {name: [None if row is None else row[place] for row in rows] for place, name in enumerate(names)}
+    for place, name in enumerate(schema.primary_key):
+        values[name] = [key[place] for key in asked.keys]
+    return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
+
+
+def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
+    """As ``answer_of_both``; None also where an image does not say it."""
+    answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
+    return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
+
+
+def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
+    """Of each key whether it has a row, whatever the row holds."""
+
+    def is_live(state: Mapping[str, Any] | None) -> bool:
+        return state is not None and view.plan.row.is_live(state)
+
+    found = _in_pieces(view, images, keys, joined_keys(key_texts(view.table.schema, keys)), is_live)
+    return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in found]
+
+
+def _pieces(
+    keys: Sequence[Key],
+    read_all: Callable[[Sequence[Key], Sequence[bytes], ReadBytes | None], Iterator[Made]],
+    texts: Sequence[bytes],
+) -> Iterator[Made]:
+    """What ``read_all`` gives of all keys; of as many at a time as do not take too much memory together."""
+    place, count = 0, len(keys)
+    while place < len(keys):
+        piece = slice(place, place + count)
+        try:
+            # A single row is read whatever its size, as a lookup of it is.
+            found = read_all(keys[piece], texts[piece], ReadBytes() if count > 1 else None)
+        except TooMuchAtOnce:
+            count = max(1, count // 4)
+            continue
+        yield from found
+        place += count
+
+
+def _in_pieces(
+    view: View,
+    images: Images,
+    keys: Sequence[Key],
+    texts: Sequence[bytes],
+    made: Callable[[Mapping[str, Any] | None], Made],
+) -> Iterator[Told | Made]:
+    """The answer for each key: what images say, finished bytes where one run alone has it or its row wins whole, else
+    what is ``made`` of its state row.
+    """
+
+    def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[Told | Made]:
+        told = _told(view, images, some, their, read)
+        combined = [some[place] for place, one in enumerate(told) if one is None]
+        states = states_of(view, images, combined, read)
+        images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
+        images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(some) - len(combined))
+        return (made(next(states)) if one is None else one for one in told)
+
+    return _pieces(keys, read_all, texts)
+
+
+def _told(
+    view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes], read: ReadBytes | None
+) -> list[Told | None]:
+    """What images say of each key; None where only state rows tell."""
+    tokens = tokens_of_keys(view.table.schema, keys)
+    staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
+    told: list[Told | None] = [ABSENT] * len(keys)
+    for place in staged:
+        told[place] = None
+    for run, places in runs_of(view, keys, view.deciding or view.runs):
+        _ask(view, images, run, _Asked(tokens, texts, told, read), places)
+    return told
+
+
+class _Asked(NamedTuple):
+    """Keys, as tokens and texts, and what has been told of each; None where only state rows tell."""
+
+    tokens: Tokens
+    texts: Sequence[bytes]
+    told: list[Told | None]
+    read: ReadBytes | None
+
+
+def _ask(view: View, images: Images, run: Run, asked: _Asked, places: Sequence[int]) -> None:
+    """Ask a run for those of its keys of which it is not yet known what the answer is, and note what it tells."""
+    told = asked.told
+    if view.deciding is None:
+        wanted = places if None not in told else [place for place in places if told[place] is not None]
+    else:
+        wanted = [place for place in places if told[place] is ABSENT]
+    written = view.readable[run.schema_id]
+    if not wanted:
+        return
+    if written is None:
+        answers: Sequence[Told | None] = [None] * len(wanted)
+    else:
+        every = len(wanted) == len(told)
+        keys = (asked.tokens, asked.texts) if every else (asked.tokens[wanted], [asked.texts[one] for one in wanted])
+        answers = images.answers(view.table.id, run, written, view.plan, *keys, asked.read)
+    for place, answer in zip(wanted, answers, strict=True):
+        before = told[place]
+        if before is ABSENT:
+            told[place] = answer
+        elif answer is not ABSENT and before is not None:
+            told[place] = _of_both(view.plan, before, answer)

@@ -1,0 +1,116 @@
+"""Scans: all rows of a view by partition and token, merged across runs (docs/decisions/0021)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from app.core.plan.fold import finish
+from app.core.plan.integers import integers_of
+from app.core.plan.row_filters import Condition, parse_filters
+from app.core.table.history import Run
+from app.core.table.keys import Key
+from app.core.table.option_entries import Integers
+from app.core.table.schema import Column
+from app.services.rows.lookups import combined_state, wanted_columns
+from app.services.rows.views import View
+from app.storage.layout import Warehouse
+from app.storage.scans.merging import Part, Source, StoredStates, rows_of_partition
+from app.storage.scans.staged import StagedKeys, staged_keys
+from app.storage.scans.writers import NDJSON, WRITERS
+
+__all__ = ["BEGINNING", "NDJSON", "WRITERS", "Part", "Place", "Scan", "parts", "read_scan", "written"]
+LEAST_TOKEN, MOST_TOKEN = -(2**63), 2**63 - 1
+
+
+class Place(NamedTuple):
+    """A place in a scan: behind ``skip`` rows of the token in the partition of this number."""
+
+    partition: int
+    token: int
+    skip: int
+
+
+BEGINNING = Place(0, LEAST_TOKEN, 0)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one request asks for. ``columns`` are answered, in their order, of rows that meet all ``conditions``."""
+
+    view: View
+    columns: tuple[Column, ...]
+    conditions: tuple[Condition, ...] = ()
+    integers: Integers = Integers.NUMBER
+
+    @cached_property
+    def partitions(self) -> Sequence[str | None]:
+        """The partitions that have runs or staged records, in order."""
+        return sorted({run.partition for run in self._runs} | self.staged.keys(), key=lambda one: one or "")
+
+    @cached_property
+    def staged(self) -> Mapping[str | None, StagedKeys]:
+        """The keys that have staged records, by partition."""
+        return staged_keys(self.view.table.schema, self.view.index)
+
+    @property
+    def _runs(self) -> Sequence[Run]:
+        return self.view.snapshot.runs if self.view.snapshot else ()
+
+    def runs_of(self, partition: str | None) -> Sequence[Run]:
+        """The partition's runs, oldest first."""
+        return [run for run in self._runs if run.partition == partition]
+
+    @property
+    def columns_read(self) -> int:
+        """The most columns of files that are read at a time."""
+        runs = Counter(run.partition for run in self._runs)
+        return len(self.view.table.schema.columns) * max(runs.values(), default=0)
+
+    def source(self, warehouse: Warehouse) -> Source:
+        """What the storage reads."""
+        view = self.view
+
+        def row_of(key: Key, found: StoredStates) -> Mapping[str, Any] | None:
+            state = combined_state(view, warehouse, key, found)
+            return None if state is None else finish(view.plan, state)
+
+        readable = frozenset(number for number, schema in view.readable.items() if schema is not None)
+        return Source(
+            warehouse, view.table.id, view.plan, view.schemas, readable, self.columns, self.conditions, row_of
+        )
+
+
+def read_scan(
+    view: View, columns: Sequence[str] | None, filters: Sequence[str], integers: Integers | None = None
+) -> Scan:
+    """What a request asks for of a view. Raises ``Invalid`` for columns and filters that the schema does not have."""
+    schema = view.table.schema
+    names = dict.fromkeys(wanted_columns(view, columns))
+    shown = tuple(schema.by_name[name] for name in names)
+    return Scan(view, shown, parse_filters(schema, filters), integers_of(schema, integers))
+
+
+def parts(
+    warehouse: Warehouse, scan: Scan, start: Place = BEGINNING, last: int = MOST_TOKEN
+) -> Iterator[tuple[int, Part]]:
+    """The rows from ``start`` on, up to the token ``last`` of each partition, with the partition's number.
+
+    Raises ``DamagedFile``; ``missing`` also where nothing names the files any more.
+    """
+    source = scan.source(warehouse)
+    for number, partition in enumerate(scan.partitions):
+        if number >= start.partition:
+            first, skip = start[1:] if number == start.partition else BEGINNING[1:]
+            staged = scan.staged.get(partition, StagedKeys.none())
+            for part in rows_of_partition(source, scan.runs_of(partition), staged, first, skip, last):
+                yield number, part
+
+
+def written(warehouse: Warehouse, scan: Scan, media_type: str) -> Iterator[bytes]:
+    """The body of all rows."""
+    batches = (part.batch for _, part in parts(warehouse, scan))
+    return WRITERS[media_type].write(scan.columns, batches, scan.integers)

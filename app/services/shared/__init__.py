@@ -1,0 +1,1 @@
+"""What use cases of every noun need: pages, retries, commits, the executor of merges."""

@@ -1,0 +1,103 @@
+"""Damage: what becomes of files that the catalog names and that are missing or not what was written (design §5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, Unavailable
+from app.core.table.damage import Damage, DamagedFile, NamedFile
+from app.core.table.history import DataFile, Table
+from app.services.shared.pages import Page, PageRequest, page_of
+from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, files_of_run
+
+logger = logging.getLogger(__name__)
+Read = TypeVar("Read")
+_TRIES = 3
+
+
+class Moved(Unavailable):
+    """What was read of the catalog is not so any more, and what was read later does not go with it."""
+
+
+def read_again(read: Callable[[], Read]) -> Read:
+    """What ``read`` finds in the catalog and then in files.
+
+    A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
+    says so by now. Raises ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return read()
+        except Moved:
+            continue
+        except DamagedFile as error:
+            if not error.missing:
+                raise
+    return read()
+
+
+def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
+    """What whoever met ``error`` is told: the damage, which is noted, or that the file was removed meanwhile."""
+    try:
+        if not noted(database, error) and error.missing:
+            return Unavailable(f"{error.file.path} was removed while it was read, for nobody needs it; begin again")
+    except KeyfoldError:
+        logger.warning("damage could not be noted: %s", error, exc_info=True)
+    return error
+
+
+def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
+    """Whether the damage matters to anybody; then it is kept."""
+    with database.reading() as repository:
+        needed = repository.damage.is_needed(error.file)
+        known = repository.damage.knows(error)
+    if needed and not known:
+        note(database, [error])
+    return needed
+
+
+def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:
+    """Keep what was found, for ``list_damage``, and tell the log."""
+    for error in found:
+        logger.error("%s", error.message)
+    with database.transaction(wakes=False) as repository:
+        repository.damage.note(found)
+
+
+def list_damage(repository: Repository, table: Table, request: PageRequest) -> Page[Damage]:
+    """A page of what is known to be wrong with the table's files, by path."""
+    found = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
+    return page_of(found, request, lambda damage: damage.path)
+
+
+def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
+    """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots,
+    of history.
+    """
+    return [
+        *map(file_of_batch, repository.batches.unmerged(table_id)),
+        *_history(repository, table_id),
+        *(file for run in repository.snapshots.every_run(table_id) for file in files_of_run(table_id, run)),
+        *(
+            file_of_changelog(table_id, number, file)
+            for number, file in repository.snapshots.every_changelog_file(table_id)
+        ),
+    ]
+
+
+def data_files(repository: Repository, table_id: str) -> dict[str, DataFile]:
+    """What the catalog says of the data files among them, by path."""
+    runs = repository.snapshots.every_run(table_id)
+    return {file_of_run(table_id, run.id, file).path: file for run in runs for file in run.files}
+
+
+def _history(repository: Repository, table_id: str) -> list[NamedFile]:
+    table = repository.tables.find(table_id)
+    if table is None or not table.schema.parsed["history.time-retained"]:
+        return []  # what the catalog still names goes with the next sweep
+    unfiled = map(file_of_batch, repository.history.unfiled(table_id))
+    return [*unfiled, *(file_of_history(table_id, file) for file in repository.history.files(table_id))]

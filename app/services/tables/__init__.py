@@ -1,0 +1,1 @@
+"""Databases and tables: created, altered, repaired, dropped; their partitions and rules."""

@@ -1,0 +1,52 @@
+"""Tables and databases dropped: in the catalog at once, then their files."""
+
+from __future__ import annotations
+
+import logging
+
+from app.catalog.database import CatalogDatabase
+from app.core.table.history import Table
+from app.services.tables.tables import Check, no_check
+from app.storage.layout import Warehouse, table_folder
+
+log = logging.getLogger(__name__)
+
+
+def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], check: Check = no_check) -> None:
+    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``, and what ``check`` raises for
+    a table that is not as the caller has seen it.
+    """
+    with catalog.transaction() as repository:
+        table = repository.tables.drop(*name)
+        check(table)
+    _remove_files(warehouse, table)
+
+
+def drop_database(catalog: CatalogDatabase, warehouse: Warehouse, name: str, *, cascade: bool) -> int:
+    """Removes the database ``name`` and says how many tables went with it: none, or with ``cascade`` all that it has.
+
+    All or nothing. Raises ``NotFound``, or ``Conflict`` when it has tables and ``cascade`` does not say that they may
+    go.
+    """
+    with catalog.transaction() as repository:
+        repository.databases.row(name, lock=True)  # from here on it gets no new table
+        names = repository.tables.names(name) if cascade else []
+        repository.tables.lock_all(repository.tables.ids(name))  # in the order in which rounds of merges lock them
+        dropped = [repository.tables.drop(name, table) for table in names]
+        repository.databases.drop(name)
+    for table in dropped:
+        _remove_files(warehouse, table)
+    return len(dropped)
+
+
+def _remove_files(warehouse: Warehouse, table: Table) -> None:
+    """Best effort: once the catalog has forgotten the table they are garbage, which is also swept later."""
+    folder = warehouse.path(*table_folder(table.id))
+    try:
+        warehouse.filesystem.delete_dir(folder)
+    except FileNotFoundError:
+        pass  # nothing was ever posted
+    except OSError as error:
+        log.warning(
+            "the files of the dropped table %s stay in %s until they are swept: %s", table.full_name, folder, error
+        )

@@ -1,0 +1,1 @@
+"""Upkeep: what expired is deleted, files are checked, keys are forgotten, backups are made."""

@@ -1,0 +1,133 @@
+"""Backups: the catalog at one moment and every file that it names then, taken while the service runs, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.dumps import dump, load
+from app.core.errors import Conflict, Invalid, Unavailable
+from app.core.table.damage import DamagedFile, NamedFile
+from app.services.shared.damage import named_files
+from app.storage.backup_folder import BackupFolder, BackupHead, add_files, write_dump
+from app.storage.folders import entries
+from app.storage.layout import Warehouse
+from app.storage.writable import reason_of
+
+_TRIES = 5
+_NAME = "%Y%m%dT%H%M%S%fZ"
+Told = Callable[[str], None]
+"""Hears of the files as they are copied, by their paths."""
+
+
+@dataclass
+class Backup:
+    """What was backed up: ``copied`` of the ``files`` are new. ``damaged`` are those that no backup has."""
+
+    name: str
+    files: int
+    copied: int = 0
+    copied_bytes: int = 0
+    damaged: list[DamagedFile] = field(default_factory=list)
+
+
+class _RemovedError(Exception):
+    """A file was merged, or expired, and swept while others were copied."""
+
+
+def back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, told: Told) -> Backup:
+    """A new backup in ``target``; files that earlier ones have are not copied again.
+
+    What is damaged or missing is left out and told. Raises ``Unavailable`` when the catalog does not answer, or forgets
+    files faster than they are copied.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _back_up(database, warehouse, target, version, told)
+        except _RemovedError:
+            continue  # nearly all files are copied by now, so that the next try is fast
+    raise Unavailable("files expire faster than they are copied; set snapshot.time-retained higher, or try again")
+
+
+def _back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, told: Told) -> Backup:
+    name = datetime.now(UTC).strftime(_NAME)
+    with target.writing(name) as path:
+        with database.reading() as repository:
+            files = [file for table_id in repository.tables.every_id() for file in named_files(repository, table_id)]
+            head = BackupHead(name, version, database.revision_in(repository))
+            write_dump(path, head, dump(repository.transaction))
+        backup = Backup(name, len(files))
+        for file in files:
+            if not target.has(file):
+                _keep(database, warehouse, target, file, backup)
+                told(file.path)
+        lost = {error.file.path for error in backup.damaged}
+        add_files(path, [file for file in files if file.path not in lost])
+    with database.transaction(wakes=False) as repository:
+        repository.tokens.backed_up()
+    return backup
+
+
+def _keep(
+    database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, file: NamedFile, backup: Backup
+) -> None:
+    try:
+        target.keep(warehouse, file)
+    except DamagedFile as error:
+        if error.missing and not _is_needed(database, file):
+            raise _RemovedError from error
+        backup.damaged.append(error)
+        return
+    backup.copied += 1
+    backup.copied_bytes += file.size_bytes
+
+
+def _is_needed(database: CatalogDatabase, file: NamedFile) -> bool:
+    with database.reading() as repository:
+        return repository.damage.is_needed(file)
+
+
+def restore(
+    source: BackupFolder, name: str | None, database: CatalogDatabase, warehouse: Warehouse, told: Told
+) -> BackupHead:
+    """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
+    bring the catalog to this version.
+
+    Raises ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete, ``Unavailable`` where
+    the warehouse cannot be written.
+    """
+    names = source.names()
+    if not names:
+        raise Invalid(f"{source.path} has no backup")
+    head = source.head(name or names[-1])
+    _check_empty(database, warehouse)
+    if warehouse.local:
+        Path(warehouse.path()).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in source.files_of(head.name):
+        try:
+            source.put_back(file, warehouse)
+        except OSError as error:
+            raise Unavailable(
+                f"{file.path} cannot be put back: {reason_of(error)}; begin again in an empty one"
+            ) from error
+        told(file.path)
+    # The catalog comes last: what it names is there.
+    database.migrate(head.revision)
+    with database.transaction() as repository:
+        load(repository.transaction, source.dump_of(head.name))
+    database.migrate()
+    with database.transaction() as repository:
+        repository.delta.write_anew()  # logs are no part of a backup: the catalog says all that they hold
+    return head
+
+
+def _check_empty(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    if not (warehouse.local or warehouse.is_store):
+        raise Invalid("a backup is put back into a folder or a bucket (s3://…); copy it to the warehouse from there")
+    if database.revision() is not None:
+        raise Conflict("the catalog is not empty; restore into a new data folder, or a new database")
+    if entries(warehouse, warehouse.path()):
+        raise Conflict(f"{warehouse.uri()} is not empty; restore into a new data folder, or under a new prefix")

@@ -1,0 +1,293 @@
+"""Keys are taken out of all that a table keeps, by a worker, without Spark (docs/decisions/0036).
+
+What holds a key is written once more without it, and one commit has the catalog name what was written in the place of
+what was there: in the current snapshot, which is a new one, and in all that came before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.forgettings import Replacements
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, NotFound
+from app.core.table.damage import DamagedFile
+from app.core.table.forgetting import Forgetting, Remnant, RemnantKind, Sought
+from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, Snapshot, Table, TaskKind, TaskTrigger
+from app.core.table.schema import TableSchema
+from app.services.shared.damage import noted
+from app.storage.forgetting import Rewritten, batch_without, changes_without, history_without, run_without
+from app.storage.layout import Warehouse
+from app.telemetry.entries import Counted, Upkeep
+
+logger = logging.getLogger(__name__)
+RETRY_SECONDS = 10.0
+
+
+class Forgetter:
+    """Forgets what was asked for, for one worker. What cannot be done now is told, and tried again later; other tables
+    do not wait for it.
+
+    Several workers may be at the same: the first that commits has done it, and what the others wrote is swept.
+    """
+
+    def __init__(
+        self,
+        database: CatalogDatabase,
+        warehouse: Warehouse,
+        mark: Callable[[str, str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``mark`` makes the folder of a run (of a table, both by id) young that nobody will name any more."""
+        self._database = database
+        self._warehouse = warehouse
+        self._mark = mark
+        self._clock = clock
+        self._not_before: dict[str, float] = {}
+
+    def forget(self) -> int:
+        """Forget the keys that wait, as far as it can be done now; of how many tables that was done."""
+        with self._database.reading() as repository:
+            waiting = repository.forgettings.tables_pending()
+        return sum(self._forget_in(table_id) for table_id in waiting)
+
+    def _forget_in(self, table_id: str) -> bool:
+        if self._clock() < self._not_before.get(table_id, float("-inf")):
+            return False
+        try:
+            done = _Pass(self._database, self._warehouse, table_id, self._mark).run()
+        except NotFound:
+            done = False  # dropped meanwhile
+        except DamagedFile as error:
+            self._put_off(table_id, error)
+            if noted(self._database, error):
+                _tell(self._database, table_id, Remnant(RemnantKind.DAMAGED_FILE, 1, error.file.path))
+            return False
+        except Exception as error:  # whatever it is, other tables do not wait for it
+            self._put_off(table_id, error)
+            return False
+        self._not_before.pop(table_id, None)
+        return done
+
+    def _put_off(self, table_id: str, error: Exception) -> None:
+        known = isinstance(error, (KeyfoldError, OSError))
+        self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep.FORGETTING)
+        logger.warning("keys of table %s are forgotten later: %s", table_id, error, exc_info=not known)
+        self._not_before[table_id] = self._clock() + RETRY_SECONDS
+
+
+def _tell(database: CatalogDatabase, table_id: str, remnant: Remnant) -> None:
+    """What keeps the table's forgettings from being done; it is written once."""
+    with database.reading() as repository:
+        pending = repository.forgettings.pending(table_id)
+    if all(list(one.remnants) == [remnant] for one in pending):
+        return
+    with database.transaction(wakes=False) as repository:
+        for one in repository.forgettings.pending(table_id):
+            repository.forgettings.note_remnants(one, [remnant])
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What of a table may hold keys of ``pending``, as the catalog names it, and the schemas it was written under."""
+
+    table: Table
+    pending: Sequence[Forgetting]
+    runs: Sequence[Run]
+    batches: Sequence[Batch]
+    history: Sequence[HistoryFile]
+    changelogs: Mapping[int, Sequence[ChangelogFile]]
+    schemas: Mapping[int, TableSchema]
+    changed_under: Mapping[int, int]
+
+
+def _named(repository: Repository, table_id: str) -> _Named:
+    """Raises ``NotFound`` when the table is gone."""
+    table = repository.tables.existing(table_id)
+    runs = repository.snapshots.every_run(table_id)
+    unfiled = repository.history.unfiled(table_id)
+    batches = [one for one in (*repository.batches.unmerged(table_id), *unfiled) if one.records]
+    history = repository.history.files(table_id)
+    changelogs: dict[int, list[ChangelogFile]] = {}
+    for number, file in repository.snapshots.every_changelog_file(table_id):
+        changelogs.setdefault(number, []).append(file)
+    under = {
+        one.snapshot_id: one.schema_id for one in repository.commits.every(table_id) if one.snapshot_id in changelogs
+    }
+    numbers = {one.schema_id for one in runs} | {one.schema_id for one in batches} | {one.schema_id for one in history}
+    numbers |= set(under.values())
+    return _Named(
+        table,
+        repository.forgettings.pending(table_id),
+        runs,
+        batches,
+        history,
+        changelogs,
+        {number: repository.tables.schema_at(table_id, number) for number in numbers},
+        under,
+    )
+
+
+@dataclass
+class _Found:
+    """What was found of what the catalog names, by name: what takes its place, None where it holds no key."""
+
+    runs: dict[str, Rewritten | None] = field(default_factory=dict)
+    batches: dict[str, Batch | None] = field(default_factory=dict)
+    history: dict[str, HistoryFile | None] = field(default_factory=dict)
+    changelogs: dict[tuple[int, tuple[str, ...]], list[ChangelogFile] | None] = field(default_factory=dict)
+
+    @property
+    def rewritten(self) -> dict[str, Run | None]:
+        """The runs that held keys, and what they became."""
+        return {run_id: one.run for run_id, one in self.runs.items() if one is not None}
+
+
+def _place_of(number: int, files: Sequence[ChangelogFile]) -> tuple[int, tuple[str, ...]]:
+    return number, tuple(one.name for one in files)
+
+
+class _Pass:
+    """One way through the files of a table."""
+
+    def __init__(
+        self, database: CatalogDatabase, warehouse: Warehouse, table_id: str, mark: Callable[[str, str], None]
+    ) -> None:
+        self.database, self.warehouse, self.table_id, self.mark = database, warehouse, table_id, mark
+        self.found = _Found()
+        self.asked: tuple[str, ...] = ()
+
+    def run(self) -> bool:
+        """Whether the keys are forgotten. Raises ``DamagedFile`` and ``NotFound``."""
+        while True:
+            with self.database.reading() as repository:
+                running = repository.tasks.running(self.table_id)
+                named = None if running else _named(repository, self.table_id)
+            if named is None:
+                _tell(self.database, self.table_id, Remnant(RemnantKind.TASK, len(running), running[0]))
+                return False
+            if not named.pending:
+                return False
+            asked = tuple(one.id for one in named.pending)
+            if asked != self.asked:
+                self.asked, self.found = asked, _Found()  # more keys are looked for
+            self._look(named)
+            for run_id in self.found.rewritten:
+                self.mark(self.table_id, run_id)
+            with self.database.transaction() as repository:
+                if self._commit(repository):
+                    return True
+
+    def _look(self, named: _Named) -> None:
+        """Look into whatever was not looked into before."""
+        every, found = Sought(named.pending), self.found
+        for run in named.runs:
+            if run.id not in found.runs:
+                schema = named.schemas[run.schema_id]
+                found.runs[run.id] = run_without(self.warehouse, self.table_id, run, schema, every)
+        for file in named.history:
+            if file.name not in found.history:
+                schema = named.schemas[file.schema_id]
+                found.history[file.name] = history_without(self.warehouse, self.table_id, file, schema, every)
+        for number, files in named.changelogs.items():
+            place = _place_of(number, files)
+            if place not in found.changelogs:
+                schema = named.schemas[named.changed_under[number]]
+                found.changelogs[place] = changes_without(self.warehouse, self.table_id, number, files, schema, every)
+        for batch in named.batches:
+            if batch.file not in found.batches:
+                sought = Sought([one for one in named.pending if batch.number <= one.until_batch])
+                schema = named.schemas[batch.schema_id]
+                found.batches[batch.file] = batch_without(self.warehouse, batch, schema, sought)
+
+    def _commit(self, repository: Repository) -> bool:
+        """Whether all that the catalog names was looked into; then what was found takes its place."""
+        repository.tables.lock(self.table_id)
+        named, found = _named(repository, self.table_id), self.found
+        if tuple(one.id for one in named.pending) != self.asked or repository.tasks.running(self.table_id):
+            return False
+        places = {number: _place_of(number, files) for number, files in named.changelogs.items()}
+        known = all(run.id in found.runs for run in named.runs)
+        known = known and all(batch.file in found.batches for batch in named.batches)
+        known = known and all(file.name in found.history for file in named.history)
+        if not known or not all(place in found.changelogs for place in places.values()):
+            return False
+        by = Replacements(
+            {run.id: found.rewritten[run.id] for run in named.runs if run.id in found.rewritten},
+            {number: files for number, place in places.items() if (files := found.changelogs[place]) is not None},
+            {name: new for file in named.history if (new := found.history[name := file.name]) is not None},
+            [one for batch in named.batches if (one := found.batches[batch.file]) is not None],
+        )
+        self._replace(repository, named, by)
+        return True
+
+    def _replace(self, repository: Repository, named: _Named, by: Replacements) -> None:
+        forgettings = repository.forgettings
+        current = repository.snapshots.current(self.table_id)
+        older = forgettings.naming(self.table_id, list(by.runs))
+        made = None
+        held: set[int] = set()
+        if by:
+            runs = [_instead(run, by.runs) for run in (current.runs if current else ())]
+            left = [run for run in runs if run is not None]
+            made = repository.snapshots.forget_keys(self.table_id, current.id if current else None, left)
+            held = older & forgettings.published(self.table_id)
+            forgettings.replace_runs(self.table_id, by.runs, older - held)
+            forgettings.replace_files(self.table_id, by)
+        forgettings.blank_texts(self.table_id)
+        rows = sum(one.removed for one in self.found.runs.values() if one is not None)
+        before = {batch.id: batch.records for batch in named.batches}
+        records = sum(before[batch.id] - batch.records for batch in by.batches)
+        for one in named.pending:
+            forgettings.note_forgotten(one, made.id if made else None, rows, records, held)
+        newest = repository.delta.newest(self.table_id)
+        if named.table.schema.parsed["twin.publish"] or (newest is not None and newest.snapshot_id in held):
+            repository.tasks.request(self.table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
+        _log(named, made)
+
+
+def _instead(run: Run, replaced: Mapping[str, Run | None]) -> Run | None:
+    return replaced.get(run.id, run)
+
+
+def _log(named: _Named, made: Snapshot | None) -> None:
+    keys = sum(one.keys for one in named.pending)
+    where = f"from snapshot {made.id} on" if made else "there was nothing of them"
+    logger.info("%d keys of %s are forgotten, %s", keys, named.table.full_name, where)
+
+
+def release(
+    database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, mark: Callable[[str, str], None]
+) -> Sequence[int]:
+    """Take the keys out of the older snapshots that held them for a Delta log, as soon as no version of the log names
+    their files; the numbers of those that still do. Raises ``DamagedFile``, and ``NotFound`` when the table is gone.
+    """
+    table_id = forgetting.table_id
+    with database.reading() as repository:
+        published = repository.forgettings.published(table_id)
+        there = {one.snapshot_id for one in repository.commits.every(table_id)} & set(forgetting.held)
+        free = [repository.snapshots.get(table_id, number) for number in sorted(there - published)]
+        runs = {run.id: run for snapshot in free for run in snapshot.runs}
+        schemas = {run.schema_id: repository.tables.schema_at(table_id, run.schema_id) for run in runs.values()}
+    sought = Sought([forgetting])
+    found = {
+        run.id: new.run
+        for run in runs.values()
+        if (new := run_without(warehouse, table_id, run, schemas[run.schema_id], sought)) is not None
+    }
+    for run_id in found:
+        mark(table_id, run_id)
+    held = sorted(there & published)
+    if held == list(forgetting.held) and not free:
+        return held
+    with database.transaction() as repository:
+        repository.tables.lock(table_id)
+        if found:
+            numbers = {one.id for one in free} - repository.forgettings.published(table_id)
+            repository.forgettings.replace_runs(table_id, found, numbers)
+        repository.forgettings.note_held(forgetting, held)
+    return held

@@ -1,0 +1,188 @@
+"""Scrubs: everything that the catalog names, read and compared, at once or slowly (design §5)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Cancelled, DamagedCatalog
+from app.core.table.damage import DamagedFile, NamedFile
+from app.services.shared.damage import data_files, named_files, noted
+from app.services.shared.each_table import faults_kept
+from app.storage.checksums import Checksums
+from app.storage.layout import Warehouse
+from app.storage.named_files import check_file
+from app.storage.runs import check_footer
+from app.telemetry.entries import Counted, Upkeep
+
+logger = logging.getLogger(__name__)
+FIRST_SECONDS = 300.0  # before the first round: a service that starts has better things to do
+ROUND_SECONDS = 3600.0  # between two rounds
+Read = Callable[[int], None]
+"""Hears of the bytes that were read; it may take its time, and raise ``Cancelled``."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A file that was read; ``damage`` is None where it is what was written. Without ``file``: the catalog's damage."""
+
+    file: NamedFile | None
+    damage: DamagedFile | DamagedCatalog | None
+
+
+def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = None) -> Iterator[Finding]:
+    """Check the catalog, then read every file that it names, the tables and the files of each in an order of chance, so
+    that those who are stopped half-way again and again come to all. A damaged file is noted, one that is well again is
+    forgotten; what is well and had no digest has one afterwards (docs/decisions/0024).
+
+    A file that nothing names any more by the time that it is read is left out, and so are the files of a table that the
+    catalog has only in part.
+    """
+    yield from _check_file_of_catalog(database)
+    with database.reading() as repository:
+        tables = [*repository.tables.every_name().items()]
+    random.shuffle(tables)
+    partly = set()
+    for table_id, name in tables:
+        with faults_kept(database.metrics, Upkeep.SCRUB, name):
+            found = _check_rows(database, table_id, name)
+            if found:
+                partly.add(table_id)
+            yield from found
+    for table_id, name in tables:
+        if table_id not in partly:
+            with faults_kept(database.metrics, Upkeep.SCRUB, name):
+                yield from _read(database, warehouse, table_id, read)
+
+
+def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
+    """What the database itself finds wrong."""
+    try:
+        return [Finding(None, DamagedCatalog(f"SQLite says: {fault}")) for fault in database.check_integrity()]
+    except DamagedCatalog as damage:
+        return [Finding(None, damage)]
+
+
+def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Finding]:
+    """What the catalog says of a table and nobody stored."""
+    try:
+        with database.reading(afresh=True) as repository:
+            return [Finding(None, damage) for damage in repository.integrity.faults(table_id)]
+    except DamagedCatalog:
+        return [Finding(None, DamagedCatalog(f"the rows of table {name} cannot be read"))]
+
+
+def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    """Read what is known to be damaged, and forget what is well again, or needed by nobody."""
+    with database.reading() as repository:
+        known = repository.damage.paths()
+    if not known:
+        return
+    with database.transaction(wakes=False) as repository:
+        repository.damage.forget_unneeded()
+    for table_id, paths in known.items():
+        with faults_kept(database.metrics, Upkeep.SCRUB, table_id):
+            for _ in _read(database, warehouse, table_id, None, paths):
+                continue
+
+
+def _read(
+    database: CatalogDatabase, warehouse: Warehouse, table_id: str, read: Read | None, only: Collection[str] = ()
+) -> Iterator[Finding]:
+    """What is found of the files of a table, or of those whose paths are given."""
+    with database.reading() as repository:
+        files = named_files(repository, table_id)
+        said = data_files(repository, table_id)
+        known = repository.damage.paths().get(table_id, ())
+    if only:
+        files = [file for file in files if file.path in only]
+    random.shuffle(files)
+    for file in files:
+        try:
+            found = check_file(warehouse, file, read)
+            if file.path in said:
+                check_footer(warehouse, file, said[file.path])
+        except DamagedFile as damage:
+            if noted(database, damage):
+                yield Finding(file, damage)
+            continue
+        except DamagedCatalog as damage:
+            yield Finding(file, damage)
+            continue
+        if file.path in known or file.digest is None:
+            _keep(database, file, found)
+        yield Finding(file, None)
+
+
+def _keep(database: CatalogDatabase, file: NamedFile, found: Checksums) -> None:
+    """Forget that a file was damaged, and keep what its bytes come to if nobody has computed it before."""
+    with database.transaction(wakes=False) as repository:
+        repository.damage.clear(file.table_id, [file.path])
+        if file.digest is None:
+            repository.damage.sum_up(file, found.digest, found.block_digests)
+
+
+def scrub(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    bytes_per_second: float,
+    wait: Callable[[float], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Read everything that the catalog names again and again, not faster than that, until ``wait``, which rests for so
+    many seconds, says to stop.
+    """
+    pace, pause, faults = Pace(bytes_per_second, wait, clock), FIRST_SECONDS, 0
+    while not wait(pause):
+        try:
+            faults = _round(database, verify(database, warehouse, pace), faults)
+        except Cancelled:
+            return
+        except Exception:
+            logger.warning("the scrub failed and begins anew later", exc_info=True)
+        pause = ROUND_SECONDS
+
+
+def _round(database: CatalogDatabase, findings: Iterable[Finding], before: int) -> int:
+    """Tell the log and the metrics of the faults of the catalog; how many there are. Files that are damaged are noted
+    by ``verify``. A round takes long: until it ends, the faults that were known ``before`` are told of.
+    """
+    faults = 0
+    for one in findings:
+        if isinstance(one.damage, DamagedCatalog):
+            faults += 1
+            logger.error("%s", one.damage.message)
+            database.metrics.set(Counted.CATALOG_FAULTS, max(faults, before))
+    database.metrics.set(Counted.CATALOG_FAULTS, faults)
+    return faults
+
+
+class Pace:
+    """Keeps reading at so many bytes a second on the average; ``wait`` rests for so many seconds and says whether to
+    stop.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        wait: Callable[[float], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._wait = wait
+        self._clock = clock
+        self._due = clock()
+
+    def __call__(self, count: int) -> None:
+        """Rest for as long as ``count`` bytes take. What was not read in the past is not made up for.
+
+        Raises ``Cancelled`` when it is time to stop.
+        """
+        now = self._clock()
+        self._due = max(self._due, now) + count / self._bytes_per_second
+        if self._wait(self._due - now):
+            raise Cancelled("the scrub was stopped")

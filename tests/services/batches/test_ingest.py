@@ -1,0 +1,192 @@
+"""Ingest: all or nothing, durable before it is answered, and one batch per Idempotency-Key."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, TooLarge, UnsupportedMediaType
+from app.core.plan.bounds import Bounds
+from app.core.table.history import Table
+from app.services.batches.batches import list_batches
+from app.services.batches.group_commit import GroupCommit
+from app.services.batches.ingest import Accepted, Upload, accept_batch
+from app.services.bodies.formats import JSON
+from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
+from app.services.shared.pages import PageRequest
+from app.storage.layout import Warehouse
+from tests.services.builders import create_table, post
+
+
+def staged_files(warehouse: Warehouse, table: Table) -> set[str]:
+    folder = Path(warehouse.path(table.id, "staging"))
+    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+
+
+def accept(database: CatalogDatabase, warehouse: Warehouse, body: bytes, media_type: str = JSON) -> object:
+    return accept_batch(database, warehouse, "shop", "wide", Upload(body, media_type), Bounds(3))
+
+
+def test_an_accepted_batch_has_its_file_and_its_number(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    batches = [post(database, warehouse, {"id": 1, "n": number}) for number in range(3)]
+    assert [batch.number for batch in batches] == [1, 2, 3]
+    assert staged_files(warehouse, table) == {batch.file for batch in batches}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"records": [{"id": 1}, {"id": "x"}]}',
+        b'{"records": [{"id": 1e99999999999999999999}]}',
+        b'{"records": [{"id": 1, "n": NaN}]}',
+        b'{"records": [{"id": 1}, 5]}',
+        b'{"records": [{"id": 1}], "more": 1}',
+        b'{"records": {}}',
+        b'[{"id": 1}]',
+        b"",
+        b"\xff\xfe",
+        b'{"records": [' + b"[" * 100_000,
+    ],
+)
+def test_a_request_with_a_fault_stores_nothing(database: CatalogDatabase, warehouse: Warehouse, body: bytes) -> None:
+    table = create_table(database)
+    with pytest.raises(Invalid) as refusal:
+        accept(database, warehouse, body)
+    assert refusal.value.violations
+    assert staged_files(warehouse, table) == set()
+    with database.reading() as repository:
+        assert repository.batches.page(table.id, limit=1) == []
+
+
+def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    body = json.dumps({"records": [{"id": number} for number in range(4)]}).encode()
+    with pytest.raises(TooLarge):
+        accept(database, warehouse, body)
+    assert staged_files(warehouse, table) == set()
+
+
+def lines_of(body: bytes) -> list[object]:
+    return [value for texts, before in ndjson_lines(body, Bounds(10)) for value in parsed_each(texts, "line", before)]
+
+
+def test_ndjson_is_one_record_a_line_and_blank_lines_are_none() -> None:
+    body = b'{"id": 1}\n\n{"id": 2}\r\n  \n{"id": 3}'
+    assert lines_of(body) == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
+    with pytest.raises(Invalid) as refusal:
+        lines_of(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
+    told = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
+    assert told == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
+    assert refusal.value.total_violations == 2
+
+
+def test_another_format_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    create_table(database)
+    with pytest.raises(UnsupportedMediaType):
+        accept(database, warehouse, b"id\n1\n", "text/tsv")
+
+
+def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    create_table(database)
+    with pytest.raises(Invalid) as refusal:
+        accept(database, warehouse, b'{"records": [], "a/b": 1}')
+    assert [fault.pointer for fault in refusal.value.violations] == ["/a~1b"]
+
+
+def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
+    assert post(database, warehouse, {"id": 1, "n": 1}, key="k") == first
+    assert staged_files(warehouse, table) == {first.file}
+
+
+def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
+    with pytest.raises(KeyReused):
+        post(database, warehouse, {"id": 1, "n": 2}, key="k")
+    assert staged_files(warehouse, table) == {first.file}
+
+
+def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(
+    database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table, commits = create_table(database), GroupCommit(database, warehouse)
+    upload = Upload(b'{"records": [{"id": 1, "n": 1}]}', JSON, "k")
+    with commits.keys.taking(table.id, "k"), pytest.raises(Conflict) as refusal:
+        accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    assert refusal.value.code is ErrorCode.REQUEST_IN_FLIGHT
+    assert staged_files(warehouse, table) == set()
+    first = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    again = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    assert (first.replayed, again) == (False, Accepted(first.batch, replayed=True))
+
+
+def test_a_key_belongs_to_one_table(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    create_table(database)
+    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
+    with database.transaction() as repository:
+        repository.tables.rename("shop", "wide", "shop", "old")
+    create_table(database)
+    assert post(database, warehouse, {"id": 1, "n": 1}, key="k").id != first.id
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(
+    database: CatalogDatabase, warehouse: Warehouse, same: bool
+) -> None:
+    table = create_table(database)
+
+    def race(number: int) -> str:
+        try:
+            return post(database, warehouse, {"id": 1, "n": 0 if same else number}, key="k").id
+        except (Conflict, KeyReused) as error:
+            return error.code
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(race, range(16)))
+    with database.reading() as repository:
+        [batch] = repository.batches.page(table.id, limit=10)
+    assert set(answers) == ({batch.id} if same else {batch.id, "idempotency_key_reused"})
+    assert staged_files(warehouse, table) == {batch.file}
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_is_one_to_255_characters(database: CatalogDatabase, warehouse: Warehouse, key: str) -> None:
+    create_table(database)
+    with pytest.raises(Invalid):
+        post(database, warehouse, {"id": 1}, key=key)
+    assert post(database, warehouse, {"id": 1}, key="x" * 255).number == 1
+
+
+def test_a_batch_for_no_table_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    with pytest.raises(NotFound):
+        post(database, warehouse, {"id": 1})
+
+
+@pytest.mark.parametrize("token", ["x", "-1", "1.0", "٣", "9" * 5000])
+def test_a_page_token_that_was_never_given_is_refused(database: CatalogDatabase, token: str) -> None:
+    table = create_table(database)
+    with database.reading() as repository, pytest.raises(Invalid):
+        list_batches(repository, table, PageRequest(10, token))
+
+
+def test_other_threads_go_on_while_a_large_body_is_parsed() -> None:
+    body = b'{"records":[' + b",".join([b'{"id":1,"name":"a","note":"b"}'] * 300_000) + b"]}"
+    parsing = threading.Thread(target=parse_json, args=[body])
+    parsing.start()
+    turns = 0
+    while parsing.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10

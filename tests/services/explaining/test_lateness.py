@@ -1,0 +1,335 @@
+"""Late records as they are counted are those that a walk over the whole history finds, one record after the other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import FaultCode, Invalid
+from app.core.plan.bounds import Bounds
+from app.core.plan.fold import combine, lift, visible_row
+from app.core.plan.merge_plan import compile_plan
+from app.core.table.history import Table
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import TableSchema
+from app.services.batches.ingest import Upload, accept_batch
+from app.services.bodies.formats import JSON
+from app.services.explaining.history import move_history
+from app.services.explaining.lateness import LateReport, count_late_records, late_report, parsed_since
+from app.services.shared.executor import MergeSite
+from app.services.tables.tables import alter_table
+from app.storage.layout import staging_file
+from tests.services.builders import QUIET, compact, merge_staged, schema, snapshot_of
+
+NAME = ("shop", "wide")
+START = datetime(2026, 3, 1)  # a TIMESTAMP has no zone
+GROUPS = {
+    "merge-engine": "partial-update",
+    "fields.t.sequence-group": "a,b",
+    "fields.u,v.sequence-group": "c,d,e",
+    "fields.d.aggregate-function": "sum",
+    "fields.e.aggregate-function": "last_non_null_value",
+}
+TOLD = {"record.absent-columns": "unchanged"}
+TABLES: Mapping[str, tuple[Mapping[str, str], Sequence[tuple[str, ...]]]] = {
+    "groups": (GROUPS, [("t",), ("u", "v")]),
+    "groups that tell what they name": ({**GROUPS, **TOLD}, [("t",), ("u", "v")]),
+    "groups and a sequence": ({**GROUPS, "sequence.field": "s"}, [("t",), ("u", "v"), ("s",)]),
+    "deduplicate": ({"sequence.field": "s,t"}, [("s", "t")]),
+    "deduplicate, descending": ({"sequence.field": "s", "sequence.field.sort-order": "descending"}, [("s",)]),
+    "aggregation": (
+        {
+            "merge-engine": "aggregation",
+            "sequence.field": "t",
+            "fields.a.aggregate-function": "last_value",
+            "fields.b.aggregate-function": "first_non_null_value",
+            "fields.c.aggregate-function": "max",
+            "fields.d.aggregate-function": "sum",
+            "fields.e.aggregate-function": "listagg",
+        },
+        [("t",)],
+    ),
+}
+COLUMNS = (
+    ("id", "BIGINT"),
+    ("t", "TIMESTAMP(3)"),
+    ("s", "INT"),
+    ("u", "INT"),
+    ("v", "DATE"),
+    ("a", "STRING"),
+    ("b", "BIGINT"),
+    ("c", "BIGINT"),
+    ("d", "BIGINT"),
+    ("e", "STRING"),
+)
+
+
+def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        return repository.tables.create("shop", "wide", schema(*COLUMNS, options={**options, **QUIET}))
+
+
+def send(database: CatalogDatabase, site: MergeSite, sender: str, *records: Mapping[str, Any]) -> None:
+    upload = Upload(json.dumps({"records": records}).encode(), JSON, sender=sender)
+    accept_batch(database, site.warehouse, *NAME, upload, Bounds(10_000))
+
+
+def count(database: CatalogDatabase, site: MergeSite, table: Table, **most: int) -> bool:
+    """Merge what is staged and count."""
+    merge = merge_staged(database, site.warehouse, table.id)
+    return count_late_records(database, site.warehouse, table.id, merge.id, **most)
+
+
+def report(database: CatalogDatabase, table: Table, since: datetime | None = None) -> LateReport:
+    with database.reading() as repository:
+        return late_report(repository, repository.tables.find(table.id) or table, since)
+
+
+@dataclass
+class Walk:
+    """The whole history of a table, record by record: what of it is late, by lane and sender."""
+
+    schema: TableSchema
+    lanes: Sequence[tuple[str, ...]]
+    columns: Mapping[tuple[str, ...], Sequence[str]]
+    descending: bool
+    states: dict[int, Any] = field(default_factory=dict)
+    seen: dict[Any, list[tuple[Any, Any, int]]] = field(default_factory=lambda: defaultdict(list))
+    found: dict[Any, dict[str, Any]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
+    arrivals: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def take(self, sender: str, sent: Mapping[str, Any], merge: int) -> None:
+        """One more record, of the merge of that number."""
+        plan = compile_plan(self.schema)
+        values = {
+            column.name: column.type.with_nullable(True).decoder(sent.get(column.name))
+            for column in plan.schema.columns
+        }
+        named = frozenset(sent) if self.schema.tells_named else None
+        record = Record(RowKind.INSERT, values, next(self.arrivals), named)
+        before = self.states.get(sent["id"])
+        lifted = lift(plan, record)
+        after = lifted if before is None else combine(plan, before, lifted)
+        self.states[sent["id"]] = after
+        rows = [visible_row(plan, state) if state else None for state in (before, after)]
+        for lane in self.lanes:
+            self._in_lane(lane, sender, sent["id"], values, merge, rows)
+
+    def _in_lane(self, lane: Any, sender: str, key: int, values: Any, merge: int, rows: Sequence[Any]) -> None:
+        grouped = lane[0] in ("t", "u") and "partial-update" in str(self.schema.options)
+        if grouped and all(values[name] is None for name in lane):
+            return
+        order = [*lane, *(["s"] if grouped and "sequence.field" in self.schema.options else [])]
+        place = tuple(self._rank(values[name]) for name in order)
+        found, seen = self.found[lane, sender], self.seen[lane, key]
+        found["records"] += 1
+        higher = max((one for one in seen if one[0] > place), default=None, key=lambda one: one[0])
+        if higher is not None:
+            found["late"] += 1
+            found["in_merge"] += any(one[0] > place and one[2] == merge for one in seen)
+            changed = rows[0] is None or any(rows[0][name] != rows[1][name] for name in self.columns[lane])
+            found["changed_nothing"] += not changed
+            amount = _amount(higher[1], values[lane[0]])
+            found["unmeasured"] += amount is None
+            found["largest"] = max(found["largest"], amount or 0.0)
+        seen.append((place, values[lane[0]], merge))
+
+    def _rank(self, value: Any) -> tuple[Any, ...]:
+        return (0,) if value is None else (1, -value if self.descending else value)
+
+
+def _amount(one: Any, other: Any) -> float | None:
+    if one is None or other is None:
+        return None
+    apart = one - other
+    return abs(apart.total_seconds() if isinstance(apart, timedelta) else float(apart))
+
+
+def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, told: bool) -> dict[str, Any]:
+    """A record with values that no other one has, but for the sequences of ``lanes``."""
+    number = next(numbers)
+    values: dict[str, Any] = {
+        "t": draw.choice([None, (START + timedelta(seconds=draw.choice([0, 1, 5, 90, 7200]))).isoformat()]),
+        "s": draw.choice([None, 1, 2, 3, 50, 5000]),
+        "u": draw.choice([None, 1, 2, 3]),
+        "v": draw.choice([None, "2026-03-01", "2026-03-04"]),
+        **{name: f"{name}{number}" for name in ("a", "e")},
+        **dict.fromkeys(("b", "c", "d"), number),
+    }
+    values["u"], values["v"] = (values["u"], values["v"]) if values["u"] else (None, None)
+    sequences = {name for lane in lanes for name in lane}
+    gone = [name for name in values if draw.random() < 0.25 or (name in "tsuv" and name not in sequences)]
+    kept = {name: value for name, value in values.items() if name not in gone and (value is not None or not told)}
+    if told and ("u" in kept) != ("v" in kept):
+        kept.pop("u", None), kept.pop("v", None)
+    return {"id": draw.randrange(6), **kept}
+
+
+@pytest.mark.slow(reason="plays a history of every kind of table")
+@pytest.mark.parametrize("kind", TABLES)
+def test_late_records_are_those_that_a_walk_over_the_history_finds(
+    database: CatalogDatabase, site: MergeSite, kind: str
+) -> None:
+    options, lanes = TABLES[kind]
+    table = create(database, options)
+    draw, numbers = random.Random(kind), itertools.count(1)
+    told = {tuple(lane.sequence): lane for lane in report(database, table).lanes}
+    assert told.keys() == set(lanes)
+    columns = {lane: told[lane].columns for lane in lanes}
+    walk = Walk(table.schema, lanes, columns, "descending" in str(options))
+    for merge in range(8):
+        for sender in ("till", "shop", "till"):
+            sent = [
+                drawn(draw, numbers, lanes, told="record.absent-columns" in options)
+                for _ in range(draw.randrange(1, 9))
+            ]
+            send(database, site, sender, *sent)
+            for record in sent:
+                walk.take(sender, record, merge)
+        assert count(database, site, table)
+        if merge in (3, 6):
+            compact(site, table)
+    found = report(database, table)
+    assert (found.merges, found.counted, found.exact) == (8, 8, True)
+    for lane in found.lanes:
+        for one in lane.senders:
+            expected = walk.found[tuple(lane.sequence), one.sender]
+            counts = one.counts
+            told_of = {
+                "records": counts.records,
+                "late": counts.late,
+                "in_merge": counts.in_merge,
+                "changed_nothing": counts.changed_nothing,
+                "unmeasured": counts.unmeasured,
+                "largest": counts.largest or 0.0,
+            }
+            assert told_of == {name: expected[name] for name in told_of}, (lane.sequence, one.sender)
+            assert sum(counts.steps) + counts.unmeasured == counts.late
+            assert counts.late > counts.in_merge > 0
+            assert (counts.changed_nothing or 0) > 0
+
+
+def test_how_late_is_counted_by_steps_and_the_horizon(database: CatalogDatabase, site: MergeSite) -> None:
+    options = {
+        "merge-engine": "aggregation",
+        "sequence.field": "t",
+        "fields.e.aggregate-function": "listagg",
+        "sequence.late-horizon": "1 min",
+    }
+    table = create(database, options)
+    ages = [0, 0, 1, 2, 60, 61, 700_000]
+    times = [(START - timedelta(seconds=age)).isoformat() for age in ages]
+    send(database, site, "", *({"id": 1, "t": time, "e": "x"} for time in times), {"id": 1, "e": "x"})
+    assert count(database, site, table)
+    [lane] = report(database, table).lanes
+    assert (lane.measure, lane.horizon) == ("seconds", "1 min")
+    [one] = lane.senders
+    assert (one.sender, one.counts.late, one.counts.unmeasured, one.counts.too_late) == ("", 6, 1, 2)
+    assert dict(zip(lane.steps, one.counts.steps, strict=False)) == {
+        1: 1, 10: 1, 60: 1, 600: 1, 3_600: 0, 21_600: 0, 86_400: 0, 604_800: 0
+    }  # fmt: skip
+    assert (one.counts.steps[-1], one.counts.largest) == (1, 700_000.0)
+
+
+def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(
+    database: CatalogDatabase, site: MergeSite
+) -> None:
+    table = create(database, {"merge-engine": "partial-update", "fields.s.sequence-group": "a", **TOLD})
+    send(database, site, "till", {"id": 1, "s": 5, "a": "x"})
+    assert count(database, site, table)
+    changes = [
+        {"action": "renameColumn", "fieldNames": ["s"], "newName": "z"},
+        {"action": "updateColumnType", "fieldNames": ["z"], "newDataType": "BIGINT"},
+        {"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"},
+    ]
+    alter_table(database, NAME, changes)
+    send(database, site, "till", {"id": 1, "z": 4, "a": "y"}, {"id": 2, "z": 1, "o": "w"})
+    assert count(database, site, table)
+    [lane] = report(database, table).lanes
+    assert (lane.sequence, lane.measure) == (("z",), "number")
+    assert [(one.counts.records, one.counts.against_older, one.counts.largest) for one in lane.senders] == [(3, 1, 1.0)]
+
+
+def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
+    database: CatalogDatabase, site: MergeSite
+) -> None:
+    table = create(database, {**GROUPS, "partial-update.remove-record-on-sequence-group": "t"})
+    send(database, site, "", *({"id": 1, "t": (START - timedelta(hours=n)).isoformat(), "a": "x"} for n in range(3)))
+    assert count(database, site, table)
+    lane = next(lane for lane in report(database, table).lanes if lane.sequence == ("t",))
+    assert [(one.counts.late, one.counts.changed_nothing) for one in lane.senders] == [(2, None)]
+
+
+@pytest.mark.slow(reason="compares a large table")
+def test_large_tables_are_compared_by_a_share_of_their_keys(database: CatalogDatabase, site: MergeSite) -> None:
+    table = create(database, {"sequence.field": "s"})
+    send(database, site, "", *({"id": key, "s": 5} for key in range(2_000)))
+    assert count(database, site, table)
+    send(database, site, "", *({"id": key, "s": key % 2 * 9} for key in range(2_000)))
+    assert count(database, site, table, most_older_rows=500)
+    found = report(database, table)
+    [one] = found.lanes[0].senders
+    assert (found.exact, one.counts.records) == (False, 4_000)
+    assert 700 < one.counts.against_older < 1_300
+    assert one.counts.changed_nothing == one.counts.late == one.counts.against_older
+
+
+def test_a_table_without_sequences_has_no_lanes(database: CatalogDatabase, site: MergeSite) -> None:
+    table = create(database, {})
+    send(database, site, "", {"id": 1})
+    assert not count(database, site, table)
+    assert list(report(database, table).lanes) == []
+
+
+def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: MergeSite) -> None:
+    table = create(database, {"sequence.field": "s"})
+    send(database, site, "", {"id": 1, "s": 1})
+    merge = merge_staged(database, site.warehouse, table.id)
+    with database.reading() as repository:
+        [batch] = repository.batches.of_merge(merge.id)
+    site.warehouse.filesystem.delete_file(site.warehouse.path(*staging_file(table.id, batch.file)))
+    assert not count_late_records(database, site.warehouse, table.id, merge.id)
+    found = report(database, table)
+    assert (found.merges, found.counted, found.records) == (1, 0, 0)
+
+
+def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
+    database: CatalogDatabase, site: MergeSite
+) -> None:
+    table = create(database, {"sequence.field": "s", "history.time-retained": "0"})
+    for number in (2, 1):
+        send(database, site, "", {"id": 1, "s": number})
+        assert count(database, site, table)
+    with database.reading() as repository:
+        first, last = sorted(one.finished_at for one in repository.tasks.page(table.id, limit=2) if one.finished_at)
+    assert [report(database, table, since).counted for since in (None, first, last)] == [2, 2, 1]
+    assert report(database, table, last + timedelta(seconds=1)).since is None
+    with database.transaction() as repository:
+        move_history(repository, table, last + timedelta(days=1))
+        repository.batches.forget(table.id, last + timedelta(days=1), last + timedelta(days=1), 10)
+        assert repository.tasks.forget(table.id, last + timedelta(days=1), 10) == 1
+    assert report(database, table).counted == 1
+    assert not count_late_records(database, site.warehouse, table.id, "nosuch")
+    assert snapshot_of(database, table)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-03-01", "2026-03-01T10:00:00", "0001-01-01T00:00:00+14:00", ""])
+def test_a_time_without_its_offset_is_refused(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parsed_since(text)
+    assert [one.code for one in refused.value.violations] == [FaultCode.BAD_TIMESTAMP]
+
+
+def test_a_time_is_read_with_its_offset() -> None:
+    assert parsed_since(None) is None
+    assert parsed_since("2026-03-01T10:00:00+02:00") == datetime(2026, 3, 1, 8, tzinfo=UTC)

@@ -1,0 +1,154 @@
+"""Compactions: what the policy picks, what merges beside them cannot break, what a failure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict
+from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
+from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
+from app.storage.layout import Warehouse
+from tests.services.builders import SUM, compact, create_table, post, schema, snapshot_of, totals
+from tests.services.executor import InterruptedExecutor, PythonExecutor
+
+
+def merge(site: MergeSite, table: Table, *records: dict[str, int]) -> None:
+    post(site.database, site.warehouse, *records)
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+
+
+def last_compaction(site: MergeSite, table: Table) -> Task:
+    with site.database.reading() as repository:
+        return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
+
+
+def run_ids(site: MergeSite, table: Table) -> list[str]:
+    snapshot = snapshot_of(site.database, table)
+    return [run.id for run in snapshot.runs] if snapshot else []
+
+
+def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "3"})
+    for number in range(1, 3):
+        merge(site, table, {"id": 1, "n": 1}, {"id": number, "n": 0})
+        assert not run_next_compaction(site, "compactor")
+    merge(site, table, {"id": 1, "n": 1})
+    assert len(run_ids(site, table)) == 3
+    assert run_next_compaction(site, "compactor")
+    done = last_compaction(site, table)
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert (done.state, done.trigger, done.snapshot_id) == (TaskState.SUCCEEDED, TaskTrigger.RUNS, snapshot.id)
+    assert [run.full for run in snapshot.runs] == [True]
+    assert totals(site.database, images, table, [1, 2]) == [3, 0]
+    assert not run_next_compaction(site, "compactor")
+
+
+def test_small_new_runs_are_combined_and_the_large_old_one_is_left_alone(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "3"})
+    merge(site, table, *({"id": number, "n": 1} for number in range(900)))
+    oldest = run_ids(site, table)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    assert run_next_compaction(site, "compactor")
+    assert run_ids(site, table)[:1] == oldest
+    assert len(run_ids(site, table)) == 2
+    assert totals(site.database, images, table, [0, 1]) == [1, 3]
+
+
+def test_a_compaction_that_is_asked_for_takes_all_runs_and_a_compacted_table_is_left_alone(
+    site: MergeSite, executor: PythonExecutor
+) -> None:
+    table = create_table(site.database)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    compact(site, table)
+    [only] = run_ids(site, table)
+    compact(site, table)
+    assert run_ids(site, table) == [only]
+    assert (executor.compactions, last_compaction(site, table).state) == (1, TaskState.SUCCEEDED)
+
+
+def test_full_compactions_come_after_as_many_merges_as_the_table_says(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"full-compaction.delta-commits": "2"})
+    counts = []
+    for _ in range(4):
+        merge(site, table, {"id": 1, "n": 1})
+        run_next_compaction(site, "compactor")
+        counts.append(len(run_ids(site, table)))
+    assert counts == [1, 1, 2, 1]
+
+
+def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(
+    database: CatalogDatabase, warehouse: Warehouse, images: Images
+) -> None:
+    table = create_table(database)
+    plain = MergeSite(database, warehouse, PythonExecutor(), 600)
+    for _ in range(2):
+        merge(plain, table, {"id": 1, "n": 1})
+    busy = InterruptedExecutor(lambda: merge(plain, table, {"id": 1, "n": 100}), in_compaction=True)
+    compact(replace(plain, executor=busy), table)
+    assert len(run_ids(plain, table)) == 2
+    assert totals(database, images, table, [1]) == [102]
+
+
+def test_a_compaction_whose_runs_are_gone_changes_nothing(
+    database: CatalogDatabase, warehouse: Warehouse, images: Images
+) -> None:
+    """Its lease ran out, another worker was faster: what it wrote is garbage."""
+    table = create_table(database)
+    plain = MergeSite(database, warehouse, PythonExecutor(), 600)
+    for _ in range(2):
+        merge(plain, table, {"id": 1, "n": 1})
+
+    def faster() -> None:
+        running = last_compaction(plain, table)
+        with database.transaction() as repository:
+            repository.leases.renew(running.id, "late", -1)
+        assert run_next_compaction(plain, "rival")
+
+    with database.transaction() as repository:
+        ask_for_compaction(repository, table.id)
+    late = InterruptedExecutor(faster, in_compaction=True)
+    assert run_next_compaction(replace(plain, executor=late), "late")
+    current = snapshot_of(database, table)
+    assert current is not None
+    assert (current.id, len(current.runs)) == (3, 1)
+    assert last_compaction(plain, table).state is TaskState.SUCCEEDED
+    assert totals(database, images, table, [1]) == [2]
+
+
+def run(name: str, size: int = 100, *, partition: str | None = None, full: bool = False) -> Run:
+    return Run(name, 0, (DataFile(f"{name}.parquet", 1, size, 0, 0),), partition, full)
+
+
+def test_each_partition_is_compacted_by_its_own_runs() -> None:
+    options = schema(options={"num-sorted-run.compaction-trigger": "2"}).parsed
+    runs = [run("a1", partition="a"), run("b1", partition="b"), run("a2", partition="a")]
+    snapshot = snapshot_with(runs)
+    assert [[one.id for one in picked.runs] for picked in pick_runs(options, snapshot, full=False)] == [["a1", "a2"]]
+    everything = pick_runs(options, snapshot, full=True)
+    assert [[one.id for one in picked.runs] for picked in everything] == [["a1", "a2"], ["b1"]]
+
+
+def snapshot_with(runs: Sequence[Run]) -> Snapshot:
+    return Snapshot(1, "t", tuple(runs), None, datetime.now(UTC))
+
+
+def test_compacted_runs_take_the_place_of_those_they_were_made_of() -> None:
+    runs = [run(name, partition=name[0]) for name in ("a1", "b1", "a2", "b2", "a3")]
+    left = replaced(runs, [["a1", "a2"]], [run("a", partition="a")])
+    assert [one.id for one in left] == ["a", "b1", "b2", "a3"]
+    assert [one.id for one in replaced(runs, [["b1", "b2"]], [])] == ["a1", "a2", "a3"]
+    for gone in ([["a1", "a3"]], [["a1", "x"]]):
+        with pytest.raises(Conflict):
+            replaced(runs, gone, [run("a", partition="a")])

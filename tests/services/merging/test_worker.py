@@ -1,0 +1,108 @@
+"""The worker's threads: woken by what this process commits, merging and compacting beside each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app.core.table.history import Table, TaskKind, TaskState
+from app.services.explaining.lateness import late_report
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import request_merge
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
+from app.worker import Worker
+from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
+
+pytestmark = pytest.mark.slow(reason="a worker looks for work in its own time")
+
+PATIENCE_SECONDS = 20.0
+
+
+@contextmanager
+def working(site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> Iterator[Worker]:
+    worker = Worker(site, poll_seconds, merges_at_once)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def succeeded(site: MergeSite, table: Table, kind: TaskKind) -> int:
+    with site.database.reading() as repository:
+        found = repository.tasks.page(table.id, limit=100)
+    return sum(one.kind is kind and one.state is TaskState.SUCCEEDED for one in found)
+
+
+def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | QUIET)
+    with working(site, poll_seconds=3600):
+        for number in range(1, 4):
+            post(site.database, site.warehouse, {"id": 1, "n": 1})
+            request_merge(site.database, table.id)
+            assert until(lambda number=number: succeeded(site, table, TaskKind.MERGE) == number)  # type: ignore[misc]
+    assert totals(site.database, images, table, [1]) == [3]
+
+
+def test_a_worker_compacts_what_its_merges_ask_for(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2", "merge.max-staleness": "0 s"})
+    with working(site, poll_seconds=0.05):
+        for number in range(1, 5):
+            post(site.database, site.warehouse, {"id": 1, "n": 1})
+            assert until(lambda number=number: succeeded(site, table, TaskKind.MERGE) >= number)  # type: ignore[misc]
+        assert until(lambda: succeeded(site, table, TaskKind.COMPACTION) >= 1)
+    assert totals(site.database, images, table, [1]) == [4]
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert len(snapshot.runs) < 4
+
+
+def test_many_compactions_are_done_in_a_few_looks(site: MergeSite, images: Images) -> None:
+    tables = [create_table(site.database, SUM | QUIET, f"t{number}") for number in range(12)]
+    for table in tables:
+        for _ in range(2):
+            post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
+            merge_staged(site.database, site.warehouse, table.id)
+        with site.database.transaction() as repository:
+            ask_for_compaction(repository, table.id)
+    with working(site, poll_seconds=3600):
+        assert until(lambda: all(succeeded(site, table, TaskKind.COMPACTION) for table in tables))
+    assert [totals(site.database, images, table, [1]) for table in tables] == [[2]] * len(tables)
+
+
+def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:
+    """A commit would wake it again, and all others."""
+    create_table(site.database)
+    with working(site, poll_seconds=0.01):
+        time.sleep(0.3)
+        before = site.database.commits
+        time.sleep(0.3)
+        assert site.database.commits == before
+
+
+def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite) -> None:
+    table = create_table(site.database, {"sequence.field": "n", **QUIET})
+    with working(site, poll_seconds=3600):
+        for number in (5, 3):
+            post(site.database, site.warehouse, {"id": 1, "n": number})
+            request_merge(site.database, table.id)
+            assert until(lambda: counted(site, table) == (5, 3).index(number) + 1)  # noqa: B023  # asked at once
+    with site.database.reading() as repository:
+        [lane] = late_report(repository, table, None).lanes
+    assert [(one.counts.records, one.counts.against_older) for one in lane.senders] == [(2, 1)]
+
+
+def counted(site: MergeSite, table: Table) -> int:
+    with site.database.reading() as repository:
+        return late_report(repository, table, None).counted

@@ -1,0 +1,268 @@
+"""What other engines read of a table that publishes, and when."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.models import delta_versions
+from app.core.table.history import Table
+from app.core.table.schema import TableSchema
+from app.services.publishing.delta import Publisher
+from app.services.shared.executor import MergeSite
+from app.services.tables.partitions import drop_partitions
+from app.storage.layout import delta_log
+from tests.delta_readers import READERS
+from tests.services.builders import compact, create_table, merge_staged, post
+from tests.services.executor import InterruptedExecutor
+from tests.services.publishing.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
+
+# Late records must meet a delete, which therefore stays in the run.
+PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
+
+
+@pytest.fixture
+def table(database: CatalogDatabase) -> Table:
+    return create_table(database, PUBLISHED)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_engines_read_the_rows_of_the_last_full_compaction(reader: str, site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
+    merge(site, table, {"id": 1, "n": 2}, {"id": 3, "n": None})
+    compact(site, table)
+    assert publish(site.database, site.warehouse) == 2
+    wanted = [{"id": 1, "n": 3}, {"id": 2, "n": 5}, {"id": 3, "n": None}]
+    assert read(site.warehouse, table, reader) == wanted
+    merge(site, table, {"id": 1, "n": 4})
+    assert publish(site.database, site.warehouse) == 0
+    assert read(site.warehouse, table, reader) == wanted
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert read(site.warehouse, table, reader) == [{"id": 1, "n": 7}, *wanted[1:]]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_rows_that_were_deleted_are_hidden(reader: str, site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISHED_ROWS)
+    merge(site, table, *({"id": one, "n": 5} for one in range(300)))
+    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 3)))
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert {row["id"] for row in read(site.warehouse, table, reader)} == set(range(300)) - {*range(0, 300, 3)}
+    [vector] = [one["add"]["deletionVector"] for one in actions(site.warehouse, table, 1) if "add" in one]
+    assert vector["cardinality"] == 100
+    merge(site, table, {"id": 0, "n": 7})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert 0 in {row["id"] for row in read(site.warehouse, table, reader)}
+
+
+def test_a_version_says_its_snapshot_and_what_changed(site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": -4})
+    merge(site, table, {"id": 1, "n": 2}, {"id": 9, "n": None})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    first, second = actions(site.warehouse, table, 0), actions(site.warehouse, table, 1)
+    assert [next(iter(one)) for one in first] == ["commitInfo", "protocol", "metaData", "add"]
+    assert [next(iter(one)) for one in second] == ["commitInfo", "remove", "add"]
+    assert second[0]["commitInfo"]["operationParameters"]["snapshotId"] == "3"
+    assert second[1]["remove"]["path"] == first[3]["add"]["path"]
+    stats = json.loads(second[2]["add"]["stats"])
+    assert stats["numRecords"] == 2
+    assert (stats["minValues"], stats["maxValues"]) == ({"id": 1, "n": -2}, {"id": 9, "n": -2})
+    assert stats["nullCount"] == {"id": 0, "n": 1}
+
+
+def test_what_was_not_published_when_a_process_died_is_published_by_the_next(site: MergeSite, table: Table) -> None:
+    """The commit decides the version; whoever comes next writes it, once, and also where the file is there already."""
+    merge(site, table, {"id": 1, "n": 1})
+    assert [one.written_at for one in versions(site.database, table)] == [None]
+    publish(site.database, site.warehouse)
+    before = Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes()
+    with site.database.transaction() as repository:
+        repository.delta.write_anew()  # as if it had died between the file and the catalog
+    assert publish(site.database, site.warehouse) == 1
+    assert log_of(site.warehouse, table) == [f"{0:020}.json"]
+    assert Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes() == before
+    assert versions(site.database, table)[0].written_at is not None
+
+
+def test_a_log_that_somebody_else_wrote_to_is_left_alone_and_told(
+    site: MergeSite, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    path = Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json")))
+    path.parent.mkdir()
+    path.write_text('{"commitInfo": {"engineInfo": "other"}}\n')
+    assert publish(site.database, site.warehouse) == 0
+    assert "is not the version that the catalog has" in caplog.text
+    assert path.read_text() == '{"commitInfo": {"engineInfo": "other"}}\n'
+
+
+def test_a_log_of_another_time_of_the_catalog_is_not_taken_for_its_own(
+    site: MergeSite, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A catalog that was put back beside a newer warehouse numbers snapshots and versions once more."""
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    with site.database.transaction() as repository:
+        later = repository.now() + timedelta(seconds=5)
+        values = {"committed_at": later, "written_at": None}
+        repository.transaction.execute(delta_versions.update().values(values))
+    assert publish(site.database, site.warehouse) == 0
+    assert "is not the version that the catalog has" in caplog.text
+
+
+def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, table: Table) -> None:
+    other = create_table(site.database, PUBLISHED, "other")
+    for one in (table, other):
+        post(site.database, site.warehouse, {"id": 1, "n": 1}, name=one.name)
+        merge_staged(site.database, site.warehouse, one.id)
+    Path(site.warehouse.path(*delta_log(table.id))).write_text("no folder")
+    now = [0.0]
+    publisher = Publisher(site.database, site.warehouse, lambda: now[0])
+    assert publisher.publish() == 1
+    Path(site.warehouse.path(*delta_log(table.id))).unlink()
+    assert publisher.publish() == 0
+    now[0] = 60.0
+    assert publisher.publish() == 1
+
+
+def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 2})
+    busy = InterruptedExecutor(lambda: merge(site, table, {"id": 1, "n": 100}), in_compaction=True)
+    compact(MergeSite(site.database, site.warehouse, busy, 600), table)
+    publish(site.database, site.warehouse)
+    assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
+    newest = versions(site.database, table)[-1]
+    assert (newest.as_of, newest.snapshot_id) == (2, 4)
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert read(site.warehouse, table) == [{"id": 1, "n": 103}]
+
+
+def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by_the_next(
+    site: MergeSite, database: CatalogDatabase, table: Table
+) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+    with database.reading() as repository:
+        base = repository.snapshots.get(table.id, 2)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    with database.transaction() as repository:
+        last = repository.snapshots.get(table.id, 3)
+        repository.snapshots.expire(table.id, {2})
+        assert repository.delta.follow_compaction(base, last, set()) is None
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_partitioned_table_is_read_and_a_dropped_partition_is_gone(
+    reader: str, site: MergeSite, database: CatalogDatabase
+) -> None:
+    columns = [{"name": "day", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
+    described = {"fields": columns, "primaryKeys": ["day", "id"], "partitionKeys": ["day"], "options": PUBLISHED}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, *({"day": day, "id": 1, "n": 1} for day in ("a=b%20/c", "ä", "2024-01-01")))
+    merge(site, table, {"day": "ä", "id": 1, "n": 1})
+    compact(site, table)
+    publish(database, site.warehouse)
+    found = {row["day"]: row["n"] for row in read(site.warehouse, table, reader)}
+    assert found == {"a=b%20/c": 1, "ä": 2, "2024-01-01": 1}
+    drop_partitions(database, ("shop", "wide"), [{"day": "ä"}])
+    publish(database, site.warehouse)
+    assert {row["day"] for row in read(site.warehouse, table, reader)} == {"a=b%20/c", "2024-01-01"}
+
+
+def test_rows_of_a_snapshot_without_rows_are_none(site: MergeSite) -> None:
+    table = create_table(site.database, {"delta.publish": "true"})
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"_kind": "-D", "id": 1, "n": 1})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    for reader in READERS:
+        assert read(site.warehouse, table, reader) == []
+
+
+@pytest.mark.slow(reason="threads race for a while")
+def test_publishers_at_once_write_each_version_once(site: MergeSite, table: Table) -> None:
+    for number in range(12):
+        merge(site, table, {"id": 1, "n": number})
+        compact(site, table)
+    start = Barrier(4)
+
+    def work(_: int) -> None:
+        start.wait()
+        publish(site.database, site.warehouse)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    kept = versions(site.database, table)
+    assert [one.version for one in kept] == list(range(13))
+    assert all(one.written_at is not None for one in kept)
+    checkpoint = f"{10:020}.checkpoint.parquet"
+    assert log_of(site.warehouse, table) == sorted(
+        [*(f"{n:020}.json" for n in range(13)), checkpoint, "_last_checkpoint"]
+    )
+    for reader in READERS:
+        assert read(site.warehouse, table, reader) == [{"id": 1, "n": sum(range(12))}]
+
+
+def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
+    """A feature of writers that only Keyfold knows keeps them out."""
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    more = pa.table({"id": pa.array([5], pa.int64()), "n": pa.array([5], pa.int64())})
+    with pytest.raises(Exception, match=r"(?i)unsupported|unknown|not supported"):
+        write_deltalake(folder_of(site.warehouse, table), more, mode="append")
+    assert log_of(site.warehouse, table) == [f"{0:020}.json"]
+
+
+def test_readers_without_deletion_vectors_read_a_table_that_takes_no_deletes(site: MergeSite) -> None:
+    """deltalake's own datasets, which pandas users have, do without them."""
+    table = create_table(site.database, {"delta.publish": "true", "ignore-delete": "true"})
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    assert DeltaTable(folder_of(site.warehouse, table)).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 1}]
+    hiding = create_table(site.database, {"delta.publish": "true"}, "hiding")
+    post(site.database, site.warehouse, {"id": 1, "n": 1}, name="hiding")
+    merge_staged(site.database, site.warehouse, hiding.id)
+    publish(site.database, site.warehouse)
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        DeltaTable(folder_of(site.warehouse, hiding)).to_pyarrow_table()
+
+
+@pytest.mark.slow(reason="writes tables that are read by three engines")
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [("id = 150", []), ("id = 151", [151]), ("id > 297", [298, 299]), ("s = 'x7'", [7]), ("n IS NULL", [1])],
+)
+def test_filters_go_by_statistics_and_still_see_no_deleted_row(
+    reader: str, where: str, wanted: list[int], site: MergeSite, database: CatalogDatabase
+) -> None:
+    """Row groups are passed over (the tests' runs have 100 rows in each), and places in the file still are places."""
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "s", "type": "STRING"}, {"name": "n", "type": "INT"}]
+    described = {"fields": columns, "primaryKeys": ["id"], "options": PUBLISHED_ROWS}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, *({"id": one, "s": f"x{one}", "n": None if one == 1 else 5} for one in range(300)))
+    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 50)))
+    compact(site, table)
+    publish(database, site.warehouse)
+    found = READERS[reader](folder_of(site.warehouse, table), where)
+    assert sorted(row["id"] for row in found) == wanted

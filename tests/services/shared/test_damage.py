@@ -1,0 +1,296 @@
+"""Damaged files: what merges, compactions and lookups make of them, and what is kept of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.models import batches, data_files
+from app.core.errors import Unavailable
+from app.core.table.damage import DamagedFile, DamageReason, FileKind
+from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState
+from app.kernel.tasks import Job, Progress, Result
+from app.services.merging.compactions import ask_for_compaction, run_next_compaction
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.rows.kept_views import FAILED_SECONDS, Views
+from app.services.rows.lookups import Consistency, Images
+from app.services.rows.scans import parts, read_scan
+from app.services.rows.views import view_of
+from app.services.shared.damage import named_files, read_again, told
+from app.services.shared.executor import MergeSite
+from app.services.snapshots.changelogs import read_page
+from app.services.upkeep.scrubs import verify
+from app.storage.layout import Warehouse
+from app.storage.named_files import file_of_batch
+from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
+from tests.services.damaged import damage_of, files_in, flip, flipped, gone
+from tests.services.executor import PythonExecutor
+
+CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "50"}
+LOOKUP = CALM | {"changelog-producer": "lookup"}
+
+
+def merge(site: MergeSite, table: Table) -> Task:
+    """A merge asked for and run, to whatever end."""
+    wanted = request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        return repository.tasks.get(table.id, wanted.id)
+
+
+def compact(site: MergeSite, table: Table) -> Task:
+    with site.database.transaction() as repository:
+        wanted = ask_for_compaction(repository, table.id)
+    assert run_next_compaction(site, "compactor")
+    with site.database.reading() as repository:
+        return repository.tasks.get(table.id, wanted.id)
+
+
+def merged_rows(site: MergeSite, table: Table, *ids: int) -> None:
+    post(site.database, site.warehouse, *({"id": one, "n": one} for one in ids))
+    assert merge(site, table).state is TaskState.SUCCEEDED
+
+
+def test_every_file_that_is_written_has_its_digests_in_the_catalog(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP)
+    merged_rows(site, table, 1, 2)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    with site.database.reading() as repository:
+        files = named_files(repository, table.id)
+    assert [file.kind for file in files] == [FileKind.STAGING, FileKind.HISTORY, FileKind.RUN, FileKind.CHANGELOG]
+    assert all(file.digest for file in files)
+    assert [file.block_digests is None for file in files] == [True, True, False, False]
+    assert {Path(site.warehouse.path(file.path)).stat().st_size for file in files} == {f.size_bytes for f in files}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_merge_of_a_damaged_batch_changes_nothing_and_names_the_batch(
+    site: MergeSite, images: Images, lost: bool
+) -> None:
+    table = create_table(site.database, CALM)
+    for number in range(3):
+        post(site.database, site.warehouse, {"id": number, "n": 1})
+    bad = files_in(site.warehouse, table.id, "staging")[1]
+    with gone(bad) if lost else flipped(bad, 9):
+        failed = merge(site, table)
+        assert failed.state is TaskState.FAILED
+        assert f"{table.id}/staging/{bad.name}" in (failed.error or "")
+        assert "withdraw batch 2 (DELETE …/batches/" in (failed.error or "")
+        assert snapshot_of(site.database, table) is None
+    [found] = damage_of(site.database, table)
+    assert (found.kind, found.batch_number) == (FileKind.STAGING, 2)
+    assert found.reason is (DamageReason.MISSING if lost else DamageReason.WRONG_CONTENT)
+    assert merge(site, table).state is TaskState.SUCCEEDED
+    assert totals(site.database, images, table, [0, 1, 2]) == [1, 1, 1]
+
+
+def test_all_damaged_batches_of_a_merge_are_kept_at_once(site: MergeSite) -> None:
+    table = create_table(site.database, CALM)
+    for number in range(5):
+        post(site.database, site.warehouse, {"id": number, "n": 1})
+    files = files_in(site.warehouse, table.id, "staging")
+    for number in (0, 3):
+        flip(files[number])
+    assert merge(site, table).state is TaskState.FAILED
+    assert {one.batch_number for one in damage_of(site.database, table)} == {1, 4}
+
+
+def test_a_compaction_of_a_damaged_run_changes_nothing_and_names_the_file(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, CALM)
+    merged_rows(site, table, 1, 2)
+    merged_rows(site, table, 2, 3)
+    old = files_in(site.warehouse, table.id, "runs")[0]
+    with flipped(old):
+        failed = compact(site, table)
+        assert (failed.kind, failed.state) == (TaskKind.COMPACTION, TaskState.FAILED)
+        assert old.name in (failed.error or "")
+        snapshot = snapshot_of(site.database, table)
+        assert snapshot is not None
+        assert len(snapshot.runs) == 2
+    assert compact(site, table).state is TaskState.SUCCEEDED
+    assert totals(site.database, images, table, [1, 2, 3]) == [1, 4, 3]
+
+
+def test_changes_are_not_looked_up_in_a_damaged_run(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP)
+    merged_rows(site, table, 1)
+    with flipped(files_in(site.warehouse, table.id, "runs")[0], 60):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
+        assert "is damaged" in (merge(site, table).error or "")
+    assert merge(site, table).state is TaskState.SUCCEEDED
+
+
+def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(
+    site: MergeSite, images: Images, database: CatalogDatabase
+) -> None:
+    images.asking.builds = False
+
+    class InTwo(PythonExecutor):
+        """Writes two files."""
+
+        def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+            [task] = job.tasks
+            halves = (replace(task, last_token=0), replace(task, first_token=1, place=1))
+            first, second = super().merge(tag, replace(job, tasks=halves), report)
+            return [replace(first, files=(*first.files, *second.files))]
+
+    table = create_table(database, CALM)
+    post(database, site.warehouse, *({"id": n, "n": n} for n in range(40)))
+    assert merge(replace(site, executor=InTwo()), table).state is TaskState.SUCCEEDED
+    first, second = files_in(site.warehouse, table.id, "runs")
+    in_second = pq.read_metadata(second).num_rows
+    assert totals(database, images, table, range(40)) == [*range(40)]
+    answered = 0
+    for bad in (flipped(first, 700), gone(first)):
+        with bad:
+            for number in range(40):
+                with suppress(DamagedFile):
+                    assert totals(database, images, table, [number]) == [number]
+                    answered += 1
+    assert answered == 2 * in_second
+    assert totals(database, images, table, range(40)) == [*range(40)]
+
+
+def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP)
+    merged_rows(site, table, 1, 2, 3)
+
+    def scan() -> int:
+        with site.database.reading() as repository:
+            view = view_of(repository, repository.tables.get("shop", "wide"))
+        return sum(len(part) for _, part in parts(site.warehouse, read_scan(view, None, ())))
+
+    def changes() -> int:
+        found = read_page(site.database, site.warehouse, ("shop", "wide"), None, None, 100, one_schema=False)
+        return sum(len(one.rows) for one in found.changes)
+
+    for read, folder in ((scan, "runs"), (changes, "changelog")):
+        [file] = files_in(site.warehouse, table.id, folder)
+        for bad in (flipped(file, 10), flipped(file), gone(file)):
+            with bad, pytest.raises(DamagedFile, match=file.name):
+                read()
+        assert read() == 3
+
+
+def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(
+    site: MergeSite, images: Images, database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table = create_table(database, CALM)
+    merged_rows(site, table, 1)
+    post(database, warehouse, {"id": 1, "n": 5})
+    now = [0.0]
+    views = Views(database, warehouse, clock=lambda: now[0])
+    file = files_in(warehouse, table.id, "staging")[-1]
+    with flipped(file), pytest.raises(DamagedFile) as found:
+        views.current(("shop", "wide"), None)
+    assert found.value.file.batch_number == 2
+    assert totals(database, images, table, [1]) == [1]
+    now[0] = FAILED_SECONDS
+    view = views.current(("shop", "wide"), None)
+    assert [record.values["n"] for record in view.staged_records(warehouse, (1,))] == [5]
+
+
+def test_files_from_before_digests_go_on_to_be_read_and_are_checked_by_their_size_and_pages(
+    site: MergeSite, images: Images, database: CatalogDatabase
+) -> None:
+    table = create_table(database, CALM)
+    merged_rows(site, table, 1, 2)
+    post(database, site.warehouse, {"id": 2, "n": 2})
+    with database.transaction() as repository:
+        repository.transaction.execute(batches.update().values(digest=None))
+        repository.transaction.execute(data_files.update().values(digest=None, block_digests=None))
+    assert totals(database, images, table, [1, 2], latest=True) == [1, 4]
+    assert all(one.damage is None for one in verify(database, site.warehouse))
+    for folder, latest in (("runs", False), ("staging", True)):
+        file = files_in(site.warehouse, table.id, folder)[-1]
+        whole = file.read_bytes()
+        for content in (whole[:-1], whole[:200], b"", b"x" * len(whole)):
+            file.write_bytes(content)
+            with pytest.raises(DamagedFile, match=file.name):
+                totals(database, images, table, [2], latest=latest)
+            assert [one.file.path.endswith(file.name) for one in verify(database, site.warehouse) if one.damage] == [
+                True
+            ]
+        file.write_bytes(whole)
+    assert merge(site, table).state is TaskState.SUCCEEDED
+    assert compact(site, table).state is TaskState.SUCCEEDED
+    assert totals(database, images, table, [1, 2]) == [1, 4]
+
+
+def test_damaged_batches_are_not_read_anew_for_every_lookup(
+    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table = create_table(database, CALM)
+    post(database, warehouse, {"id": 1, "n": 5})
+    views, name = Views(database, warehouse, clock=lambda: 0.0), ("shop", "wide")
+    file = files_in(warehouse, table.id, "staging")[0]
+    with flipped(file), pytest.raises(DamagedFile):
+        views.current(name, None)
+    with pytest.raises(DamagedFile, match=file.name):  # although it was restored
+        views.current(name, None)
+    assert views.current(name, Consistency.MERGED).last_batch == 0
+    post(database, warehouse, {"id": 1, "n": 5})  # another commit
+    assert views.current(name, None).last_batch == 2
+
+
+def test_a_batch_that_is_not_kept_in_memory_is_checked_when_it_is_read(
+    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table = create_table(database, CALM)
+    post(database, warehouse, {"id": 1, "n": 5})
+    view = Views(database, warehouse, most_bytes=0).current(("shop", "wide"), None)
+    [file] = files_in(warehouse, table.id, "staging")
+    with flipped(file, 10), pytest.raises(DamagedFile):
+        list(view.staged_records(warehouse, (1,)))
+    assert len(list(view.staged_records(warehouse, (1,)))) == 1
+
+
+def test_who_meets_damage_is_told_of_it_and_it_is_kept(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database, CALM)
+    batch = post(database, warehouse, {"id": 1, "n": 1})
+    damage = DamagedFile(file_of_batch(batch), DamageReason.MISSING, "no file")
+    assert told(database, damage) is damage
+    assert [one.batch_id for one in damage_of(database, table)] == [batch.id]
+    seen = database.commits
+    assert told(database, damage) is damage
+    assert database.commits == seen
+
+
+def test_a_file_that_nobody_needs_any_more_was_removed_and_is_no_damage(
+    database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    table = create_table(database, CALM)
+    batch = post(database, warehouse, {"id": 1, "n": 1})
+    merge_staged(database, warehouse, table.id)
+    for reason, kind in ((DamageReason.MISSING, Unavailable), (DamageReason.WRONG_SIZE, DamagedFile)):
+        assert type(told(database, DamagedFile(file_of_batch(batch), reason, ""))) is kind
+    assert damage_of(database, table) == []
+    with database.reading() as repository:
+        assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED
+
+
+def test_a_file_that_is_missing_is_looked_for_again_and_a_damaged_one_is_not(
+    database: CatalogDatabase, warehouse: Warehouse
+) -> None:
+    create_table(database, CALM)
+    file = file_of_batch(post(database, warehouse, {"id": 1, "n": 1}))
+    tries = 0
+
+    def read(reason: DamageReason, until: int) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < until:
+            raise DamagedFile(file, reason, "")
+        return tries
+
+    assert read_again(lambda: read(DamageReason.MISSING, 3)) == 3
+    for reason, expected in ((DamageReason.MISSING, 3), (DamageReason.WRONG_SIZE, 1)):
+        tries = 0
+        with pytest.raises(DamagedFile):
+            read_again(lambda reason=reason: read(reason, 9))  # type: ignore[misc]
+        assert tries == expected

@@ -1,0 +1,288 @@
+"""Changelogs as their readers see them: what each producer gives, in pages, across ALTERs, while it is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.plan.bounds import Bounds
+from app.core.table.history import SnapshotKind, Table, TaskState
+from app.core.table.schema import TableSchema
+from app.services.batches.ingest import Upload, accept_batch
+from app.services.bodies.formats import JSON
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.shared.executor import MergeSite
+from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
+from app.storage.layout import Warehouse
+from tests.services.builders import SUM, compact, create_table, snapshot_of
+from tests.services.executor import InterruptedExecutor
+
+LOOKUP = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "50"}
+FULL = LOOKUP | {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "100"}
+
+
+def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> TaskState:
+    body = json.dumps({"records": records}).encode()
+    accept_batch(site.database, site.warehouse, table.database, table.name, Upload(body, JSON), Bounds(1000))
+    wanted = request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        return repository.tasks.get(table.id, wanted.id).state
+
+
+def latest(site: MergeSite, table: Table) -> Table:
+    with site.database.reading() as repository:
+        return repository.tables.get(table.database, table.name)
+
+
+def page(
+    site: MergeSite, table: Table, start: Position | int | None = None, last: int | None = None, limit: int = 1000
+) -> Page:
+    place = Position(start) if isinstance(start, int) else start
+    return read_page(site.database, site.warehouse, (table.database, table.name), place, last, limit, one_schema=False)
+
+
+def told(changes: Sequence[Changes]) -> list[str]:
+    """``5 +U 1=2``: snapshot, kind, key and the number ``n``."""
+    return [
+        f"{one.start.snapshot} {kind.text} {row['id']}={row['n']}"
+        for one in changes
+        for kind, row in sorted(one.rows, key=lambda change: (change[1]["id"], change[0]))
+    ]
+
+
+def changelog(site: MergeSite, table: Table, *args: Any) -> list[str]:
+    return told(page(site, table, *args).changes)
+
+
+def test_lookup_tells_every_change_at_the_merge_that_makes_it(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    merge(site, table, {"id": 1, "n": 1}, {"id": 1, "n": 1}, {"id": 2, "n": 5})
+    merge(site, table, {"id": 1, "n": 3}, {"id": 2, "n": 0}, {"id": 3, "n": 1})
+    compact(site, table)
+    merge(site, table, {"id": 3, "n": 1})
+    assert changelog(site, table) == [
+        *("1 +I 1=2", "1 +I 2=5"),
+        *("2 -U 1=2", "2 +U 1=5", "2 -U 2=5", "2 +U 2=5", "2 +I 3=1"),
+        *("4 -U 3=1", "4 +U 3=2"),
+    ]
+    assert changelog(site, table, 2, 3) == ["2 -U 1=2", "2 +U 1=5", "2 -U 2=5", "2 +U 2=5", "2 +I 3=1"]
+    assert changelog(site, table, 3, 3) == []
+
+
+def test_rows_that_stay_equal_are_left_out_with_row_deduplicate(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP | {"changelog-producer.row-deduplicate": "true"})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
+    merge(site, table, {"id": 1, "n": 0}, {"id": 2, "n": 1})
+    assert changelog(site, table, 2) == ["2 -U 2=5", "2 +U 2=6"]
+
+
+def test_deletes_are_told_with_the_row_that_goes(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP)
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2}, {"id": 2, "_kind": "-D"})
+    merge(site, table, {"id": 1, "n": 7, "_kind": "-D"}, {"id": 2, "_kind": "-D"})
+    assert changelog(site, table) == ["1 +I 1=1", "2 -D 1=1"]
+
+
+def test_first_row_tells_each_key_once(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP | {"merge-engine": "first-row"})
+    merge(site, table, {"id": 1, "n": 1, "_kind": "+U"}, {"id": 1, "n": 2})
+    merge(site, table, {"id": 1, "n": 3}, {"id": 2, "n": 4})
+    assert changelog(site, table) == ["1 +I 1=1", "2 +I 2=4"]
+
+
+def test_full_compactions_tell_what_changed_since_the_last_one(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | FULL)
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
+    assert changelog(site, table) == []
+    compact(site, table)
+    merge(site, table, {"id": 2, "n": 1})
+    merge(site, table, {"id": 2, "n": 1})
+    compact(site, table)
+    assert changelog(site, table) == ["3 +I 1=2", "3 +I 2=1", "6 -U 2=1", "6 +U 2=3"]
+
+
+def test_input_is_what_was_posted_by_key_and_merge_order(site: MergeSite) -> None:
+    table = create_table(site.database, {"changelog-producer": "input", "sequence.field": "n"})
+    merge(site, table, {"id": 1, "n": 5}, {"id": 1, "n": 3, "_kind": "-U"}, {"id": 1, "n": 4, "_kind": "+U"})
+    [only] = page(site, table).changes
+    assert [(kind.text, row["n"]) for kind, row in only.rows] == [("-U", 3), ("+U", 4), ("+I", 5)]
+
+
+def test_without_a_producer_deduplicate_tells_the_last_record_of_each_key_in_a_merge(site: MergeSite) -> None:
+    table = create_table(site.database, {})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 1, "n": 2}, {"id": 2, "n": 1})
+    merge(site, table, {"id": 1, "n": 3}, {"id": 2, "n": 4, "_kind": "-D"})
+    compact(site, table)
+    assert changelog(site, table) == ["1 +I 1=2", "1 +I 2=1", "2 +I 1=3", "2 -D 2=4"]
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+def test_other_engines_need_a_producer(engine: str, site: MergeSite) -> None:
+    table = create_table(site.database, {"merge-engine": engine})
+    merge(site, table, {"id": 1, "n": 1})
+    with pytest.raises(Conflict) as refused:
+        page(site, table)
+    assert refused.value.code is ErrorCode.CHANGELOG_NOT_KEPT
+    assert "set changelog-producer to lookup" in refused.value.message
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 7, 8])
+def test_pages_of_any_size_are_the_whole(limit: int, site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    for _ in range(2):
+        merge(site, table, *({"id": number, "n": 1} for number in range(4)))
+        compact(site, table)
+    whole = page(site, table)
+    ordered = [change for one in whole.changes for change in one.rows]
+    place: Position | None = Position(1)
+    found = []
+    while place is not None:
+        part = page(site, table, place, None, limit)
+        rows = [change for one in part.changes for change in one.rows]
+        assert len(rows) == limit or part.rest is None
+        found += rows
+        place = part.rest
+    assert found == ordered
+    assert len(ordered) == 4 + 8
+
+
+def test_a_range_that_is_not_kept_is_refused_and_says_what_is(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    with pytest.raises(NotFound, match=r"snapshot 1 of shop\.wide does not exist yet: nothing was merged yet"):
+        page(site, table, 1)
+    assert page(site, table).changes == []
+    for _ in range(5):
+        merge(site, table, {"id": 1, "n": 1})
+    with site.database.transaction() as repository:
+        repository.tags.create(table.id, "kept", 1, None)
+        repository.snapshots.expire(table.id, [3, 4, 5])
+    for start in (1, 2):
+        with pytest.raises(NotFound, match=f"snapshot {start} .* has expired: the changelog has snapshots 3 to 5"):
+            page(site, table, start)
+    for start, last in ((6, None), (None, 6)):
+        with pytest.raises(NotFound, match=r"snapshot 6 .* does not exist yet") as missing:
+            page(site, table, start, last)
+        assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert changelog(site, table) == changelog(site, table, 3)
+    name = (table.database, table.name)
+    assert follow_from(site.database, name, None)[1] == Position(6)
+    assert follow_from(site.database, name, Position(6))[1] == Position(6)
+    for start in (2, 7):
+        with pytest.raises(NotFound):
+            follow_from(site.database, name, Position(start))
+
+
+def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: Mapping[str, str]) -> None:
+    fields = [{"id": number, "name": name, "type": "BIGINT"} for number, name in ((0, "id"), *columns)]
+    altered = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"], "options": dict(options)})
+    with site.database.transaction() as repository:
+        repository.tables.alter(table.id, latest(site, table).schema_id, altered)
+
+
+def test_changes_are_read_under_the_schema_of_their_snapshot(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP)
+    merge(site, table, {"id": 1, "n": 1})
+    alter(site, table, (1, "m"), (2, "n"), options=LOOKUP)
+    merge(site, table, {"id": 1, "n": 5, "m": 2})
+    found = page(site, table)
+    assert [row for one in found.changes for _, row in one.rows] == [
+        {"id": 1, "n": 1},
+        {"id": 1, "m": 1, "n": None},
+        {"id": 1, "m": 2, "n": 5},
+    ]
+    first = read_page(site.database, site.warehouse, (table.database, table.name), None, None, 10, one_schema=True)
+    assert [row for one in first.changes for _, row in one.rows] == [{"id": 1, "n": 1}]
+    assert first.rest == Position(2)
+
+
+def test_defaults_are_shown_as_rows_show_them(site: MergeSite) -> None:
+    table = create_table(site.database, LOOKUP | {"merge-engine": "partial-update", "fields.n.default-value": "9"})
+    merge(site, table, {"id": 1})
+    merge(site, table, {"id": 1, "n": 2})
+    assert changelog(site, table) == ["1 +I 1=9", "2 -U 1=9", "2 +U 1=2"]
+
+
+@pytest.mark.parametrize("kind", [SnapshotKind.ROLLBACK, SnapshotKind.PARTITION_DROP])
+def test_rollbacks_and_partition_drops_have_no_changes(kind: SnapshotKind, site: MergeSite) -> None:
+    for name, options in (("kept", LOOKUP), ("none", {})):
+        table = create_table(site.database, options, name)
+        merge(site, table, {"id": 1, "n": 1})
+        merge(site, table, {"id": 1, "n": 2})
+        with site.database.transaction() as repository:
+            repository.snapshots.commit(table.id, 2, repository.snapshots.get(table.id, 1).runs, kind)
+        assert changelog(site, table, 3) == []
+        assert len(changelog(site, table)) == (3 if name == "kept" else 2)
+
+
+def interrupted(site: MergeSite, meanwhile: Callable[[], object]) -> MergeSite:
+    return MergeSite(site.database, site.warehouse, InterruptedExecutor(meanwhile), 600)
+
+
+def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+
+    def roll_back() -> None:
+        with site.database.transaction() as repository:
+            repository.snapshots.commit(table.id, 2, repository.snapshots.get(table.id, 1).runs, SnapshotKind.ROLLBACK)
+
+    executor = InterruptedExecutor(lambda: None)
+    write_changes = executor.write_changes
+
+    def after_changes(*args: Any) -> None:
+        write_changes(*args)
+        roll_back()
+
+    executor.write_changes = after_changes  # type: ignore[method-assign]
+    broken = MergeSite(site.database, site.warehouse, executor, 600)
+    assert merge(broken, table, {"id": 1, "n": 5}) is TaskState.FAILED
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    assert changelog(site, table, 3) == ["4 -U 1=1", "4 +U 1=6"]
+
+
+def test_a_merge_beside_which_a_compaction_committed_keeps_its_changes(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+    assert merge(interrupted(site, lambda: compact(site, table)), table, {"id": 1, "n": 5}) is TaskState.SUCCEEDED
+    assert changelog(site, table, 3) == ["4 -U 1=2", "4 +U 1=7"]
+
+
+def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | FULL)
+    change = interrupted(site, lambda: alter(site, table, (1, "n"), options=SUM | LOOKUP))
+    assert merge(change, table, {"id": 1, "n": 5}) is TaskState.FAILED
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    assert changelog(site, table) == ["1 +I 1=5"]
+
+
+def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse: Warehouse) -> None:
+    fields = [{"name": "p", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
+    body = {"fields": fields, "primaryKeys": ["p", "id"], "partitionKeys": ["p"], "options": SUM | LOOKUP}
+    create_table(site.database)
+    with site.database.transaction() as repository:
+        table = repository.tables.create("shop", "parted", TableSchema.from_json(body))
+    for number in range(1, 4):
+        merge(site, table, *({"p": p, "id": 1, "n": 1} for p in "abc"[:number]))
+    snapshot = snapshot_of(site.database, table)
+    assert snapshot is not None
+    assert len(snapshot.runs) == 6
+    assert sorted(changelog(site, table, 3)) == ["3 +I 1=1", "3 +U 1=2", "3 +U 1=3", "3 -U 1=1", "3 -U 1=2"]
+
+
+@pytest.mark.parametrize("text", ["", "1", "0.1", "1.", ".1", "-1.1", "1.1.1.1", "a.b", "9999999999.1", "1.1\n"])
+def test_what_is_no_position_is_none(text: str) -> None:
+    assert Position.parse(text) is None
+
+
+def test_a_position_is_its_text() -> None:
+    assert Position.parse(Position(5, 120).text) == Position(5, 120)

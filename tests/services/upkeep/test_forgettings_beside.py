@@ -1,0 +1,280 @@
+"""Forgetting beside all else: changelogs, Delta logs, twins, views, filing, partitions, and who is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from app.catalog.database import CatalogDatabase
+from app.core.errors import Conflict
+from app.core.table.forgetting import ForgettingState, RemnantKind
+from app.core.table.schema import TableSchema
+from app.services.explaining.history import file_history
+from app.services.publishing.delta import keep_log
+from app.services.rows.kept_views import Views
+from app.services.rows.lookups import Consistency, Images, row_of
+from app.services.shared.executor import MergeSite
+from app.services.snapshots.changelogs import Position, read_page
+from app.services.snapshots.snapshots import roll_back
+from app.services.tables.drops import drop_table
+from app.services.tables.partitions import drop_partitions
+from app.services.upkeep.forgettings import ask_to_forget
+from app.services.upkeep.forgotten_keys import Forgetter
+from app.services.upkeep.sweeps import mark_run
+from app.storage.history import write_history
+from app.storage.layout import Warehouse
+from tests.delta_readers import READERS
+from tests.services.builders import compact, snapshot_of
+from tests.services.publishing.delta_logs import folder_of, publish
+from tests.services.upkeep.forgetting import (
+    ADA,
+    BOB,
+    CYD,
+    ENGINES,
+    STREET,
+    asked,
+    forget,
+    forgotten,
+    gone,
+    known,
+    merged,
+    people,
+    person,
+    posted,
+    row,
+    row_at,
+    traces,
+)
+from tests.storage.imaged import build
+
+DEDUPLICATE = ENGINES["deduplicate"]
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
+def test_changelogs_lose_the_key_alone_and_are_read_from_the_first_change_again(
+    producer: str, site: MergeSite, tmp_path: Path
+) -> None:
+    table = people(site, {**DEDUPLICATE, "changelog-producer": producer})
+    mails = [ADA, BOB, CYD, "dan@example.org", "eve@example.org"]
+    merged(site, table, *(person(mail, 1, STREET if mail == ADA else None) for mail in mails))
+    compact(site, table)
+
+    def changes(start: Position | None = None, limit: int = 100) -> Any:
+        return read_page(site.database, site.warehouse, ("shop", "people"), start, None, limit, one_schema=False)
+
+    before = [(kind, values) for one in changes().changes for kind, values in one.rows]
+    assert {values["mail"] for _, values in before} == set(mails)
+    middle = changes(limit=2).rest
+    one = forgotten(site, table)
+    after = [(kind, values) for each in changes().changes for kind, values in each.rows]
+    assert after == [(kind, values) for kind, values in before if values["mail"] != ADA]
+    assert middle is not None
+    again = [(kind, values) for each in changes(Position.parse(middle.text)).changes for kind, values in each.rows]
+    assert again == after  # nothing is passed over
+    later = changes(limit=2)
+    assert later.rest is not None
+    rest = [(kind, values) for each in changes(Position.parse(later.rest.text)).changes for kind, values in each.rows]
+    assert rest == after[2:]
+    assert gone(site, one).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_a_delta_log_lets_go_after_its_time_and_the_snapshot_it_kept_loses_the_key(
+    site: MergeSite, images: Images, tmp_path: Path
+) -> None:
+    table = people(site, {**DEDUPLICATE, "delta.publish": "true"})
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    assert publish(site.database, site.warehouse) == 1
+    with site.database.transaction() as repository:
+        repository.tags.create(table.id, "first", 1, None)
+    one = forgotten(site, table)
+    assert publish(site.database, site.warehouse) == 1
+    assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
+    assert one.held == [1]
+    with site.database.transaction() as repository, pytest.raises(Conflict, match="Delta log"):
+        roll_back(repository, repository.tables.existing(table.id), number=1)
+    waiting = gone(site, one, images)
+    [remnant] = waiting.remnants
+    assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, RemnantKind.DELTA_VERSION, 1)
+    assert remnant.until is not None
+    keep_log(site.database, site.warehouse, table.id, remnant.until + timedelta(seconds=1))
+    assert gone(site, one, images).held == []
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert row_at(site, images, table, ADA, "first") is None
+    assert row_at(site, images, table, BOB, "first") == person(BOB, 1)
+    assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
+    assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_twins_of_before_are_removed(site: MergeSite, tmp_path: Path) -> None:
+    table = people(site, {**DEDUPLICATE, "twin.publish": "true"})
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    compact(site, table)
+    assert [path for path in traces(tmp_path, STREET) if "/twin/" in path] != []
+    one = forgotten(site, table)
+    with site.database.reading() as repository:
+        assert repository.tasks.compacts(table.id)  # for the next one
+    assert gone(site, one).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_a_process_that_has_staged_records_in_memory_forgets_them(
+    site: MergeSite, images: Images, warehouse: Warehouse, database: CatalogDatabase
+) -> None:
+    table = people(site, DEDUPLICATE)
+    views = Views(database, warehouse)
+    posted(site, person(ADA, 1, STREET), person(BOB, 1))
+    posted(site, person(BOB, 2))
+
+    def rows() -> list[Any]:
+        view = views.current(("shop", "people"), Consistency.LATEST)
+        keys = [(mail,) for mail in (ADA, BOB)]
+        return [[record.values["at"] for record in view.staged_records(warehouse, key)] for key in keys]
+
+    assert rows() == [[1], [1, 2]]
+    forgotten(site, table)
+    assert rows() == [[], [1, 2]]
+    assert row_of(views.current(("shop", "people"), Consistency.LATEST), images, [BOB]).row == person(BOB, 2)
+
+
+def test_images_go_with_the_runs_that_they_are_of(site: MergeSite, images: Images, tmp_path: Path) -> None:
+    table = people(site, DEDUPLICATE)
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    row(site, images, table, ADA)
+    build(images)
+    assert [path for path in traces(tmp_path, STREET) if path.startswith("images/")] != []
+    one = forgotten(site, table)
+    with site.database.reading() as repository:
+        images.keep_only(repository.snapshots.live_run_ids())
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_history_that_is_filed_meanwhile_does_not_bring_the_key_back(site: MergeSite, tmp_path: Path) -> None:
+    table = people(site, DEDUPLICATE)
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    with site.database.reading() as repository:
+        before, waiting = repository.history.of(table.id), repository.history.unfiled(table.id)
+        schema = repository.tables.schema_at(table.id, 0)
+    # What a filer has done when it falls asleep.
+    files = write_history(site.warehouse, table.id, waiting, schema)
+    one = forgotten(site, table)
+    with site.database.transaction() as repository:
+        assert not repository.history.file(table.id, before, 1, files, waiting)
+    file_history(site.database, site.warehouse, table)
+    assert gone(site, one).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_partitions_and_keys_of_several_columns(site: MergeSite, images: Images, tmp_path: Path) -> None:
+    people(site, DEDUPLICATE, "other")
+    fields = [{"name": name, "type": kind} for name, kind in (("shop", "STRING"), ("nr", "INT"), ("street", "STRING"))]
+    declared = {"fields": fields, "primaryKeys": ["shop", "nr"], "partitionKeys": ["shop"], "options": {}}
+    with site.database.transaction() as repository:
+        table = repository.tables.create("shop", "parted", TableSchema.from_json(declared))
+    rows = [{"shop": shop, "nr": nr, "street": f"{STREET} {shop} {nr}"} for shop in ("a", "b") for nr in (1, 2)]
+    merged(site, table, *rows, {"shop": "c", "nr": 1, "street": f"{STREET} c 1"})
+    with site.database.transaction() as repository:
+        now = repository.tables.existing(table.id)
+        one = ask_to_forget(repository, now, [{"shop": "a", "nr": 1}, {"shop": "c", "nr": 1}], "")
+    assert forget(site) == 1
+    current = snapshot_of(site.database, table)
+    assert current is not None
+    assert [run.partition for run in current.runs] == ['{"shop":"a"}', '{"shop":"b"}']  # of the third nothing is left
+    assert current.rows == 3
+    assert drop_partitions(site.database, ("shop", "parted"), [{"shop": "b"}]) == ['{"shop":"b"}']
+    compact(site, table)
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert traces(tmp_path, f"{STREET} a 1", f"{STREET} c 1") == []
+    assert traces(tmp_path, f"{STREET} a 2") != []
+
+
+def test_two_requests_for_a_key_and_two_workers_at_once_come_to_the_same(site: MergeSite, images: Images) -> None:
+    table = people(site, ENGINES["aggregation"])
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    first = asked(site, table)
+    posted(site, person(ADA, 2, STREET))
+    second = asked(site, table, ADA, BOB)
+    posted(site, person(ADA, 3, "new"))
+    workers = [Thread(target=forget, args=(site,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [known(site, one).state for one in (first, second)] == [ForgettingState.FORGOTTEN] * 2
+    assert (row(site, images, table, ADA), row(site, images, table, BOB)) == (person(ADA, 3, "new"), None)
+    merged(site, table, person(CYD, 1))
+    assert row(site, images, table, ADA, latest=False) == person(ADA, 3, "new")
+    assert [gone(site, one).state for one in (first, second)] == [ForgettingState.GONE] * 2
+
+
+def test_a_table_that_is_dropped_takes_its_forgettings_along(site: MergeSite, tmp_path: Path) -> None:
+    table = people(site, DEDUPLICATE)
+    merged(site, table, person(ADA, 1, STREET))
+    asked(site, table)
+
+    def drop(*_: str) -> None:
+        if (Path(site.warehouse.path()) / table.id).exists():
+            drop_table(site.database, site.warehouse, ("shop", "people"))
+
+    assert Forgetter(site.database, site.warehouse, drop).forget() == 0
+    assert forget(site) == 0
+
+
+def test_a_damaged_file_is_named_and_others_are_not_kept_waiting(site: MergeSite, images: Images) -> None:
+    table = people(site, DEDUPLICATE)
+    other = people(site, DEDUPLICATE, "other")
+    for one in (table, other):
+        merged(site, one, person(ADA, 1, STREET), person(BOB, 1))
+    [data] = (Path(site.warehouse.path()) / table.id / "runs").rglob("*.parquet")
+    whole = data.read_bytes()
+    data.write_bytes(whole[:-1])
+    waits, done = asked(site, table), asked(site, other)
+    clock = [0.0]
+    worker = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse), lambda: clock[0])
+    assert worker.forget() == 1
+    [remnant] = known(site, waits).remnants
+    assert (remnant.kind, remnant.example) == (RemnantKind.DAMAGED_FILE, str(data.relative_to(site.warehouse.path())))
+    assert known(site, done).state is ForgettingState.FORGOTTEN
+    data.write_bytes(whole)
+    assert worker.forget() == 0  # not at once
+    clock[0] = 60.0
+    assert worker.forget() == 1
+    assert row(site, images, table, ADA) is None
+
+
+KILLED = """
+import os, signal, sys
+from app.catalog.database import CatalogDatabase
+from app.services.upkeep.forgettings import ask_to_forget
+from app.services.upkeep.forgotten_keys import Forgetter
+from app.storage.layout import Warehouse
+die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+Forgetter(CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2]), die).forget()
+"""
+
+
+def test_a_worker_that_is_killed_midway_leaves_all_as_it_was_and_another_goes_on(
+    site: MergeSite, images: Images, tmp_path: Path, catalog_url: str
+) -> None:
+    table = people(site, DEDUPLICATE)
+    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
+    posted(site, person(ADA, 2, STREET))
+    one = asked(site, table)
+    for _ in range(2):
+        ended = subprocess.run([sys.executable, "-c", KILLED, catalog_url, site.warehouse.root], check=False)
+        assert ended.returncode == -signal.SIGKILL
+        assert known(site, one).state is ForgettingState.PENDING
+        assert row(site, images, table, ADA) == person(ADA, 2, STREET)
+    assert forget(site) == 1
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert traces(tmp_path, ADA, STREET) == []
+    assert row(site, images, table, BOB) == person(BOB, 1)

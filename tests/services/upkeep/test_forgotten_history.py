@@ -1,0 +1,97 @@
+"""What is over is forgotten after a while, so that the catalog does not grow for ever; counts stay."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.core.table.history import Batch, BatchState, Table, TaskKind
+from app.services.batches.batches import withdraw_batch
+from app.services.merging.merges import request_merge, run_next_merge
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.sweeps import expire_snapshots, forget_history
+from tests.services.builders import NO_HISTORY, create_table, post
+from tests.services.clocks import SetClock, clock, database
+
+__all__ = ["clock", "database"]
+
+DAYS = timedelta(days=1)
+OPTIONS = NO_HISTORY | {"catalog.history-retained": "2 d", "num-sorted-run.compaction-trigger": "100"}
+
+
+def merged(site: MergeSite, table: Table, key: str | None = None) -> Batch:
+    batch = post(site.database, site.warehouse, {"id": 1}, key=key)
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
+    return batch
+
+
+def batches(site: MergeSite, table: Table) -> list[str]:
+    with site.database.reading() as repository:
+        return [batch.id for batch in repository.batches.page(table.id, limit=100)]
+
+
+def merges(site: MergeSite, table: Table) -> int:
+    with site.database.reading() as repository:
+        return len(repository.tasks.page(table.id, limit=100))
+
+
+def test_what_is_over_is_forgotten_and_what_waits_is_not(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, OPTIONS)
+    merged(site, table)
+    merged(site, table)
+    withdrawn = post(site.database, site.warehouse, {"id": 1})
+    withdraw_batch(site.database, site.warehouse, ("shop", "wide"), withdrawn.id)
+    waiting = post(site.database, site.warehouse, {"id": 1})
+    clock.move(days=1)
+    expire_snapshots(site.database)
+    assert forget_history(site.database, 7 * DAYS) == 0
+    clock.move(days=2)
+    assert forget_history(site.database, 7 * DAYS) == 4, "three batches and the older merge"
+    assert batches(site, table) == [waiting.id]
+    assert merges(site, table) == 1, "the last merge stays: stats tell of it"
+    with site.database.reading() as repository:
+        count, last = repository.stats.succeeded(table.id, TaskKind.MERGE)
+        assert (count, last is not None) == (2, True)
+        [left] = repository.batches.staged(table.id)
+    assert (left.number, left.state) == (4, BatchState.STAGED)
+    following = merged(site, table)
+    assert following.number == 5
+
+
+def test_a_key_is_known_for_as_long_as_is_promised(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, OPTIONS)
+    first = merged(site, table, "key")
+    clock.move(days=6)
+    expire_snapshots(site.database)
+    forget_history(site.database, 7 * DAYS)
+    assert post(site.database, site.warehouse, {"id": 1}, key="key").id == first.id
+    clock.move(days=2)
+    forget_history(site.database, 7 * DAYS)
+    assert batches(site, table) == []
+    assert post(site.database, site.warehouse, {"id": 1}, key="key").id != first.id
+
+
+def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, OPTIONS)
+    merged(site, table, "key")
+    clock.move(seconds=1)
+    merged(site, table)
+    clock.move(days=3)
+    expire_snapshots(site.database)
+    assert forget_history(site.database, 7 * DAYS) == 1, "the batch without a key"
+    assert merges(site, table) == 2
+
+
+@pytest.mark.slow(reason="keeps thousands of records")
+def test_thousands_are_forgotten_some_at_a_time(site: MergeSite, clock: SetClock) -> None:
+    table = create_table(site.database, OPTIONS)
+    for _ in range(30):
+        merged(site, table)
+    clock.move(days=3)
+    expire_snapshots(site.database)
+    with site.database.transaction() as repository:
+        assert repository.batches.forget(table.id, clock(), clock(), 20) == 20
+    assert forget_history(site.database, DAYS) == 10 + 29
+    assert batches(site, table) == []
