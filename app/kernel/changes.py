@@ -21,8 +21,8 @@ from app.kernel.keys import Groups, grouped
 from app.kernel.runs import Window, combined_window, tokens_in_runs, windows_of
 from app.kernel.tasks import Task
 from app.storage.arrow import arrow_field, hidden_field
+from app.storage.differences import unlike
 from app.storage.layout import Warehouse
-from app.storage.scans.comparing import unlike
 
 _NONE = -1  # the place of a row that is not there
 

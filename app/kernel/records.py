@@ -26,8 +26,7 @@ from app.kernel.tasks import Task
 from app.storage.arrow import arrow_type, staged_file_schema, staging_schema
 from app.storage.layout import Warehouse
 from app.storage.named_files import check_file, decoding, file_of_batch, opened_parquet, read_whole
-from app.storage.scans.reading import BATCH_ROWS, TokenRange, fitting_rows
-from app.storage.staging import staged_groups
+from app.storage.scans.reading import BATCH_ROWS, TokenRange, fitting_rows, staged_groups
 from app.storage.tokens import Tokens, order_of, tokens_of
 
 READ_BYTES: Final = 8 * 2**20  # of records in memory that are read together

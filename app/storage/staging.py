@@ -29,7 +29,7 @@ from app.storage.folders import at_once
 from app.storage.layout import Warehouse, staging_file, sync_file_system, sync_folder
 from app.storage.named_files import decoding, file_of_batch, read_whole
 from app.storage.row_groups import row_groups
-from app.storage.scans.reading import TokenRange, groups_in
+from app.storage.scans.reading import TokenRange, staged_groups
 from app.storage.tokens import Tokens, tokens_of
 
 logger = logging.getLogger(__name__)
@@ -273,12 +273,6 @@ def key_rows(
             found = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
             if found.true_count:
                 yield parquet.read_row_group(group, use_threads=False).filter(found).select(of.names).cast(of)
-
-
-def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
-    """Return the row groups of a staging file that may hold one of the tokens: all where an older release wrote it."""
-    known = TOKEN_COLUMN in parquet.schema_arrow.names
-    return [*groups_in(parquet, tokens, None)] if known else range(parquet.num_row_groups)
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:

@@ -4,20 +4,18 @@ tokens at a time, in the memory of a scan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.functions.equality import key_of
 from app.core.table.history import Run
 from app.core.table.keys import Key
-from app.core.table.schema import Column, TableSchema
-from app.core.types.kinds import Family
+from app.core.table.schema import TableSchema
+from app.storage.differences import Flags, unlike
 from app.storage.layout import Warehouse
 from app.storage.named_files import files_of_run, opened_parquet
 from app.storage.scans.merging import Source, keys_of, rows_of_window
@@ -38,7 +36,6 @@ from app.storage.scans.shown import rows_batch
 from app.storage.scans.staged import StagedKeys
 from app.storage.tokens import Tokens
 
-Flags = npt.NDArray[np.bool_]
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -201,30 +198,3 @@ def _same(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bool:
 
 def _keys(schema: TableSchema, batch: pa.RecordBatch) -> Sequence[Key]:
     return list(keys_of(schema, batch.select(list(schema.primary_key)).to_pylist()))
-
-
-def unlike(before: pa.Array, after: pa.Array, column: Column) -> Flags:
-    """Where two values of a column differ: null from all others, NaN from no NaN, maps in no order of their entries."""
-    return np.asarray(_COMPARE.get(column.type.family, _differs)(before, after, column), dtype=bool)
-
-
-def _differs(before: pa.Array, after: pa.Array, _: Column) -> pa.Array:
-    one_is_null = pc.xor(pc.is_null(before), pc.is_null(after))
-    return pc.coalesce(pc.not_equal(before, after), one_is_null)
-
-
-def _floats_differ(before: pa.Array, after: pa.Array, column: Column) -> pa.Array:
-    both = pc.and_(pc.fill_null(pc.is_nan(before), False), pc.fill_null(pc.is_nan(after), False))
-    return pc.and_not(_differs(before, after, column), both)
-
-
-def _nested_differ(before: pa.Array, after: pa.Array, column: Column) -> pa.Array:
-    content = key_of(column.type)
-    pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
-    return [content(one) != content(other) for one, other in pairs]
-
-
-_COMPARE: Mapping[Family, Callable[[pa.Array, pa.Array, Column], pa.Array]] = {
-    Family.FLOATING: _floats_differ,
-    **dict.fromkeys((Family.ARRAY, Family.MAP, Family.ROW), _nested_differ),
-}

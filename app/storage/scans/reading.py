@@ -231,6 +231,12 @@ def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None
             yield group
 
 
+def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
+    """Return the row groups of a staging file that may hold one of the tokens: all where an older release wrote it."""
+    known = TOKEN_COLUMN in parquet.schema_arrow.names
+    return [*groups_in(parquet, tokens, None)] if known else range(parquet.num_row_groups)
+
+
 def _with_tokens(batch: pa.RecordBatch) -> Rows:
     return Rows(tokens_in(batch), batch)
 
