@@ -63,6 +63,7 @@ from app.catalog.database import CatalogDatabase
 from app.console.gate import ConsoleGate
 from app.console.site import PAGES, install_console
 from app.core.errors import Unavailable
+from app.files.layout import Warehouse
 from app.http.browsers import CROSS_ORIGIN
 from app.services.access.token_gate import TokenGate
 from app.services.access.token_uses import TokenUses
@@ -83,8 +84,7 @@ from app.services.snapshots.heads import Heads
 from app.settings import Settings
 from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch
 from app.storage.images import Images
-from app.storage.keys_in_flight import KeysInFlight
-from app.storage.layout import Warehouse
+from app.storage.staging.keys_in_flight import KeysInFlight
 from app.telemetry.entries import SPARK_SERVES, SparkState
 from app.telemetry.hour import Hour
 from app.telemetry.metrics import Metrics

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.core.table.option_entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
-from app.storage.object_stores import check_root
+from app.files.object_stores import check_root
 from app.telemetry.logs import LogFormat
 
 

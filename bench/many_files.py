@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind, Table
 from app.core.table.schema import TableSchema
-from app.storage.tokens import files_with
+from app.files.tokens import files_with
 from bench.figures import table
 from bench.served.growth import exponent
 from bench.site import DATABASE

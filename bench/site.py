@@ -20,14 +20,14 @@ from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch, NewBatch, Snapshot, Table, Task, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.spark import SparkExecutor
 from app.storage.ingest.named import words_of_members
-from app.storage.layout import Warehouse
-from app.storage.staging import write_pieces
+from app.storage.staging.staging import write_pieces
 from bench.wide_table import base_records, schema_json
 
 LEASE_SECONDS = 600

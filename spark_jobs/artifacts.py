@@ -13,7 +13,7 @@ from pyspark.sql.connect.session import SparkSession
 import app
 import spark_jobs
 
-_PACKAGES: Final = ("core", "kernel", "storage", "telemetry")  # of ``app``: what tasks import
+_PACKAGES: Final = ("core", "files", "kernel", "telemetry")  # of ``app``: what tasks import
 
 
 def send_code(spark: SparkSession) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from app.files.layout import Warehouse
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Job, Task, from_text, to_text
-from app.storage.layout import Warehouse
 
 PARCEL_COLUMNS: Final = "parcel string"
 RESULT_COLUMNS: Final = "place int, result string"

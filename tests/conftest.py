@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from tests.compiled_sql import share_compiled_statements
 from tests.object_store import CREDENTIALS, FaultyLine, s3_server
 from tests.postgres import TEMPLATE, postgres_database, postgres_server
@@ -139,6 +140,11 @@ def line(store: str) -> Iterator[FaultyLine]:
     opened = FaultyLine(store)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return Warehouse(str(tmp_path / "warehouse"))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from pyarrow import fs
 
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",

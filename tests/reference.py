@@ -19,7 +19,7 @@ from app.cli.program import cli
 from app.core.types.datatype import ENTRIES
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from tests.api.openapi import COMMITTED
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"

@@ -19,7 +19,7 @@ FORBIDDEN = {
 # Design §2: each step of an upsert is the file of its noun.
 STEPS = {
     "POST …/batches": ["app/api/batches.py", "app/services/batches/ingest.py", "app/core/plan/record_decoder.py"],
-    "staging file": ["app/storage/staging.py"],
+    "staging file": ["app/storage/staging/staging.py"],
     "catalog: batch n": ["app/catalog/batches.py"],
     "worker: claim a merge": ["app/worker.py", "app/services/merging/merges.py", "app/catalog/leases.py"],
     "tasks": ["app/kernel/tasks.py", "app/kernel/plan_tasks.py"],

@@ -12,7 +12,7 @@ from app.core.alter.nested_fields import STEPS
 from app.core.rules.widening import NESTED
 from app.core.types.datatype import ENTRIES, DataType
 from app.core.types.kinds import Family, Kind
-from app.storage.arrow import ARROW_TYPES
+from app.files.arrow import ARROW_TYPES
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for folder in ("app", "spark_jobs") for path in (ROOT / folder).rglob("*.py")]

@@ -14,9 +14,9 @@ from app.core.rules.row import LIVE_COLUMN
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import token_of
 from app.core.table.records import TOKEN_COLUMN
-from app.storage.checksums import checksums_of
-from app.storage.layout import Warehouse, data_file, run_folder
-from app.storage.run_files import run_schema
+from app.files.checksums import checksums_of
+from app.files.layout import Warehouse, data_file, run_folder
+from app.files.run_files import run_schema
 
 StateRow = Mapping[str, Any]
 

@@ -13,11 +13,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
 from app.core.table.schema_bounds import CatalogBounds
+from app.files.layout import Warehouse
 from app.http.parts import GRANT, Parts, in_writers_thread
 from app.services.rows.lookups import Images
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
-from app.storage.layout import Warehouse
 
 __all__ = ["GRANT", "Parts", "in_writers_thread"]
 

@@ -21,7 +21,7 @@ from app.api.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
-from app.storage.spool import Content, Room, Spool
+from app.storage.staging.spool import Content, Room, Spool
 
 MOST_BYTES: Final = 2**20
 # 1.6 KB for each of the records that a simulation may have.

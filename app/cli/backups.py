@@ -12,10 +12,10 @@ from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
+from app.files.layout import Warehouse
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.backups import restore as put_back
 from app.storage.backup_folder import BackupFolder
-from app.storage.layout import Warehouse
 
 commands = typer.Typer()
 

@@ -9,8 +9,8 @@ import typer
 from app.catalog.database import CatalogDatabase
 from app.cli.settings import DataFolder, settings_of
 from app.core.errors import Invalid
+from app.files.layout import Warehouse
 from app.services.operating.readiness import check_not_lost
-from app.storage.layout import Warehouse
 
 commands = typer.Typer()
 

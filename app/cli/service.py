@@ -16,16 +16,16 @@ import typer
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
+from app.cli.modes import how_to_close
 from app.cli.settings import DataFolder, LogAs, settings_of
 from app.core.errors import Invalid
+from app.files.object_stores import is_object_store
 from app.main import create_app, prepare_catalog
 from app.processes import Supervisor, status_of
 from app.services.operating.audit_log import AuditLog
 from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.settings import Settings
 from app.spark import SPARK
-from app.storage.modes import how_to_close
-from app.storage.object_stores import is_object_store
 from app.telemetry.exposition import exposed
 from app.telemetry.logs import LogFormat, log_to_stderr
 from app.telemetry.metrics import Metrics

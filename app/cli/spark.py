@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from app.cli.settings import DataFolder, settings_of
+from app.files.layout import Warehouse
 from app.services.merging.spark_trial import try_spark
 from app.spark import SparkExecutor
-from app.storage.layout import Warehouse
 
 commands = typer.Typer()
 

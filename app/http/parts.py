@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.writers import hurried
+from app.files.layout import Warehouse
 from app.services.access.token_gate import TokenGate
 from app.services.batches.admission import Admission
 from app.services.batches.awaited_batches import AwaitedBatches
@@ -24,7 +25,6 @@ from app.services.shared.rates import Rates
 from app.services.shared.refreshed import Refreshed
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from app.telemetry.exposition import Told
 from app.telemetry.hour import Hour
 

@@ -18,9 +18,9 @@ from app.core.rules.rule import Rule
 from app.core.table.keys import key_to_json
 from app.core.table.named_columns import names_in
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, Record, RowKind
+from app.files.run_files import run_schema
 from app.kernel.keys import Groups
 from app.kernel.values import UnfoldableValue, values_array
-from app.storage.run_files import run_schema
 
 _OF_THE_MACHINE: Final = (MemoryError, ImportError, OSError)  # another try may succeed
 _KEYS_AT_ONCE: Final = 1_000  # that become Python's objects together

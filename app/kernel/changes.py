@@ -16,13 +16,13 @@ from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, Ro
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
+from app.files.arrow import arrow_field, hidden_field
+from app.files.differences import unlike
+from app.files.layout import Warehouse
 from app.kernel.columns import Places, Truths
 from app.kernel.keys import Groups, grouped
 from app.kernel.runs import Window, combined_window, tokens_in_runs, windows_of
 from app.kernel.tasks import Task
-from app.storage.arrow import arrow_field, hidden_field
-from app.storage.differences import unlike
-from app.storage.layout import Warehouse
 
 _NONE = -1  # the place of a row that is not there
 

@@ -39,9 +39,9 @@ from app.core.plan.terms import (
     Summed,
     Term,
 )
+from app.files.tokens import Tokens
 from app.kernel.float_sums import FloatSums, float_sums
 from app.kernel.values import UnfoldableValue, values_array
-from app.storage.tokens import Tokens
 
 MOST_FORMS: Final = 1_000  # sets of answers that rows are told apart by: some milliseconds
 ROWS_AT_ONCE: Final = 1_000  # that become Python's objects together, while no other thread goes on

@@ -28,6 +28,7 @@ from app.core.rules.rule import Rule, State
 from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, Record, RowKind
 from app.core.table.schema import TableSchema
+from app.files.run_files import run_schema
 from app.kernel.columns import ROWS_AT_ONCE, Pairs, Places, States, added
 from app.kernel.keys import Groups, normalised_keys
 from app.kernel.replays import (
@@ -39,7 +40,6 @@ from app.kernel.replays import (
     settle_logs,
     with_logs,
 )
-from app.storage.run_files import run_schema
 
 Named = tuple[RowKind, frozenset[str] | None]
 """The kind of a record, and the columns that it names."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from app.core.table.keys import normalised
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
+from app.files.tokens import Tokens
 from app.kernel.columns import Places, Truths
-from app.storage.tokens import Tokens
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from app.files.layout import Warehouse
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Job, Progress, Result, Task, from_text, to_text
-from app.storage.layout import Warehouse
 
 
 class LocalExecutor:

@@ -20,14 +20,14 @@ from app.core.table.history import Batch
 from app.core.table.named_columns import ALL_NAMED, named_words, words_naming
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
+from app.files.arrow import arrow_type, staged_file_schema, staging_schema
+from app.files.layout import Warehouse
+from app.files.named_files import check_file, decoding, file_of_batch, opened_parquet, read_whole
+from app.files.reading import BATCH_ROWS, TokenRange, fitting_rows, staged_groups
+from app.files.tokens import Tokens, order_of, tokens_of
 from app.kernel.blame import check_older_records
 from app.kernel.columns import Places
 from app.kernel.tasks import Task
-from app.storage.arrow import arrow_type, staged_file_schema, staging_schema
-from app.storage.layout import Warehouse
-from app.storage.named_files import check_file, decoding, file_of_batch, opened_parquet, read_whole
-from app.storage.scans.reading import BATCH_ROWS, TokenRange, fitting_rows, staged_groups
-from app.storage.tokens import Tokens, order_of, tokens_of
 
 READ_BYTES: Final = 8 * 2**20  # of records in memory that are read together
 _SMALL_FILE: Final = 4 * 2**20  # bytes; a larger one is read twice, so that it is never whole in memory

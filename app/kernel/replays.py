@@ -28,10 +28,10 @@ from app.core.table.named_columns import ALL_NAMED, named_words, words_naming
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, Record, RowKind
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
+from app.files.arrow import arrow_type
+from app.files.run_files import run_schema
 from app.kernel.columns import Places, States, Truths
 from app.kernel.keys import Groups
-from app.storage.arrow import arrow_type
-from app.storage.run_files import run_schema
 
 _NOTHING = -1
 

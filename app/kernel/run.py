@@ -12,6 +12,9 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.damage import DamagedFile
 from app.core.table.keys import key_to_json
 from app.core.table.records import TOKEN_COLUMN
+from app.files.ahead import ahead
+from app.files.layout import Warehouse, changelog_file, data_file
+from app.files.writable import NO_ROOM, reason_of
 from app.kernel.blame import blamed_records
 from app.kernel.changes import changes_of, input_changes
 from app.kernel.fold import compacted, fold_of, folded
@@ -21,9 +24,6 @@ from app.kernel.runs import combined_window, tokens_in_runs, windows_of
 from app.kernel.tasks import Failure, FailureKind, Overflow, Result, Task, Work
 from app.kernel.values import UnfoldableValue
 from app.kernel.write import Output, run_of, sync_files
-from app.storage.ahead import ahead
-from app.storage.layout import Warehouse, changelog_file, data_file
-from app.storage.writable import NO_ROOM, reason_of
 
 logger = logging.getLogger(__name__)
 

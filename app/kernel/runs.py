@@ -15,15 +15,15 @@ from app.core.plan.evolution import same_types as same_types_in
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
+from app.files.layout import Warehouse
+from app.files.reading import Rows, RunRows, TokenRange, batches_of, joined, may_hold, only_touched, windows
+from app.files.run_files import run_schema
+from app.files.tokens import Tokens
 from app.kernel.blame import blamed_states
 from app.kernel.fold import combined, fold_of
 from app.kernel.keys import grouped
 from app.kernel.tasks import Task
 from app.kernel.values import values_array
-from app.storage.layout import Warehouse
-from app.storage.run_files import run_schema
-from app.storage.scans.reading import Rows, RunRows, TokenRange, batches_of, joined, may_hold, only_touched, windows
-from app.storage.tokens import Tokens
 
 WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
 _LEAST_SHARES: Final = 4

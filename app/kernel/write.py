@@ -22,10 +22,9 @@ from app.core.table.history import ChangelogFile, DataFile
 from app.core.table.keys import partition_text
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
-from app.kernel.tasks import Task, WrittenFile
-from app.storage.checksums import BLOCK_BYTES, SummedSink
-from app.storage.dictionaries import columns_with_dictionaries
-from app.storage.layout import (
+from app.files.checksums import BLOCK_BYTES, SummedSink
+from app.files.dictionaries import columns_with_dictionaries
+from app.files.layout import (
     Warehouse,
     changelog_folder,
     run_folder,
@@ -33,7 +32,8 @@ from app.storage.layout import (
     sync_folder,
     sync_new_folders,
 )
-from app.storage.run_files import FEW_ROWS, MANY_ROWS, ROW_GROUP_BYTES
+from app.files.run_files import FEW_ROWS, MANY_ROWS, ROW_GROUP_BYTES
+from app.kernel.tasks import Task, WrittenFile
 
 _FEW: Final = 1_000  # rows, for which dictionaries and contexts of zstd would take longer than all the rest
 _MOST_PENDING: Final = 4 * ROW_GROUP_BYTES  # of all partitions of a task, in memory

@@ -14,10 +14,10 @@ from typing import Any
 
 from app.core.errors import Invalid
 from app.core.table.damage import DamagedFile, DamageReason, NamedFile
-from app.storage.checksums import SummedSink
-from app.storage.layout import Warehouse, sync_folder
-from app.storage.named_files import missing, not_now
-from app.storage.object_stores import reason_of_store
+from app.files.checksums import SummedSink
+from app.files.layout import Warehouse, sync_folder
+from app.files.named_files import missing, not_now
+from app.files.object_stores import reason_of_store
 
 _FILES, _DUMPS, _SUFFIX = "warehouse", "catalogs", ".jsonl.gz"
 

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.core.table.history import Batch, Table
+from app.files.layout import data_file
 from app.services.rows.lookups import find
 from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.images.builder import Builder
-from app.storage.layout import data_file
 from bench.figures import interleaved
 from bench.merging.costs import Cost, Goal, lines
 from bench.merging.tasks import Ground

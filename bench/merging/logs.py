@@ -12,7 +12,7 @@ from app.core.plan.fold import combine_all, compacted, finish, fold
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.records import Record, RowKind, arrival
-from app.storage.arrow import arrow_field
+from app.files.arrow import arrow_field
 from bench.figures import interleaved
 from bench.merging.costs import Cost, Goal, lines
 from bench.merging.rules import RuleKind, rule_kinds

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from app.core.functions.roaring import write_roaring32
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
-from app.storage.arrow import arrow_field
+from app.files.arrow import arrow_field
 from bench.figures import interleaved, table
 from bench.merging.costs import Cost
 from bench.merging.tasks import Ground

@@ -18,10 +18,10 @@ from pyspark.sql.connect.session import SparkSession
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.records import TOKEN_COLUMN
+from app.files.layout import Warehouse, data_file
 from app.kernel.records import record_pieces
 from app.kernel.tasks import Job, Result, Task, from_text
 from app.kernel.write import Output, sync_files
-from app.storage.layout import Warehouse, data_file
 from spark_jobs.parcels import PARCEL_COLUMNS, parcels_of
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from app.core.table.history import Batch, Table
+from app.files.layout import run_folder
 from app.kernel.local import LocalExecutor
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Result, Task
 from app.services.merging.task_results import plan_of, raise_failures
-from app.storage.layout import run_folder
 from bench.merging.costs import Cost, Meter
 from bench.site import BenchSite
 from bench.sizes import Sizes

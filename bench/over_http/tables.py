@@ -7,8 +7,8 @@ from pathlib import Path
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Snapshot, SnapshotKind, Table
+from app.files.layout import Warehouse
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from bench.reads.orders import Orders, write_run
 from bench.site import DATABASE, NO_COMPACTION
 

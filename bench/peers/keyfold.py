@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.table.keys import Key
+from app.files.layout import data_file
 from app.services.rows.lookups import Consistency, get_rows
 from app.storage.images import Images
-from app.storage.layout import data_file
 from bench.figures import seconds
 from bench.peers.system import System, run
 from bench.site import BenchSite

@@ -15,12 +15,12 @@ from typing import Any
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Snapshot, Table
 from app.core.table.keys import Key, keys_from_json
+from app.files.layout import Warehouse
 from app.services.rows.lookups import find
 from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json
 from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.images.builder import Builder
-from app.storage.layout import Warehouse
 from bench.figures import table
 from bench.reads.orders import BIGINT, COLUMNS, write_run
 from bench.sizes import Sizes

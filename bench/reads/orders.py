@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
-from app.storage.arrow import arrow_field
-from app.storage.layout import Warehouse, run_folder
-from app.storage.tokens import tokens_of
+from app.files.arrow import arrow_field
+from app.files.layout import Warehouse, run_folder
+from app.files.tokens import tokens_of
 from tests.written import read_run
 
 FILE_ROWS = 1_000_000

@@ -12,9 +12,9 @@ from typing import Any
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.rows.scans import WRITERS, read_scan, written
 from app.services.rows.views import View
-from app.storage.layout import Warehouse
 from bench.figures import table
 from bench.reads.images import ROWS
 from bench.reads.orders import BIGINT, COLUMNS, write_run

@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
 from tests.service import Client, Service, TableClient
 
 SCHEMA = {

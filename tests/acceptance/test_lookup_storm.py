@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
 from tests.acceptance.storm import Answers, Group, Seen
 from tests.service import Client, Service, TableClient
 

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, new_bucket, objects_in, put, uri_of
 from tests.service import Client, Service, TableClient, serving
 from tests.services.executor import PythonExecutor

@@ -19,9 +19,9 @@ import httpx
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.upkeep.sweeps import sweep
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from tests.acceptance.test_processes import SCHEMA
 from tests.service import Client, TableClient, serving
 

@@ -23,11 +23,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table, TaskState
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
-from app.storage.layout import Warehouse
 from tests.postgres import TEMPLATE, postgres_database
 from tests.services.builders import QUIET, SUM, create_table, totals
 from tests.telemetry.test_metrics import named, series

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.files.layout import data_file
 from app.services.explaining.comparisons import MOST_SAMPLE
-from app.storage.layout import data_file
 from tests.api.conftest import TABLES
 from tests.api.test_merges import CreateTable
 from tests.services.builders import merge_staged

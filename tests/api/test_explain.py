@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.deps import Parts
+from app.files.layout import staging_file
 from app.services.rows.scan_room import MOST_SCANS
-from app.storage.layout import staging_file
 from tests.api.conftest import TABLES, new_table
 from tests.services.builders import merge_staged
 

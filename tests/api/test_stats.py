@@ -17,7 +17,7 @@ from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor
-from tests.storage.imaged import build
+from tests.storage.images.imaged import build
 
 TABLE = f"{TABLES}/wide"
 

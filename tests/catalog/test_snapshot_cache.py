@@ -15,7 +15,7 @@ from app.catalog.repository import Repository
 from app.catalog.snapshot_cache import MOST_OF_TABLE, SnapshotCache
 from app.core.errors import NotFound
 from app.core.table.history import Run, Snapshot, SnapshotKind
-from app.storage.named_files import files_of_run
+from app.files.named_files import files_of_run
 from tests.catalog.builders import commit, create_table, request_and_claim, run
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.services.builders import merge_staged
 from tests.services.executor import PythonExecutor
 

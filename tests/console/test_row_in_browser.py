@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.console.test_row import FIELDS, GROUPS, HOSTILE
 from tests.service import Client, TableClient, serving

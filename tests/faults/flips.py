@@ -27,6 +27,7 @@ from fastapi.testclient import TestClient
 from app.api.deps import Parts
 from app.catalog.models import batches
 from app.core.table.history import Task, TaskState
+from app.files.named_files import damaged_files
 from app.main import create_app
 from app.services.explaining.history import file_history
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
@@ -36,9 +37,8 @@ from app.services.shared.damage import named_files
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.storage.images import Images
-from app.storage.named_files import damaged_files
 from tests.services.executor import PythonExecutor
-from tests.storage.imaged import build
+from tests.storage.images.imaged import build
 
 DATABASES = "/v1/catalog/databases"
 KEYS = range(100)

@@ -11,10 +11,10 @@ import threading
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
+from app.files.layout import Warehouse
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
 from app.settings import Settings
-from app.storage.layout import Warehouse
 from app.telemetry.logs import log_to_stderr
 from app.worker import Upkeep, Worker
 from tests.services.executor import PythonExecutor

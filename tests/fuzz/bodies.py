@@ -15,6 +15,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Table
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Change, Upload
 from app.services.batches.row_changes import RowChange, RowMethod
 from app.services.bodies.change_events import EVENT_FORMATS
@@ -27,10 +28,9 @@ from app.services.rows.scans import WRITERS, read_scan, written
 from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.ingest.pieces import decoded_pieces
-from app.storage.layout import Warehouse
-from app.storage.spool import Room
-from app.storage.staged_index import StagedIndex, load_batch
-from app.storage.staging import Staged, write_pieces
+from app.storage.staging.spool import Room
+from app.storage.staging.staged_index import StagedIndex, load_batch
+from app.storage.staging.staging import Staged, write_pieces
 from tests.fuzz.tables import TABLES
 from tests.fuzz.target import Run, Target, chosen
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from app.core.errors import KeyfoldError
 from app.core.table.damage import DamagedFile
 from app.core.table.history import DataFile
+from app.files.layout import Warehouse, data_file, staging_file
+from app.files.named_files import check_file, file_of_run
 from app.storage.images.container import BLOCK_ROWS, Container, Damaged
 from app.storage.images.requests import WANTED, read_request
 from app.storage.images.states import rows_in_image, rows_in_parquet
-from app.storage.layout import Warehouse, data_file, staging_file
-from app.storage.named_files import check_file, file_of_run
-from app.storage.staged_index import load_batch
-from app.storage.staging import Staged
+from app.storage.staging.staged_index import load_batch
+from app.storage.staging.staging import Staged
 from tests.fuzz.bodies import batch_of
 from tests.fuzz.tables import EVERY_TYPE
 from tests.fuzz.target import Run, Target

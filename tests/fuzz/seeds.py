@@ -22,10 +22,10 @@ from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Family
-from app.storage.arrow import arrow_field
+from app.files.arrow import arrow_field
+from app.files.layout import Warehouse
 from app.storage.images.making import write_answers, write_states
-from app.storage.layout import Warehouse
-from app.storage.staging import staging_file, write_batch
+from app.storage.staging.staging import staging_file, write_batch
 from tests.fuzz.tables import EVERY_TYPE, NAMED
 from tests.fuzz.target import CORPUS
 from tests.written import write_run

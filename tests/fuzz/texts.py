@@ -19,6 +19,7 @@ from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS
 from app.core.types.dialects import Dialect
 from app.core.types.parser import TypeSyntaxError, parse_type, type_to_json
+from app.files.arrow import arrow_type, staging_schema
 from app.services.access.tokens import _expiry
 from app.services.bodies.json_bodies import parse_json
 from app.services.explaining.simulations import simulate_merge
@@ -26,7 +27,6 @@ from app.services.rows.scan_pages import read_token
 from app.services.shared.pages import PageRequest, is_like, like
 from app.services.tables.rules import table_rules
 from app.services.tables.tables import DEEPEST_TYPE, validate_table
-from app.storage.arrow import arrow_type, staging_schema
 from app.storage.scans.conditions import matching
 from tests.fuzz.bodies import AT
 from tests.fuzz.tables import EVERY_TYPE, KEYED, TABLES

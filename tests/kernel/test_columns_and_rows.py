@@ -17,7 +17,7 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run
 from app.core.table.keys import token_of
 from app.core.table.records import KINDS_BY_TEXT, TOKEN_COLUMN, Record, arrival
-from app.storage.run_files import state_table
+from app.files.run_files import state_table
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, examples, random_history, random_table
 from tests.kernel.expected import expected_rows, shown, visible

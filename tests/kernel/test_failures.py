@@ -15,10 +15,10 @@ import pytest
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.damage import DamageReason, FileKind
 from app.core.table.history import Batch, Run
+from app.files.layout import data_file, staging_file
 from app.kernel.local import LocalExecutor
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Failure, FailureKind, Job, Result, Task, Work, from_text, schema_text, to_text
-from app.storage.layout import data_file, staging_file
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase
 from tests.site import Site

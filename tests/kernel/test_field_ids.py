@@ -17,9 +17,9 @@ from app.core.alter.changes import alter_schema
 from app.core.plan.merge_plan import MergePlan, compile_plan
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
-from app.storage.arrow import field_id
-from app.storage.layout import changelog_file, data_file
-from app.storage.run_files import run_schema
+from app.files.arrow import field_id
+from app.files.layout import changelog_file, data_file
+from app.files.run_files import run_schema
 from tests.api.test_nested_alters import CHANGES, ENGINES, FIELDS
 from tests.builders import schema_of
 from tests.histories import ENGINES as ENGINE_NAMES

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.keys import token_of
 from app.core.table.records import TOKEN_COLUMN
-from app.storage.layout import data_file
+from app.files.layout import data_file
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, examples, random_history, random_table

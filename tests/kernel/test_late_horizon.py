@@ -13,7 +13,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
-from app.storage.layout import data_file
+from app.files.layout import data_file
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import cut, examples, random_history, random_table

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.schema import TableSchema
-from app.storage.layout import staging_file
+from app.files.layout import staging_file
 from tests.builders import schema_of
 from tests.histories import cut, examples, random_history, random_table
 from tests.kernel.expected import expected_rows, shown, visible

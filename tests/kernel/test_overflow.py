@@ -15,7 +15,7 @@ from app.core.plan.fold import combine_all
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.total_ranges import UNBOUNDED
 from app.kernel.tasks import Overflow
-from app.storage.runs import ranges_in_footers
+from app.storage.runs.runs import ranges_in_footers
 from tests import oracle
 from tests.builders import schema_of
 from tests.histories import cut

@@ -15,9 +15,9 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.history import Batch
 from app.core.table.records import ARRIVAL_COLUMN, POSITION_BITS
+from app.files import row_groups
 from app.kernel.records import records_of
 from app.kernel.tasks import LEAST_TOKEN, Task, Work, schema_text
-from app.storage import row_groups
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, examples, random_history, random_table
 from tests.kernel.expected import expected_rows, shown, visible

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.plan.merge_plan import compile_plan
+from app.files import run_files
+from app.files.layout import data_file
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Result, Task, Work, from_text, to_text
-from app.storage import run_files
-from app.storage.layout import data_file
 from tests.builders import schema_of
 from tests.histories import random_history, random_table
 from tests.kernel.test_failures import one_task

@@ -11,13 +11,13 @@ from app.core.errors import AlreadyExists
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.services.executor import PythonExecutor
 
 SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}

@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.catalog.conftest import catalog_kind, catalog_url, database
 from tests.services.executor import PythonExecutor
 
 __all__ = ["catalog_kind", "catalog_url", "database"]
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    return Warehouse(str(tmp_path / "warehouse"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.catalog.database import CatalogDatabase
 from app.core.table.damage import Damage
 from app.core.table.history import Table
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 
 
 def files_in(warehouse: Warehouse, table_id: str, folder: str) -> list[Path]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Batch, Table
+from app.files.layout import Warehouse
 from app.services.explaining.history import KEY_ROOM, KeptRecords, kept_files, kept_records, kept_since
-from app.storage.history import Room
-from app.storage.layout import Warehouse
+from app.storage.history.history import Room
 
 
 def kept_of(

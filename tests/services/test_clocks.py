@@ -10,12 +10,12 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import Table, TaskKind, TaskState
+from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
-from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, post, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor

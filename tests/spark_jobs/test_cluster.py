@@ -18,12 +18,12 @@ from app.catalog.database import CatalogDatabase
 from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import BatchState, Run, Table, TaskState
+from app.files.layout import Warehouse, data_file
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Progress, Result, Task
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse, data_file
 from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.executor import SparkJobs
 from tests.builders import schema_of

@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from app.core.plan.merge_plan import compile_plan
+from app.files.layout import staging_file
 from app.kernel.local import LocalExecutor
 from app.kernel.tasks import FailureKind, Job, Result, Task, Work, schema_text
-from app.storage.layout import staging_file
 from spark_jobs.executor import SparkJobs
 from spark_jobs.parcels import LEAST_PARCELS, PARCEL_BYTES, parcels_of
 from spark_jobs.session import JobCancelled

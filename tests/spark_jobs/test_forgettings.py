@@ -13,10 +13,10 @@ from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
 from app.core.table.keys import key_from_json
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgettings import ask_to_forget
-from app.storage.layout import Warehouse
 from spark_jobs.executor import SparkJobs
 from tests.services.builders import compact, snapshot_of
 from tests.services.upkeep.forgetting import forget, gone, known, merged, traces

@@ -9,8 +9,8 @@ from app.core.plan.record_decoder import DecodedRecords
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
-from app.storage.layout import Warehouse, staging_file
-from app.storage.staging import write_batch
+from app.files.layout import Warehouse, staging_file
+from app.storage.staging.staging import write_batch
 from spark_jobs.session import SparkConnection
 from tests.kernel.test_tokens import COMPOSITE, NAMES, RANDOM, ROWS, VALUES, keyed_by, padded
 

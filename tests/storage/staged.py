@@ -14,9 +14,9 @@ from app.core.table.history import Batch, BatchState
 from app.core.table.named_columns import named_words
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN
 from app.core.table.schema import TableSchema
-from app.storage.arrow import staging_schema
-from app.storage.checksums import Checksums, checksums_of
-from app.storage.layout import Warehouse, staging_file
+from app.files.arrow import staging_schema
+from app.files.checksums import Checksums, checksums_of
+from app.files.layout import Warehouse, staging_file
 
 
 def batch_in(warehouse: Warehouse, name: str, number: int = 1, records: int = 1) -> Batch:

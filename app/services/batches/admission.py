@@ -18,9 +18,9 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, KeyfoldError, NotStored, StagingFull, Violation
 from app.core.table.history import Table
+from app.files.layout import Warehouse
+from app.files.writable import check_there, free_bytes, free_bytes_at
 from app.services.shared.repeated import Repeated
-from app.storage.layout import Warehouse
-from app.storage.writable import check_there, free_bytes, free_bytes_at
 from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)

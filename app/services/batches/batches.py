@@ -7,9 +7,9 @@ from enum import StrEnum
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.table.history import Batch, BatchState, Table
+from app.files.layout import Warehouse
 from app.services.shared.pages import Page, PageRequest, page_of
-from app.storage.layout import Warehouse
-from app.storage.staging import delete_batch
+from app.storage.staging.staging import delete_batch
 
 
 class BatchOrder(StrEnum):

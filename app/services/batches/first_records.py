@@ -16,8 +16,8 @@ from app.core.table.keys import Key
 from app.core.table.named_columns import bit_of, word_of
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
+from app.files.tokens import Tokens, tokens_of_keys
 from app.services.rows.known_rows import KnownRows
-from app.storage.tokens import Tokens, tokens_of_keys
 
 _NO_TOKENS: Tokens = np.empty(0, np.int64)
 _Mask = npt.NDArray[np.bool_]

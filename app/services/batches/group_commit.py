@@ -14,10 +14,10 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.writers import LOOK_SECONDS
 from app.core.errors import KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
-from app.storage.keys_in_flight import KeysInFlight
-from app.storage.layout import Warehouse
-from app.storage.staging import staged_files, sync_staging
-from app.storage.writable import check_there, writing
+from app.files.layout import Warehouse
+from app.files.writable import check_there, writing
+from app.storage.staging.keys_in_flight import KeysInFlight
+from app.storage.staging.staging import staged_files, sync_staging
 
 MOST_AT_ONCE = 256
 

@@ -29,6 +29,8 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import Note, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
+from app.files.layout import Warehouse
+from app.files.writable import writing
 from app.services.batches.admission import Admission
 from app.services.batches.group_commit import GroupCommit, swept
 from app.services.batches.record_checks import check_of_records
@@ -37,10 +39,8 @@ from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS,
 from app.services.rows.known_rows import NO_ROWS, KnownRows
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.pieces import Notes, Piece, decoded_pieces
-from app.storage.layout import Warehouse
-from app.storage.spool import Content, Room, read_until
-from app.storage.staging import Staged, delete_batch, write_pieces
-from app.storage.writable import writing
+from app.storage.staging.spool import Content, Room, read_until
+from app.storage.staging.staging import Staged, delete_batch, write_pieces
 from app.telemetry.entries import Counted
 from app.telemetry.traces import span
 

@@ -22,7 +22,7 @@ from app.services.bodies.mysql_events import read_canal, read_maxwell
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.lists import decode_records
 from app.storage.ingest.pieces import Piece
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 __all__ = ["EVENT_FORMATS", "json_event_pieces", "ndjson_event_pieces", "read_cloudevent"]
 

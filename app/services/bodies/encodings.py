@@ -10,7 +10,7 @@ import zstandard
 
 from app.core.errors import FaultCode, Invalid, UnsupportedMediaType, Violation
 from app.core.plan.bounds import Bounds
-from app.storage.spool import Content, Room, Spool
+from app.storage.staging.spool import Content, Room, Spool
 
 _STEP = 1 << 20
 _SENT = 1 << 16

@@ -18,7 +18,7 @@ from app.storage.ingest.arrow_stream import arrow_pieces
 from app.storage.ingest.csv_body import csv_pieces
 from app.storage.ingest.parquet_body import parquet_pieces
 from app.storage.ingest.pieces import Piece
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")

@@ -16,7 +16,7 @@ from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.storage.ingest.lists import decode_records
 from app.storage.ingest.pieces import Piece, text_pieces
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 
 def parse_json(body: bytes) -> object:

@@ -12,7 +12,7 @@ from typing import Final
 
 from app.services.bodies.formats import CSV, JSON, NDJSON
 from app.services.bodies.json_bodies import parse_json
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 _MOST_BYTES: Final = 2**25  # of the body, from its beginning
 _MOST_JSON_BYTES: Final = 2**23

@@ -11,7 +11,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from app.core.errors import Invalid
-from app.storage.spool import Content, Room, Spool, read_until
+from app.storage.staging.spool import Content, Room, Spool, read_until
 
 if TYPE_CHECKING:  # it is only there for type checkers
     from python_multipart.multipart import MultipartCallbacks

@@ -15,17 +15,17 @@ from app.core.plan.integers import integers_of
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskState
 from app.core.table.option_entries import Integers
+from app.files.layout import Warehouse
+from app.files.reading import TokenRange
+from app.files.tokens import Tokens
 from app.services.rows.lookups import wanted_columns
 from app.services.rows.scan_room import ScanRoom
 from app.services.rows.scans import NDJSON, WRITERS, Scan
 from app.services.rows.views import View, schemas_of
 from app.services.shared.damage import read_again
 from app.services.snapshots.snapshots import find_snapshot
-from app.storage.layout import Warehouse
 from app.storage.scans.comparing import Difference, Sides, differences
-from app.storage.scans.reading import TokenRange
 from app.storage.scans.writers import text_bytes
-from app.storage.tokens import Tokens
 
 MOST_SAMPLE: Final = 100  # rows that were added, changed and removed, of each
 MOST_SAMPLE_BYTES: Final = 8 * 2**20  # of all of them, about

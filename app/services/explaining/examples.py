@@ -13,12 +13,12 @@ from app.core.errors import AlreadyExists, Conflict, NotFound, Resource, not_fou
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
+from app.files.layout import Warehouse
 from app.services.explaining.simulations import SimulatedStep, simulate_merge
 from app.services.tables.databases import create_database
 from app.services.tables.ddl import create_declared, declared_tables
 from app.services.tables.drops import drop_database, drop_table
 from app.services.tables.tables import Check
-from app.storage.layout import Warehouse
 
 DATABASE: Final = "examples"
 _OPTIONS: Final = {"comment": "Examples of Keyfold's console; goes with the last of them."}

@@ -21,10 +21,11 @@ from app.core.table.kept_history import Kept, Retention, joined, kept_next
 from app.core.table.keys import Key
 from app.core.table.records import Record, batch_number
 from app.core.table.schema import TableSchema
+from app.files.folders import REQUESTS_AT_ONCE
+from app.files.layout import Warehouse
 from app.services.shared.damage import noted
 from app.services.shared.each_table import faults_kept
-from app.storage.folders import REQUESTS_AT_ONCE
-from app.storage.history import (
+from app.storage.history.history import (
     CUT,
     Cut,
     NewestRecords,
@@ -36,7 +37,6 @@ from app.storage.history import (
     unpacked_bytes,
     write_history,
 )
-from app.storage.layout import Warehouse
 from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)

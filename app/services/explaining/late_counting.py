@@ -10,8 +10,8 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
 from app.core.table.history import Task
+from app.files.layout import Warehouse
 from app.services.explaining.lateness import count_late_records
-from app.storage.layout import Warehouse
 
 logger = logging.getLogger(__name__)
 MOST_WAITING: Final = 1_000  # merges; of more that come at once nothing is counted

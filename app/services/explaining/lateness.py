@@ -18,9 +18,9 @@ from app.core.rules.lateness import horizon_text
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch, Table
 from app.core.table.late_records import STEPS, LateRecords
+from app.files.layout import Warehouse
 from app.services.explaining.comparisons import Compared, of_merge
-from app.storage.late_records import Merged, count_late
-from app.storage.layout import Warehouse
+from app.storage.history.late_records import Merged, count_late
 
 logger = logging.getLogger(__name__)
 MOST_RECORDS: Final = 2_000_000  # of a merge: the batches beyond are left out

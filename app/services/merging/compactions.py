@@ -28,7 +28,7 @@ from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.each_table import faults_kept
 from app.services.shared.executor import MergeSite
 from app.services.shared.retries import still_waits
-from app.storage.runs import check_written
+from app.storage.runs.runs import check_written
 from app.telemetry.entries import Upkeep
 
 MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts and one commit replaces

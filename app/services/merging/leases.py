@@ -14,9 +14,9 @@ from app.catalog.leases import ClaimedTask
 from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind
+from app.files.object_stores import reason_of_store
+from app.files.writable import NO_ROOM, reason_of
 from app.services.shared.executor import MergeSite
-from app.storage.object_stores import reason_of_store
-from app.storage.writable import NO_ROOM, reason_of
 from app.telemetry.entries import Counted, TaskOutcome
 from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span

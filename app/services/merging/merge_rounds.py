@@ -14,12 +14,12 @@ from typing import TypeVar
 from app.catalog.repository import FoldedMerge, WaitingMerge
 from app.core.errors import DamagedCatalog
 from app.core.table.history import Run, Snapshot
+from app.files.writable import check_not_gone
 from app.kernel.tasks import Job, Result
 from app.services.merging.compactions import request_due_compactions
 from app.services.merging.leases import Done, Lease, kept, tell
 from app.services.merging.merges import PlannedMerge, folded_by, plan_merge, totals_surely_fit
 from app.services.shared.executor import MergeSite
-from app.storage.writable import check_not_gone
 from app.telemetry.entries import TaskOutcome
 from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span

@@ -36,7 +36,7 @@ from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.shared.retries import still_waits
-from app.storage.runs import check_written, totals_fit
+from app.storage.runs.runs import check_written, totals_fit
 
 logger = logging.getLogger(__name__)
 

@@ -19,17 +19,17 @@ from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Run
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind
+from app.files.folders import remove
+from app.files.layout import TRIAL_PREFIX, Warehouse, table_folder
 from app.kernel.local import LocalExecutor
 from app.kernel.plan_tasks import Plan, runs_written
 from app.kernel.tasks import Job, Result, Task, schema_text
 from app.services.merging.task_results import error_of
 from app.services.shared.executor import MergeExecutor
 from app.services.tables.tables import validate_table
-from app.storage.folders import remove
-from app.storage.layout import TRIAL_PREFIX, Warehouse, table_folder
-from app.storage.runs import check_written
-from app.storage.staging import write_pieces
-from app.storage.trials import columns_that_differ
+from app.storage.runs.runs import check_written
+from app.storage.runs.trials import columns_that_differ
+from app.storage.staging.staging import write_pieces
 
 logger = logging.getLogger(__name__)
 _FUNCTIONS: Final = {

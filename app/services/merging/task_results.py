@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from app.core.errors import Unfoldable
 from app.core.table.damage import DamagedFile, NamedFile
 from app.core.table.history import Table
+from app.files.named_files import damaged_files, file_of_batch, files_of_run
+from app.files.writable import check_not_gone
 from app.kernel.plan_tasks import Plan
 from app.kernel.tasks import Failure, FailureKind, Job, Progress, Result, Task, schema_text
 from app.services.merging.leases import Lease
 from app.services.shared.damage import note
 from app.services.shared.executor import MergeSite
-from app.storage.named_files import damaged_files, file_of_batch, files_of_run
-from app.storage.writable import check_not_gone
 
 
 class TaskFailed(Exception):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import DamagedCatalog, Unavailable
+from app.files.layout import Warehouse
+from app.files.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
 from app.services.shared.refreshed import Refreshed
-from app.storage.layout import Warehouse
-from app.storage.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from app.catalog.repository import Repository
 from app.catalog.stats import StagedTable
 from app.core.errors import KeyfoldError
 from app.core.table.overdue import Overdue, OverdueReason
+from app.files.layout import Warehouse
+from app.files.writable import free_bytes, free_bytes_at
 from app.services.merging.overdue import overdue_tables
 from app.storage.images import Images
-from app.storage.layout import Warehouse
-from app.storage.writable import free_bytes, free_bytes_at
 from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
 from app.telemetry.exposition import Told
 

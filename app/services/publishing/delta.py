@@ -17,12 +17,12 @@ from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.delta import DeltaVersion, Published
 from app.core.table.history import Table, TaskKind, TaskTrigger
+from app.files.layout import Warehouse
+from app.files.writable import reason_of
 from app.services.shared.each_table import faults_kept
 from app.services.shared.retries import still_waits
 from app.storage.delta.checkpoints import forget_versions, name_checkpoint, write_checkpoint
 from app.storage.delta.log import write_version
-from app.storage.layout import Warehouse
-from app.storage.writable import reason_of
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from app.catalog.delta_versions import Behind
 from app.catalog.repository import Repository
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import Table
+from app.files.layout import Warehouse, table_folder
 from app.services.publishing.delta import lags
-from app.storage.layout import Warehouse, table_folder
 
 
 @dataclass(frozen=True)

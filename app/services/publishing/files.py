@@ -12,10 +12,10 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.table.history import DataFile, Run, Table
 from app.core.table.records import TOKEN_COLUMN
+from app.files.layout import Warehouse, data_file
 from app.services.rows.views import schemas_of
 from app.services.shared.pages import PageRequest, page_of
 from app.services.snapshots.snapshots import find_snapshot
-from app.storage.layout import Warehouse, data_file
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from app.core.errors import KeyfoldError
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Snapshot, SnapshotKind, Table
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse, twin_file
 from app.services.rows.scans import Scan, parts
 from app.services.rows.views import View, schemas_of
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse, twin_file
-from app.storage.twins import Twin, begun_twins, keep_twins, twin_fields, whole_twins, write_twin
+from app.storage.paimon.twins import Twin, begun_twins, keep_twins, twin_fields, whole_twins, write_twin
 
 logger = logging.getLogger(__name__)
 PUBLISH = "twin.publish"

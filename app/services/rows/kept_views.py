@@ -15,11 +15,11 @@ from app.core.errors import KeyfoldError, NotFound
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch
 from app.core.table.option_entries import Consistency
+from app.files.layout import Warehouse
 from app.services.rows.views import View, view_of
 from app.services.shared.damage import read_again
 from app.services.shared.repeated import Repeated
-from app.storage.layout import Warehouse
-from app.storage.staged_index import StagedIndex, load_bounded_batch
+from app.storage.staging.staged_index import StagedIndex, load_bounded_batch
 
 logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000

@@ -22,10 +22,10 @@ from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, t
 from app.core.table.option_entries import Consistency, Integers
 from app.core.table.records import batch_number
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.rows.views import View, schemas_of, view_of
 from app.services.snapshots.snapshots import find_snapshot
 from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
-from app.storage.layout import Warehouse
 
 _SHOWN: Final = json.JSONEncoder(ensure_ascii=False)
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]

@@ -17,12 +17,12 @@ from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
 from app.core.table.option_entries import Integers
 from app.core.types.datatype import DataType
+from app.files.arrow import rows_stream
+from app.files.tokens import Tokens, tokens_of_keys
 from app.services.rows.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
 from app.services.rows.views import View
 from app.services.shared.answer_bytes import AnswerBytes
-from app.storage.arrow import rows_stream
 from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
-from app.storage.tokens import Tokens, tokens_of_keys
 from app.telemetry.entries import Counted
 
 _FEWER = "ask for fewer keys at a time, or for fewer columns"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.files.layout import Warehouse
 from app.services.rows.scans import BEGINNING, LEAST_TOKEN, Scan, parts
-from app.storage.layout import Warehouse
 
 SAMPLE_ROWS = 50_000  # state rows that an estimate reads
 _TOKENS = 2**64

@@ -13,11 +13,11 @@ from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
+from app.files.layout import Warehouse
 from app.services.rows.scan_room import ScanPlace
 from app.services.rows.scans import BEGINNING, WRITERS, Part, Place, Scan, parts
 from app.services.rows.views import View, schemas_of
-from app.storage.layout import Warehouse
-from app.storage.staged_index import StagedIndex, load_batch
+from app.storage.staging.staged_index import StagedIndex, load_batch
 
 MOST_ROWS = 100_000  # of a page
 MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends before

@@ -15,9 +15,9 @@ from app.core.table.history import Run
 from app.core.table.keys import Key
 from app.core.table.option_entries import Integers
 from app.core.table.schema import Column
+from app.files.layout import Warehouse
 from app.services.rows.lookups import combined_state, wanted_columns
 from app.services.rows.views import View
-from app.storage.layout import Warehouse
 from app.storage.scans.merging import Part, Source, StoredStates, rows_of_partition
 from app.storage.scans.staged import StagedKeys, staged_keys
 from app.storage.scans.writers import NDJSON, WRITERS

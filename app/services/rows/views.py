@@ -14,9 +14,9 @@ from app.core.table.history import Batch, Run, Snapshot, Table
 from app.core.table.keys import Key, token_of
 from app.core.table.records import Record
 from app.core.table.schema import TableSchema
-from app.storage.layout import Warehouse
-from app.storage.staged_index import StagedIndex
-from app.storage.staging import read_key_records
+from app.files.layout import Warehouse
+from app.storage.staging.staged_index import StagedIndex
+from app.storage.staging.staging import read_key_records
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import Damage, DamagedFile, NamedFile
 from app.core.table.history import DataFile, Table
+from app.files.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, files_of_run
 from app.services.shared.pages import Page, PageRequest, page_of
-from app.storage.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, files_of_run
 
 logger = logging.getLogger(__name__)
 Read = TypeVar("Read")

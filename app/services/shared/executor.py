@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.catalog.database import CatalogDatabase
+from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
-from app.storage.layout import Warehouse
 
 
 class MergeExecutor(Protocol):

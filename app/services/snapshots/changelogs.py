@@ -17,8 +17,8 @@ from app.core.table.named_columns import names_in
 from app.core.table.option_entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
-from app.storage.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
+from app.storage.history.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
 from app.storage.scans.writers import text_bytes
 
 MOST_TOGETHER = 1000  # changes that are decoded at a time

@@ -6,8 +6,8 @@ import logging
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
+from app.files.layout import Warehouse, table_folder
 from app.services.tables.tables import Check, no_check
-from app.storage.layout import Warehouse, table_folder
 
 log = logging.getLogger(__name__)
 

@@ -35,9 +35,9 @@ from app.core.table.schema import Column, TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBounds
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
+from app.files.layout import Warehouse, table_folder
 from app.services.publishing.delta import follow_alter
 from app.services.shared.pages import Page, PageRequest, fitting, like, page_of
-from app.storage.layout import Warehouse, table_folder
 
 # Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they are
 # told the last one (docs/decisions/0030).

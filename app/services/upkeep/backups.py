@@ -11,11 +11,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.dumps import dump, load
 from app.core.errors import Conflict, Invalid, Unavailable
 from app.core.table.damage import DamagedFile, NamedFile
+from app.files.folders import entries
+from app.files.layout import Warehouse
+from app.files.writable import reason_of
 from app.services.shared.damage import named_files
 from app.storage.backup_folder import BackupFolder, BackupHead, add_files, write_dump
-from app.storage.folders import entries
-from app.storage.layout import Warehouse
-from app.storage.writable import reason_of
 
 _TRIES = 5
 _NAME = "%Y%m%dT%H%M%S%fZ"

@@ -19,9 +19,9 @@ from app.core.table.damage import DamagedFile
 from app.core.table.forgetting import Forgetting, Remnant, RemnantKind, Sought
 from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.shared.damage import noted
-from app.storage.forgetting import Rewritten, batch_without, changes_without, history_without, run_without
-from app.storage.layout import Warehouse
+from app.storage.history.forgetting import Rewritten, batch_without, changes_without, history_without, run_without
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)

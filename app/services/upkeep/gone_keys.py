@@ -13,12 +13,12 @@ from app.core.table.calendar import later
 from app.core.table.damage import DamagedFile
 from app.core.table.forgetting import Forgetting, Remnant, RemnantKind
 from app.core.table.history import HISTORY_FOLDER, TaskKind, TaskTrigger
+from app.files.folders import Entry, entries
+from app.files.layout import Warehouse, table_folder
 from app.services.shared.damage import noted
 from app.services.shared.each_table import faults_kept
 from app.services.upkeep.forgotten_keys import release
 from app.services.upkeep.sweeps import CLOCK_SKEW, GRACE, NamedOfTable, is_garbage_run, mark_run, named_of_table
-from app.storage.folders import Entry, entries
-from app.storage.layout import Warehouse, table_folder
 from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Cancelled, DamagedCatalog
 from app.core.table.damage import DamagedFile, NamedFile
+from app.files.checksums import Checksums
+from app.files.layout import Warehouse
+from app.files.named_files import check_file
 from app.services.shared.damage import data_files, named_files, noted
 from app.services.shared.each_table import faults_kept
-from app.storage.checksums import Checksums
-from app.storage.layout import Warehouse
-from app.storage.named_files import check_file
-from app.storage.runs import check_footer
+from app.storage.runs.runs import check_footer
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)

@@ -16,13 +16,8 @@ from app.core.errors import NotFound
 from app.core.table.calendar import earlier
 from app.core.table.history import HISTORY_FOLDER, Table
 from app.core.table.records import PARTITION_COLUMN
-from app.services.explaining.history import file_histories, move_history
-from app.services.publishing.delta import keep_logs
-from app.services.publishing.twins import sweep_twins
-from app.services.shared.each_table import faults_kept
-from app.services.tables.partitions import expire_partitions
-from app.storage.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
-from app.storage.layout import (
+from app.files.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
+from app.files.layout import (
     TRIAL_PREFIX,
     Warehouse,
     data_file,
@@ -32,8 +27,13 @@ from app.storage.layout import (
     staging_file,
     table_folder,
 )
-from app.storage.twins import begun_twins, keep_twins
-from app.storage.writable import check_not_gone, now_of, reason_of
+from app.files.writable import check_not_gone, now_of, reason_of
+from app.services.explaining.history import file_histories, move_history
+from app.services.publishing.delta import keep_logs
+from app.services.publishing.twins import sweep_twins
+from app.services.shared.each_table import faults_kept
+from app.services.tables.partitions import expire_partitions
+from app.storage.paimon.twins import begun_twins, keep_twins
 from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from app.core.table.delta import Published
 from app.core.table.history import DataFile, Run
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Family
+from app.files.layout import Warehouse, data_file
+from app.files.named_files import file_of_run, opened_parquet
 from app.storage.delta.vectors import deletion_vector
-from app.storage.layout import Warehouse, data_file
-from app.storage.named_files import file_of_run, opened_parquet
 
 _BOUNDED = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose bounds JSON holds exactly
 _LONGEST_BOUND = 64  # characters

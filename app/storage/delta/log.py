@@ -18,8 +18,8 @@ from app.core.plan.delta_schema import delta_schema
 from app.core.plan.merge_plan import compile_plan
 from app.core.rules.row import Liveness
 from app.core.table.delta import Published
+from app.files.layout import Warehouse, delta_log, sync_folder
 from app.storage.delta.files import added_files, removed_file
-from app.storage.layout import Warehouse, delta_log, sync_folder
 
 ENGINE: Final = "Keyfold"
 # Readers look at readerFeatures only. Writers must know all of writerFeatures (PROTOCOL.md, Table Features): this one

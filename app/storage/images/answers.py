@@ -22,7 +22,7 @@ from app.core.rules.widening import same_type, widened
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.images.json_texts import TEXT, Texts, each, join, json_pieces, json_texts
 
 STANDING = "\n"  # no JSON of a row holds one

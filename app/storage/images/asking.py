@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from app.files.layout import Warehouse
 from app.storage.images.lock import builders_lock
 from app.storage.images.requests import ImageName, ImageRequest
-from app.storage.layout import Warehouse
 from app.telemetry.entries import Counted
 from app.telemetry.metrics import Metrics
 

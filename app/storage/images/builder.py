@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 
 from app.core.errors import KeyfoldError, Unavailable
 from app.core.table.damage import DamagedFile
+from app.files.layout import Warehouse
+from app.files.named_files import file_of_run, opened_parquet
+from app.files.writable import NO_ROOM
 from app.storage.images.container import Damaged
 from app.storage.images.lock import builders_lock
 from app.storage.images.making import write_answers, write_states
 from app.storage.images.requests import WANTED, ImageRequest, read_request
 from app.storage.images.room import RECENT_SECONDS, Room
-from app.storage.layout import Warehouse
-from app.storage.named_files import file_of_run, opened_parquet
-from app.storage.writable import NO_ROOM
 
 logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 5.0

@@ -18,6 +18,9 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
+from app.files.named_files import file_of_run
+from app.files.tokens import Tokens, files_with, files_with_any
 from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
 from app.storage.images.container import Container, Damaged, Int64s
@@ -25,9 +28,6 @@ from app.storage.images.read_bytes import ReadBytes
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import stored_images, touch
 from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
-from app.storage.layout import Warehouse
-from app.storage.named_files import file_of_run
-from app.storage.tokens import Tokens, files_with, files_with_any
 from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from app.core.plan.answers import weight
 from app.core.table.damage import NamedFile
 from app.core.table.records import TOKEN_COLUMN
+from app.files.layout import Warehouse
+from app.files.named_files import opened_parquet
 from app.storage.images.container import BLOCK_ROWS, Container
 from app.storage.images.read_bytes import ReadBytes
-from app.storage.layout import Warehouse
-from app.storage.named_files import opened_parquet
 
 StateRow = Mapping[str, Any]
 Candidate = tuple[int, StateRow]

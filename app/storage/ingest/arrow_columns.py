@@ -16,7 +16,7 @@ from pyarrow import types
 
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.ingest.texts import limited_text, within
 from app.storage.ingest.vectors import Vector, nothing_known, places
 

@@ -13,7 +13,7 @@ from app.core.plan.record_decoder import RecordDecoder
 from app.storage.ingest.arrow_table import check_columns, table_pieces
 from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import unreadable
-from app.storage.spool import Content, read_until
+from app.storage.staging.spool import Content, read_until
 
 _FIX = "send a schema and record batches in Arrow's streaming format, uncompressed (Content-Encoding: zstd serves)"
 FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, struct.error)

@@ -25,7 +25,7 @@ from app.storage.ingest.pieces import Piece, text_pieces
 from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
 from app.storage.ingest.texts import CELL_READERS
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, nothing_known
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 _FIX = "send a header line and comma-separated fields in UTF-8, quoted as RFC 4180 says"
 _COMMA, _QUOTE, _LINE_FEED, _RETURN = 44, 34, 10, 13

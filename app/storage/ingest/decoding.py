@@ -28,7 +28,7 @@ from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.ingest.named import Words, naming
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, places, present, replaced
 

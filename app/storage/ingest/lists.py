@@ -14,7 +14,7 @@ from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDeco
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, words_of_members
 from app.storage.ingest.texts import TEXT_READERS, finite

@@ -14,7 +14,7 @@ from app.storage.ingest.arrow_table import check_columns, table_pieces
 from app.storage.ingest.parquet_footer import read_footer
 from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import unreadable
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 _FIX = "send one whole Parquet file"
 

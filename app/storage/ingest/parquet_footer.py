@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.storage.spool import Content
+from app.storage.staging.spool import Content
 
 _MAGIC = b"PAR1"
 _BYTE_ARRAY, _FIXED = 6, 7

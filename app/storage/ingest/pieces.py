@@ -15,7 +15,7 @@ import pyarrow as pa
 from app.core.errors import ErrorCode, Invalid, Violation
 from app.core.plan.bounds import Bounds
 from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, invalid_records
-from app.storage.spool import Content, read_until
+from app.storage.staging.spool import Content, read_until
 
 Piece = Callable[[], DecodedRecords]
 """Some records of a body in a row: called, it decodes them. Raises ``Invalid`` with all of their faults."""

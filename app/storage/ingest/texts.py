@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.ingest.vectors import Places, Vector, nothing_known, places, present
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"

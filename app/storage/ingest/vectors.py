@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.types.datatype import DataType
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 NOWHERE: Places = np.empty(0, np.int64)

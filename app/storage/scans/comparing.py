@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 from app.core.table.history import Run
 from app.core.table.keys import Key
 from app.core.table.schema import TableSchema
-from app.storage.differences import Flags, unlike
-from app.storage.layout import Warehouse
-from app.storage.named_files import files_of_run, opened_parquet
-from app.storage.scans.merging import Source, keys_of, rows_of_window
-from app.storage.scans.reading import (
+from app.files.differences import Flags, unlike
+from app.files.layout import Warehouse
+from app.files.named_files import files_of_run, opened_parquet
+from app.files.reading import (
     WINDOW_BYTES,
     Rows,
     RunRows,
@@ -32,9 +31,10 @@ from app.storage.scans.reading import (
     tokens_in,
     windows,
 )
+from app.files.tokens import Tokens
+from app.storage.scans.merging import Source, keys_of, rows_of_window
 from app.storage.scans.shown import rows_batch
 from app.storage.scans.staged import StagedKeys
-from app.storage.tokens import Tokens
 
 _NONE = np.empty(0, dtype=np.int64)
 

@@ -14,8 +14,8 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.plan.row_filters import Condition, Operator
 from app.core.rules.widening import same_type
 from app.core.types.kinds import Family
-from app.storage.arrow import arrow_type
-from app.storage.scans.reading import Wanted
+from app.files.arrow import arrow_type
+from app.files.reading import Wanted
 
 
 def matching(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.Array:

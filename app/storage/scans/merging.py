@@ -23,13 +23,13 @@ from app.core.table.keys import Key, normalised
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
+from app.files.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, windows
+from app.files.tokens import Tokens, shared_tokens
 from app.storage.scans.conditions import group_filter, matching
-from app.storage.scans.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, windows
 from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
 from app.storage.scans.staged import StagedKeys
 from app.storage.scans.writers import text_bytes
-from app.storage.tokens import Tokens, shared_tokens
 
 _NAN = float("nan")
 StoredStates = Sequence[tuple[TableSchema, Mapping[str, Any]]]

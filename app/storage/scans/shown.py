@@ -12,7 +12,7 @@ from app.core.plan.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
 from app.core.table.schema import Column
-from app.storage.arrow import arrow_type
+from app.files.arrow import arrow_type
 from app.storage.images.answers import live_rows, stored_values, unsettled_rows
 
 

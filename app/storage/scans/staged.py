@@ -10,8 +10,8 @@ import numpy as np
 
 from app.core.table.keys import Key, normalised, partition_of
 from app.core.table.schema import TableSchema
-from app.storage.staged_index import StagedBatch, StagedIndex
-from app.storage.tokens import Tokens
+from app.files.tokens import Tokens
+from app.storage.staging.staged_index import StagedBatch, StagedIndex
 
 _NONE = np.empty(0, dtype=np.int64)
 

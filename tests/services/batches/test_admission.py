@@ -15,13 +15,13 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, NotStored, StagingFull
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Batch, Table
+from app.files.layout import Warehouse
+from app.files.writable import MARK
 from app.services.batches.admission import Admission, StagingBounds
 from app.services.batches.group_commit import GroupCommit
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import NDJSON
 from app.services.operating.readiness import take_warehouse
-from app.storage.layout import Warehouse
-from app.storage.writable import MARK
 from app.telemetry.entries import Bound, Counted
 from tests.catalog.conftest import catalog_url
 from tests.services.builders import QUIET, create_table, merge_staged

@@ -15,9 +15,9 @@ from app.core.errors import Conflict, KeyfoldError, KeyReused, NotFound, Unavail
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
+from app.files.layout import Warehouse
 from app.services.batches.group_commit import GroupCommit
-from app.storage.layout import Warehouse
-from app.storage.staging import write_batch
+from app.storage.staging.staging import write_batch
 from tests.services.builders import create_table
 
 

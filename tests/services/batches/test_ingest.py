@@ -14,13 +14,13 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, TooLarge, UnsupportedMediaType
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.batches.batches import list_batches
 from app.services.batches.group_commit import GroupCommit
 from app.services.batches.ingest import Accepted, Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
 from app.services.shared.pages import PageRequest
-from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post
 
 

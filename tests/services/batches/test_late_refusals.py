@@ -23,6 +23,7 @@ from app.core.rules.stepwise import Stepwise
 from app.core.table.history import Table
 from app.core.table.keys import Key
 from app.core.table.named_columns import words_naming
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.batches.late_refusals import check_of_late_records
 from app.services.bodies.formats import JSON, NDJSON
@@ -31,7 +32,6 @@ from app.services.rows.kept_views import Views
 from app.services.rows.known_rows import NO_ROWS, KnownRows, known_rows
 from app.services.shared.executor import MergeSite
 from app.storage.images import Images
-from app.storage.layout import Warehouse
 from tests import oracle
 from tests.builders import schema_of
 from tests.core.plan.test_fold import to_records

@@ -14,6 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound
 from app.core.table.history import Table
 from app.core.table.option_entries import Integers
+from app.files.layout import Warehouse
 from app.services.explaining import comparisons
 from app.services.explaining.comparisons import Became, Bounds, Compared, Comparison, compare
 from app.services.merging.merges import request_merge, run_next_merge
@@ -23,7 +24,6 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
-from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, schema, snapshot_of
 from tests.services.executor import BrokenExecutor
 from tests.services.rows.test_imaged_lookups import ENGINES, KEYS, drawn

@@ -12,6 +12,7 @@ from app.core.errors import ErrorCode, Invalid, NotFound
 from app.core.plan.schema_words import NEW_RULES
 from app.core.table.damage import DamagedFile
 from app.core.table.history import BatchState, Table
+from app.files.layout import staging_file
 from app.services.explaining import told_history
 from app.services.explaining.explain import Question, explain_row
 from app.services.explaining.explained import ExplainedRow, StepKind
@@ -21,7 +22,6 @@ from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import expire_snapshots
-from app.storage.layout import staging_file
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, schema
 
 WIDE = ("shop", "wide")

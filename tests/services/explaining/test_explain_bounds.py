@@ -20,13 +20,13 @@ from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, NotFound
 from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
+from app.files.layout import Warehouse
 from app.services.explaining.history import KEY_ROOM, KeptFiles, file_history, kept_records
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
-from app.storage.history import Cut, Room, write_history
-from app.storage.layout import Warehouse
-from app.storage.staging import write_batch
+from app.storage.history.history import Cut, Room, write_history
+from app.storage.staging.staging import write_batch
 from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post, schema
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor

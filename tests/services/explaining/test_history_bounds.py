@@ -12,13 +12,13 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.history import HistoryFile, Table
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse, history_file
+from app.files.row_groups import GATHERED_BYTES
 from app.services.explaining.history import file_histories, file_history
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
-from app.storage.history import Cut, write_history
-from app.storage.layout import Warehouse, history_file
-from app.storage.row_groups import GATHERED_BYTES
-from app.storage.staging import write_pieces
+from app.storage.history.history import Cut, write_history
+from app.storage.staging.staging import write_pieces
 from tests.services.builders import QUIET, compact, merge_staged, post, schema
 from tests.storage.staged import batch_in
 

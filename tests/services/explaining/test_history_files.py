@@ -19,14 +19,14 @@ from app.catalog.repository import Repository
 from app.core.errors import Unavailable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import HistoryFile, Table
+from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.shared.damage import named_files
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.services.upkeep.scrubs import verify
 from app.services.upkeep.sweeps import sweep
-from app.storage.history import Cut
-from app.storage.layout import Warehouse
+from app.storage.history.history import Cut
 from tests.services.builders import QUIET, create_table, merge_staged, post
 from tests.services.damaged import damage_of, files_in, flip, flipped
 from tests.services.explaining.test_history import CALM, age, begins, merged, swept, told
@@ -185,7 +185,7 @@ import sys
 from datetime import timedelta
 from app.catalog.database import CatalogDatabase
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 database, warehouse = CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2])
 print("begins", flush=True)
 while True:

@@ -21,13 +21,13 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
+from app.files.layout import staging_file
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.explaining.history import move_history
 from app.services.explaining.lateness import LateReport, count_late_records, late_report, parsed_since
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from app.storage.layout import staging_file
 from tests.services.builders import QUIET, compact, merge_staged, schema, snapshot_of
 
 NAME = ("shop", "wide")

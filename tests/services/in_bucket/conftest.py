@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 from tests.object_store import FaultyLine, new_bucket, uri_of
 from tests.services.executor import PythonExecutor
 

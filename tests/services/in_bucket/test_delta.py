@@ -9,12 +9,12 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from app.core.table.history import Table
+from app.files.layout import Warehouse, table_folder
 from app.services.operating.readiness import take_warehouse
 from app.services.publishing.delta import keep_log
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse, table_folder
 from tests.delta_readers import plain
 from tests.object_store import objects_in
 from tests.services.builders import compact, create_table

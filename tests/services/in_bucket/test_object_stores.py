@@ -19,6 +19,8 @@ from app.core.errors import Unavailable
 from app.core.plan.bounds import Bounds
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import Table
+from app.files.layout import Warehouse
+from app.files.named_files import check_file, file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import ARROW, JSON
@@ -32,8 +34,6 @@ from app.services.upkeep.backups import back_up, restore
 from app.services.upkeep.scrubs import verify
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
-from app.storage.layout import Warehouse
-from app.storage.named_files import check_file, file_of_batch
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import PythonExecutor

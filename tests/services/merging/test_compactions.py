@@ -11,11 +11,11 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
+from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.services.builders import SUM, compact, create_table, post, schema, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PythonExecutor
 

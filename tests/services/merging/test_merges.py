@@ -9,12 +9,12 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigger
+from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compactions import run_next_compaction
 from app.services.merging.merges import batches_wait, request_due_merges, request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 

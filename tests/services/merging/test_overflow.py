@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Table, Task, TaskState
+from app.files.layout import data_file
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
-from app.storage.layout import data_file
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
 from tests.services.builders import create_table, post, schema, snapshot_of
 

@@ -9,6 +9,7 @@ import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import Batch, BatchState, Table, TaskState
+from app.files.layout import staging_file
 from app.services.batches.batches import retry_batch, withdraw_batch
 from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
 from app.services.rows.lookups import Images
@@ -17,7 +18,6 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.sweeps import forget_history, sweep
 from app.storage.backup_folder import BackupFolder
-from app.storage.layout import staging_file
 from tests.services.builders import QUIET, SUM, create_table, post, schema, totals
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import Unavailable
+from app.files.layout import Warehouse, data_file
 from app.kernel.tasks import Job, Progress, Result, Task, Work
 from app.services.merging.merges import request_merge
 from app.services.merging.spark_trial import try_spark
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse, data_file
 from app.worker import Upkeep, Worker
 from tests.services.builders import QUIET, SUM, create_table, post
 from tests.services.executor import BrokenExecutor, PythonExecutor

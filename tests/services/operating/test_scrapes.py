@@ -12,6 +12,7 @@ from app.catalog.models import batches, merges
 from app.core.access import Role
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import BatchState, TaskTrigger
+from app.files.named_files import file_of_batch
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.damage import note
@@ -19,7 +20,6 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
 from app.storage.backup_folder import BackupFolder
 from app.storage.images import Images
-from app.storage.named_files import file_of_batch
 from app.telemetry.entries import Asked
 from tests.services.builders import create_table, post
 

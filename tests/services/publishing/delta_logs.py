@@ -10,10 +10,10 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import Table
+from app.files.layout import Warehouse, delta_log, table_folder
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.publishing.delta import Publisher
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse, delta_log, table_folder
 from tests.delta_readers import READERS, Rows
 from tests.services.builders import SUM, post
 

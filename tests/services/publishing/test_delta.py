@@ -17,10 +17,10 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.models import delta_versions
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
+from app.files.layout import delta_log
 from app.services.publishing.delta import Publisher
 from app.services.shared.executor import MergeSite
 from app.services.tables.partitions import drop_partitions
-from app.storage.layout import delta_log
 from tests.delta_readers import READERS
 from tests.services.builders import compact, create_table, merge_staged, post
 from tests.services.executor import InterruptedExecutor

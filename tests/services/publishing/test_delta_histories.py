@@ -15,10 +15,10 @@ from app.catalog.database import CatalogDatabase
 from app.core.plan.option_checks import check_options
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
 from tests.builders import schema_of
 from tests.catalog.builders import by_turns
 from tests.delta_readers import READERS, as_answered

@@ -15,6 +15,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.models import merges
 from app.core.errors import Invalid
 from app.core.table.history import Table
+from app.files.layout import Warehouse, delta_log
 from app.services.merging.compactions import request_failed_compactions, run_next_compaction
 from app.services.publishing.delta import keep_log, keep_logs, request_due_publications
 from app.services.publishing.files import list_files
@@ -23,7 +24,6 @@ from app.services.shared.pages import PageRequest
 from app.services.tables.drops import drop_table
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse, delta_log
 from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table
 from tests.services.executor import BrokenExecutor

@@ -21,7 +21,7 @@ from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
-from app.storage.twins import begun_twins, keep_twins
+from app.storage.paimon.twins import begun_twins, keep_twins
 from tests.services.builders import SUM, compact, create_table, merge_staged, post, schema, snapshot_of
 from tests.services.executor import InterruptedExecutor
 

@@ -15,15 +15,15 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, FoundRow, Images, get_rows
 from app.services.rows.many_lookups import found_as_json, read_keys
 from app.services.rows.views import view_of
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.storage.images.builder import Builder
-from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, compact, create_table, merge_staged, post
-from tests.storage.imaged import build, files_of
+from tests.storage.images.imaged import build, files_of
 
 KEYS = range(12)
 ENGINES: Mapping[str, Mapping[str, str]] = {

@@ -16,7 +16,7 @@ from app.services.rows.views import View
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
-from tests.storage.imaged import build, files_of
+from tests.storage.images.imaged import build, files_of
 
 WIDE = ("shop", "wide")
 

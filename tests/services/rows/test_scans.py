@@ -17,6 +17,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Invalid, NotFound
 from app.core.plan.row_filters import parse_filters
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, get_rows
 from app.services.rows.scan_counts import RowCount, count_rows
 from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
@@ -26,7 +27,6 @@ from app.services.rows.views import View, view_of
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.storage.images import Images
-from app.storage.layout import Warehouse
 from app.storage.scans.writers import ARROW, CSV, NDJSON, WRITERS
 from tests.services.builders import QUIET, compact, create_table, merge_staged, post, schema
 from tests.services.rows.test_imaged_lookups import ENGINES, drawn

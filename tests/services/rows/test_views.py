@@ -13,12 +13,12 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.batches.batches import withdraw_batch
 from app.services.rows.kept_views import Views
 from app.services.rows.lookups import Consistency, Images, row_of
 from app.services.rows.views import View
 from app.services.shared.executor import MergeSite
-from app.storage.layout import Warehouse
 from tests.services.builders import SUM, create_table, merge_staged, post, schema
 
 WIDE = ("shop", "wide")

@@ -21,16 +21,16 @@ from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key
 from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse, run_folder
 from app.services.rows.lookups import find, imaged_row
 from app.services.rows.many_lookups import AskedKeys, found_as_json
 from app.services.rows.views import View
 from app.storage.images import Images
-from app.storage.layout import Warehouse, run_folder
 from tests.builders import schema_of
 from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
 from tests.services.builders import schema
-from tests.storage.imaged import build, remove_parquet
+from tests.storage.images.imaged import build, remove_parquet
 from tests.written import read_run, write_run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,6 +14,8 @@ from app.catalog.models import batches, data_files
 from app.core.errors import Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind
 from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState
+from app.files.layout import Warehouse
+from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge
@@ -25,8 +27,6 @@ from app.services.shared.damage import named_files, read_again, told
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import read_page
 from app.services.upkeep.scrubs import verify
-from app.storage.layout import Warehouse
-from app.storage.named_files import file_of_batch
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
 from tests.services.executor import PythonExecutor

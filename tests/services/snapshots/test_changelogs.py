@@ -12,12 +12,12 @@ from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.plan.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
-from app.storage.layout import Warehouse
 from tests.services.builders import SUM, compact, create_table, snapshot_of
 from tests.services.executor import InterruptedExecutor
 

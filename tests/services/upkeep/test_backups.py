@@ -13,6 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.dumps import dump
 from app.core.errors import Conflict, Invalid
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.explaining.history import KeptRecord, file_history
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.publishing.delta import keep_log
@@ -21,7 +22,6 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import Backup, back_up, restore
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
-from app.storage.layout import Warehouse
 from tests.delta_readers import READERS
 from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
 from tests.services.kept import kept_of

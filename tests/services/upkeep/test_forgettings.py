@@ -8,6 +8,7 @@ import pytest
 
 from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.history import SnapshotKind
+from app.files.named_files import damaged_files
 from app.services.explaining.history import file_history
 from app.services.rows.lookups import Images
 from app.services.shared.damage import named_files
@@ -15,7 +16,6 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
 from app.services.upkeep.forgettings import ask_to_forget
-from app.storage.named_files import damaged_files
 from tests.services.builders import compact, snapshot_of
 from tests.services.upkeep.forgetting import (
     ADA,

@@ -17,6 +17,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.publishing.delta import keep_log
 from app.services.rows.kept_views import Views
@@ -29,8 +30,7 @@ from app.services.tables.partitions import drop_partitions
 from app.services.upkeep.forgettings import ask_to_forget
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
-from app.storage.history import write_history
-from app.storage.layout import Warehouse
+from app.storage.history.history import write_history
 from tests.delta_readers import READERS
 from tests.services.builders import compact, snapshot_of
 from tests.services.publishing.delta_logs import folder_of, publish
@@ -53,7 +53,7 @@ from tests.services.upkeep.forgetting import (
     row_at,
     traces,
 )
-from tests.storage.imaged import build
+from tests.storage.images.imaged import build
 
 DEDUPLICATE = ENGINES["deduplicate"]
 
@@ -256,7 +256,7 @@ import os, signal, sys
 from app.catalog.database import CatalogDatabase
 from app.services.upkeep.forgettings import ask_to_forget
 from app.services.upkeep.forgotten_keys import Forgetter
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 Forgetter(CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2]), die).forget()
 """

@@ -14,9 +14,9 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.models import data_files, runs
 from app.core.errors import DamagedCatalog
 from app.core.table.history import Run, Table
+from app.files.layout import Warehouse
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.scrubs import FIRST_SECONDS, ROUND_SECONDS, Finding, scrub, verify
-from app.storage.layout import Warehouse
 from app.telemetry.entries import Counted
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of
 from tests.services.upkeep.test_scrubs import Watch

@@ -9,10 +9,10 @@ from app.catalog.models import batches, changelog_files, data_files, history_fil
 from app.core.errors import Cancelled
 from app.core.table.damage import FileKind
 from app.core.table.history import Table
+from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.scrubs import FIRST_SECONDS, ROUND_SECONDS, Finding, Pace, look_again, scrub, verify
-from app.storage.layout import Warehouse
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
 

@@ -15,10 +15,10 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Unavailable
+from app.files.layout import Warehouse
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
 from tests.services.builders import create_table, post, totals
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.storage.layout import Warehouse, run_folder
-from app.storage.writable import claim
+from app.files.layout import Warehouse, run_folder
+from app.files.writable import claim
 from tests.faults.places import Clock
 from tests.services.builders import create_table
 
@@ -20,7 +20,7 @@ import sys
 from datetime import UTC, datetime
 from app.catalog.database import CatalogDatabase
 from app.services.upkeep.sweeps import sweep
-from app.storage.layout import Warehouse
+from app.files.layout import Warehouse
 database = CatalogDatabase(sys.argv[1])
 print(datetime.now(UTC).timestamp(), sweep(database, Warehouse(sys.argv[2], marked=True)))
 database.close()

@@ -23,8 +23,8 @@ from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
 from app.core.types.values import value_text
+from app.files.arrow import arrow_type, staging_schema
 from app.services.bodies.formats import FORMATS, JSON
-from app.storage.arrow import arrow_type, staging_schema
 from tests.core.strategies import SCALAR_TYPES, TYPES, values
 from tests.pieces import joined
 from tests.storage.ingest.odd_values import ODD, ODD_TYPES, edges

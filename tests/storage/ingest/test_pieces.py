@@ -15,13 +15,13 @@ from app.core.plan.merge_plan import compile_plan
 from app.core.plan.record_decoder import RecordDecoder
 from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
+from app.files.arrow import staging_schema
+from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload
 from app.services.bodies.formats import JSON
-from app.storage.arrow import staging_schema
 from app.storage.ingest.pieces import decoded_pieces
-from app.storage.layout import Warehouse
-from app.storage.spool import Content, Room, Spool
-from app.storage.staging import read_batch, write_pieces
+from app.storage.staging.spool import Content, Room, Spool
+from app.storage.staging.staging import read_batch, write_pieces
 from tests.pieces import joined
 from tests.storage.ingest.test_every_format import ARROW, CSV, NDJSON, PARQUET, arrow_body, parquet_body
 from tests.storage.staged import batch_in

@@ -1,0 +1,95 @@
+"""What the bytes of a file come to: a digest of all, and one of each block, so that a part can be checked as well."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+
+from app.files.layout import Warehouse
+
+BLOCK_BYTES = 2**20
+DIGEST_BYTES = 8  # of one block
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """Of a file: its bytes, xxh3-128 of all of them as hexadecimal digits, xxh3-64 of each block of ``BLOCK_BYTES``."""
+
+    size_bytes: int
+    digest: str
+    block_digests: bytes
+
+
+class Sums:
+    """The checksums of bytes that come in pieces of any length."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._whole = xxhash.xxh3_128()
+        self._block = xxhash.xxh3_64()
+        self._digests = bytearray()
+
+    def add(self, piece: Any) -> None:
+        """The next bytes, of whatever has them."""
+        view = memoryview(piece).cast("B")
+        self._whole.update(view)
+        while len(view):
+            free = BLOCK_BYTES - self.size_bytes % BLOCK_BYTES
+            part, view = view[:free], view[free:]
+            self._block.update(part)
+            self.size_bytes += len(part)
+            if len(part) == free:
+                self._digests += self._block.digest()
+                self._block.reset()
+
+    @property
+    def checksums(self) -> Checksums:
+        """Of all bytes that came; the last block may be short."""
+        rest = self._block.digest() if self.size_bytes % BLOCK_BYTES else b""
+        return Checksums(self.size_bytes, self._whole.hexdigest(), bytes(self._digests) + rest)
+
+
+class SummedSink(io.RawIOBase):
+    """Writes to ``file``, one behind the other, and sums up what it writes; whoever opened the file closes it."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self.sums = Sums()
+        self._file = file
+
+    def writable(self) -> bool:
+        """It takes bytes."""
+        return True
+
+    def write(self, piece: Any) -> int:
+        """Write all of it; how many bytes that were."""
+        self._file.write(piece)
+        self.sums.add(piece)
+        return memoryview(piece).nbytes
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self.sums.size_bytes
+
+
+def block_digest(block: Any) -> bytes:
+    """The digest of one block."""
+    return xxhash.xxh3_64_digest(block)
+
+
+def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
+    """Of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the next one.
+
+    Raises ``FileNotFoundError`` and other ``OSError``.
+    """
+    sums = Sums()
+    with warehouse.filesystem.open_input_file(path) as source:
+        while piece := source.read_buffer(warehouse.piece_bytes):
+            sums.add(piece)
+            if read is not None:
+                read(piece.size)
+    return sums.checksums

@@ -1,0 +1,66 @@
+"""What lies in a folder of the warehouse, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+from pyarrow import fs
+
+from app.files.layout import Warehouse
+
+REQUESTS_AT_ONCE: Final = 16  # to a store, each of which takes some tens of milliseconds, all of them waiting
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or folder; ``changed_at`` is None where the file system keeps no time (folders of object stores)."""
+
+    path: str
+    is_folder: bool
+    changed_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """The last segment of the path."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
+
+def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[Entry]:
+    """What is in the folder at ``path``; nothing where there is no such folder."""
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+    found = warehouse.filesystem.get_file_info(selector)
+    return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in found]
+
+
+def remove(warehouse: Warehouse, path: str) -> bool:
+    """Whether the file or folder was still there; others may remove it at the same time."""
+    if warehouse.filesystem.get_file_info(path).type is not fs.FileType.Directory:
+        return remove_file(warehouse, path)
+    try:
+        warehouse.filesystem.delete_dir(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remove_file(warehouse: Warehouse, path: str) -> bool:
+    """As ``remove``, of what is known to be a file."""
+    try:
+        warehouse.filesystem.delete_file(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def at_once(warehouse: Warehouse, ask: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> Sequence[_Answer]:
+    """What ``ask`` answers to each; several at a time where the warehouse is a store. Raises what ``ask`` raises."""
+    if not warehouse.is_store or len(asked) < 2:
+        return [ask(one) for one in asked]
+    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(asked))) as pool:
+        return list(pool.map(ask, asked))

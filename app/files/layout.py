@@ -1,0 +1,186 @@
+"""Where a table's files are: paths by id below the warehouse, never by name (design §5)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyarrow import fs
+
+from app.core.table.history import HISTORY_FOLDER
+from app.core.table.records import PARTITION_COLUMN
+from app.files.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
+
+_LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
+TRIAL_PREFIX = "trial-"  # of the folder of a table that is there to try Spark
+_TABLE_ID = re.compile("[0-9a-f]{32}")
+_C = ctypes.CDLL(None, use_errno=True)
+# The f_type of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS.
+_SYNCED_WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994, 0x794C7630, 0x2FC12FC1})
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``).
+
+    ``marked``: services have left a mark in it; a local folder without the mark is another one, such as the empty mount
+    point of a disk that is away (``app.files.writable``). Raises ``ValueError`` where it is first used, for a URI
+    that says nothing.
+    """
+
+    root: str
+    marked: bool = False
+
+    @cached_property
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        if self.is_store:
+            bucket = read_uri(self.root)
+            return bucket.open(), bucket.path
+        if "://" in self.root:
+            filesystem, path = fs.FileSystem.from_uri(self.root)
+            return filesystem, path
+        return fs.LocalFileSystem(), str(Path(self.root).resolve())
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """The file system that holds the warehouse."""
+        return self._opened[0]
+
+    @property
+    def local(self) -> bool:
+        """Whether the warehouse is on this machine's file system."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def path(self, *segments: str) -> str:
+        """The path of a file or folder on ``filesystem``."""
+        return "/".join((self._opened[1].rstrip("/"), *segments))
+
+    @property
+    def is_store(self) -> bool:
+        """Whether the warehouse is the bucket of an object store: there are no folders, no renames, no halves, and what
+        was written is durable.
+        """
+        return is_object_store(self.root)
+
+    @property
+    def address(self) -> str:
+        """What another process opens the same warehouse by."""
+        return self.path() if "://" not in self.root else self.root
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of a file is read at a time where all of it is: elsewhere each piece is a request."""
+        return _LOCAL_BYTES if self.local else _FETCHED_BYTES
+
+    def uri(self, *segments: str) -> str:
+        """The URI of a file or folder, as clients are told it: nothing in it is %-escaped."""
+        if self.local:
+            return f"file://{self.path(*segments)}"
+        if self.is_store:
+            return f"{SCHEME}{self.path(*segments)}"
+        return "/".join((self.root.rstrip("/"), *segments))
+
+    def spark_uri(self, *segments: str) -> str:
+        """The URI of a file or folder for Spark, which takes it as it is."""
+        uri = self.uri(*segments)
+        return f"{SPARK_SCHEME}{uri.removeprefix(SCHEME)}" if self.is_store else uri
+
+
+def names_table(folder: str) -> bool:
+    """Whether a folder of the warehouse may be a table's: that is named by the table's id. What else is there, in a
+    bucket or on a disk, is somebody else's.
+    """
+    return _TABLE_ID.fullmatch(folder) is not None
+
+
+def table_folder(table_id: str) -> tuple[str, ...]:
+    """The segments of a table's folder."""
+    return (table_id,)
+
+
+def staging_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of a staging file."""
+    return (table_id, "staging", name)
+
+
+def history_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of a history file."""
+    return (table_id, HISTORY_FOLDER, name)
+
+
+def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
+    """The segments of a run's folder. The runs that one job wrote in many partitions, ``<folder>.<partition token>``,
+    share a folder.
+    """
+    folder, _, partition = run_id.partition(".")
+    inner = (f"{PARTITION_COLUMN}={partition}",) if partition else ()
+    return (table_id, "runs", folder, *inner)
+
+
+def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:
+    """The segments of the folder that holds the changes of one merge or compaction."""
+    return (table_id, "changelog", folder)
+
+
+def changelog_file(table_id: str, name: str) -> tuple[str, ...]:
+    """The segments of one changelog file; ``name`` holds its folder."""
+    return (*changelog_folder(table_id, name.partition("/")[0]), name.partition("/")[2])
+
+
+def twin_file(table_id: str, *path: str) -> tuple[str, ...]:
+    """The segments of a file below the folder of the table's twins, or of a folder."""
+    return (table_id, "twin", *path)
+
+
+def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
+    """The segments of one data file of a run."""
+    return (*run_folder(table_id, run_id), name)
+
+
+def delta_log(table_id: str, *name: str) -> tuple[str, ...]:
+    """The segments of a table's Delta log, or of a file in it."""
+    return (*table_folder(table_id), "_delta_log", *name)
+
+
+def sync_folder(path: str) -> None:
+    """Make what a local folder (or file) holds durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
+    """Make the entries durable that a folder of a table, and those above it, have in their parents."""
+    for depth in range(len(segments)):
+        sync_folder(warehouse.path(*segments[:depth]))
+
+
+def _kind_of(folder: str) -> int:
+    """What statfs(2) calls the type of the file system; 0 where it cannot be told."""
+    told = ctypes.create_string_buffer(1024)
+    known = _C.statfs(os.fsencode(folder), told) == 0
+    return int.from_bytes(told.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0
+
+
+def sync_file_system(folder: str) -> bool:
+    """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
+    mean it: one in user space may be told nothing. Raises ``OSError`` when something could not be written.
+    """
+    syncfs = getattr(_C, "syncfs", None)
+    if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,87 @@
+"""Row groups of staging files: records by token, those of one token in arrival order (design §5).
+
+Whoever reads one range of tokens passes over the row groups of the others by their statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from app.core.plan.record_decoder import DecodedRecords
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN
+from app.core.table.schema import TableSchema
+from app.files.arrow import staged_file_schema, staging_schema
+from app.files.tokens import FEW, Tokens, order_of, tokens_of
+
+GATHERED_BYTES: Final = 2**24  # of records in memory that are sorted together
+# Ranges of equal length, as those of tasks are. To read a smaller row group takes as long as the rows of others.
+_MOST_GROUPS: Final = 8
+_GROUP_ROWS: Final = 4096
+_GROUP_BYTES: Final = 2**21
+_NARROW_ROWS: Final = 64  # whose size need not be known
+
+
+def row_groups(schema: TableSchema, pieces: Iterable[DecodedRecords]) -> Iterator[pa.Table]:
+    """Return the records of a body in row groups; its pieces are sorted together as far as they are few bytes."""
+    gathered: list[pa.Table] = []
+    size = 0
+    for piece in pieces:
+        if gathered:
+            size += gathered[-1].nbytes
+            if size >= GATHERED_BYTES:
+                yield from _sorted_groups(gathered)
+                size = 0
+        gathered.append(_with_tokens(schema, piece))
+    yield from _sorted_groups(gathered)
+
+
+def _with_tokens(schema: TableSchema, piece: DecodedRecords) -> pa.Table:
+    columns = {**piece.columns, KIND_COLUMN: piece.kinds, POSITION_COLUMN: piece.positions, **piece.words}
+    if len(piece) < FEW and all(isinstance(values, list) for values in columns.values()):
+        return _few(schema, columns)
+    rows = pa.table(columns, schema=staging_schema(schema))
+    return pa.Table.from_arrays([tokens_of(schema, rows), *rows.columns], schema=staged_file_schema(schema))
+
+
+def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
+    """The same of few records, sorted: what sorts columns of Arrow takes longer to begin than to sort these."""
+    of = staging_schema(schema)
+    keys = pa.table({name: pa.array(columns[name], of.field(name).type) for name in schema.primary_key})
+    tokens = tokens_of(schema, keys).tolist()
+    order = sorted(range(len(tokens)), key=tokens.__getitem__)
+    in_order = {name: [values[place] for place in order] for name, values in columns.items()}
+    return pa.table({TOKEN_COLUMN: sorted(tokens), **in_order}, schema=staged_file_schema(schema))
+
+
+def _sorted_groups(gathered: list[pa.Table]) -> Iterator[pa.Table]:
+    """Return what was gathered, which is given away: whatever is not needed any more leaves the memory."""
+    rows = pa.concat_tables(gathered).combine_chunks() if len(gathered) > 1 else gathered[0]
+    gathered.clear()
+    tokens = rows.column(TOKEN_COLUMN).to_numpy()
+    order = order_of(tokens) if (tokens[1:] < tokens[:-1]).any() else None
+    tokens = tokens if order is None else tokens[order]
+    start = 0
+    for end in _ends(tokens, _group_bits(rows)):
+        if end > start or not len(rows):
+            yield rows.slice(start, end - start) if order is None else rows.take(pa.array(order[start:end]))
+        start = end
+
+
+def _ends(tokens: Tokens, bits: int) -> Sequence[int]:
+    """Return where each range of ascending ``tokens`` ends."""
+    if not bits:
+        return [len(tokens)]
+    lasts = (np.arange(1, 2**bits) - 2 ** (bits - 1)) << (64 - bits)
+    return [*np.searchsorted(tokens, lasts).tolist(), len(tokens)]
+
+
+def _group_bits(rows: pa.Table) -> int:
+    """Into how many halves of halves the tokens are cut."""
+    if len(rows) < _NARROW_ROWS:
+        return 0
+    most: int = max(1, len(rows) // _GROUP_ROWS, rows.nbytes // _GROUP_BYTES)
+    return min(_MOST_GROUPS, most).bit_length() - 1

@@ -1,0 +1,46 @@
+"""What the files of a run hold, and how they are written (design §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from app.core.plan.merge_plan import MergePlan
+from app.core.table.records import TOKEN_COLUMN
+from app.core.types.datatype import DataType
+from app.core.types.kinds import Kind
+from app.files.arrow import arrow_field, hidden_field
+
+# A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
+FEW_ROWS: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False}
+MANY_ROWS: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "write_page_index": True,
+    "store_schema": False,
+    "store_decimal_as_integer": True,
+}
+ROW_GROUP_BYTES: Final = 24 * 2**20  # in memory; encoded they are some 16
+
+
+def run_schema(plan: MergePlan) -> pa.Schema:
+    """Return what a run's files hold: the token, the columns, the hidden columns, each with its field ids."""
+    name = f"run schema {[column.name for column in plan.hidden]}"
+    known: pa.Schema | None = plan.schema.worked_out.get(name)
+    if known is None:
+        visible = [arrow_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
+        hidden = [hidden_field(column.name, column.type) for column in plan.hidden]
+        token = hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))
+        known = plan.schema.worked_out.setdefault(name, pa.schema([token, *visible, *hidden]))
+    return known
+
+
+def state_table(plan: MergePlan, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
+    """State rows with their tokens, as ``run_schema`` has them. Raises what Arrow raises of values that it cannot
+    hold.
+    """
+    schema = run_schema(plan)
+    columns = [pa.array([token for token, _ in rows], pa.int64())]
+    columns += [pa.array([state[field.name] for _, state in rows], field.type) for field in list(schema)[1:]]
+    return pa.table(columns, schema=schema)

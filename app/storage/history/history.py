@@ -1,0 +1,345 @@
+"""History files: the records of merged batches, sorted by token, so that those of one key are found without reading
+the others (docs/decisions/0034).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from app.core.table.damage import NamedFile
+from app.core.table.history import Batch, HistoryFile
+from app.core.table.keys import Key, token_of
+from app.core.table.named_columns import named_words
+from app.core.table.records import TOKEN_COLUMN, Record, batch_number
+from app.core.table.schema import TableSchema
+from app.files.arrow import staging_schema
+from app.files.checksums import BLOCK_BYTES, Checksums, SummedSink
+from app.files.folders import at_once
+from app.files.layout import Warehouse, history_file, sync_folder
+from app.files.named_files import (
+    check_file,
+    decoding,
+    file_of_batch,
+    file_of_history,
+    opened_parquet,
+    read_whole,
+)
+from app.storage.staging.staging import StagedRows, key_rows, rows_of_key, staged_record, staged_rows
+
+BATCH_COLUMN = "_kf_batch"  # the number of the batch
+BATCHES_AT_ONCE = 64
+ROWS_AT_ONCE = 256
+Wanted = Callable[[Collection[int]], Collection[int]]
+"""Of numbers of batches those whose records are wanted."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How records are cut into files: ``most_bytes`` of them in memory become one, with row groups of
+    ``group_records`` that take ``group_bytes`` at most, one of which is decoded to find a key; a staging file of
+    ``whole_bytes``, as it is packed, is read as a whole and decoded a row group at a time.
+    """
+
+    most_bytes: int = 2**26
+    group_records: int = 4096
+    group_bytes: int = 2**22
+    whole_bytes: int = 2**24
+
+
+CUT = Cut()
+
+
+def write_history(
+    warehouse: Warehouse, table_id: str, batches: Sequence[Batch], schema: TableSchema, cut: Cut = CUT
+) -> list[HistoryFile]:
+    """The records of ``batches``, which are in merge order and were written under ``schema``: in as many files as keep
+    small what is in memory. They are durable, and nobody names them yet. Raises ``DamagedFile`` and ``OSError``.
+    """
+    written: list[HistoryFile] = []
+    waiting: list[tuple[Batch, StagedRows]] = []
+    size = 0
+
+    def write() -> None:
+        snapshots = [batch.snapshot_id or 0 for batch, _ in waiting]
+        written.append(
+            _write(warehouse, table_id, schema, _placed(schema, waiting), batches[0].schema_id, snapshots, cut)
+        )
+        waiting.clear()
+
+    for batch, records in _records_of(warehouse, batches, schema, cut.whole_bytes):
+        waiting.append((batch, records))
+        size += records.rows.nbytes
+        if size >= cut.most_bytes:
+            write()
+            size = 0
+    if waiting:
+        write()
+    return written
+
+
+def join_history(
+    warehouse: Warehouse, table_id: str, parts: Sequence[HistoryFile], schema: TableSchema, cut: Cut = CUT
+) -> HistoryFile:
+    """The records of ``parts``, which follow each other, in one file. Raises ``DamagedFile`` and ``OSError``."""
+    rows = pa.concat_tables([_all(warehouse, file_of_history(table_id, part), schema) for part in parts])
+    snapshots = [number for part in parts for number in (part.first_snapshot, part.last_snapshot)]
+    return _write(warehouse, table_id, schema, rows, parts[0].schema_id, snapshots, cut)
+
+
+def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> int:
+    """About what the records of a file take in memory: what they take in it before they are packed, and eight bytes for
+    each value, for nulls take none there. Raises ``DamagedFile``.
+    """
+    with opened_parquet(warehouse, file_of_history(table_id, file)) as parquet:
+        footer = parquet.metadata
+        groups = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+        return int(groups + 8 * footer.num_rows * footer.num_columns)
+
+
+def all_there(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
+    """Whether no file is gone. Raises ``OSError``."""
+
+    def look(file: HistoryFile) -> bool:
+        found = warehouse.filesystem.get_file_info(warehouse.path(*history_file(table_id, file.name)))
+        return bool(found.type is fs.FileType.File)
+
+    return all(at_once(warehouse, look, files))
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much of one key is read: so many records, and so many bytes of them in memory, or one more."""
+
+    records: int
+    size_bytes: int
+
+    def holds(self, found: NewestRecords) -> bool:
+        """Whether there was room for these."""
+        return len(found.records) <= self.records and self.size_bytes >= 0
+
+    def less(self, found: NewestRecords) -> Room:
+        """What is left when these are there."""
+        return Room(self.records - len(found.records), self.size_bytes - found.size_bytes)
+
+
+@dataclass(frozen=True)
+class NewestRecords:
+    """Records of a key, newest first, and what they take. ``cut`` is the number of the batch that has the newest of
+    those for which there was no room; None where these are all.
+    """
+
+    records: Sequence[Record]
+    size_bytes: int = 0
+    cut: int | None = None
+
+
+def key_records(
+    warehouse: Warehouse,
+    table_id: str,
+    files: Sequence[tuple[HistoryFile, TableSchema]],
+    key: Key,
+    wanted: Wanted,
+    room: Room,
+) -> list[NewestRecords]:
+    """The records of ``key`` in each of ``files``, which were written under the schemas beside them: of the ``wanted``
+    ones as many as there is room for. Raises ``DamagedFile``.
+    """
+
+    def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:
+        file, schema = of
+        return _newest(_found(warehouse, file_of_history(table_id, file), schema, key, wanted), room)
+
+    return list(at_once(warehouse, look, files))
+
+
+def staged_key_records(warehouse: Warehouse, batch: Batch, schema: TableSchema, key: Key, room: Room) -> NewestRecords:
+    """The same of a staging file."""
+    found = (
+        (staged_record(schema, batch.number, row), size)
+        for rows in key_rows(warehouse, batch, schema, key, newest_first=True)
+        for row, size in _backwards(rows)
+    )
+    return _newest(found, room)
+
+
+def _newest(found: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
+    records: list[Record] = []
+    taken = 0
+    for record, size in found:
+        if len(records) >= room.records or taken >= room.size_bytes:
+            return NewestRecords(records, taken, batch_number(record.arrival))
+        records.append(record)
+        taken += size
+    return NewestRecords(records, taken)
+
+
+def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
+    """The rows from the last one on, each with what it takes; few are objects of Python at a time."""
+    for end in range(rows.num_rows, 0, -ROWS_AT_ONCE):
+        start = max(0, end - ROWS_AT_ONCE)
+        piece = rows.slice(start, end - start)
+        size = piece.nbytes // piece.num_rows
+        for row in reversed(piece.to_pylist()):
+            yield row, size
+
+
+def _found(
+    warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key, wanted: Wanted
+) -> Iterator[tuple[Record, int]]:
+    """The key's records from the newest on, each with what it takes."""
+    token = token_of(schema, key)
+    with opened_parquet(warehouse, file) as parquet:
+        for group in reversed(list(_groups(parquet, token))):
+            # To hand so little to other threads takes longer than to decode it.
+            tokens = parquet.read_row_group(group, [TOKEN_COLUMN], use_threads=False).column(0).to_numpy()
+            first, last = (int(np.searchsorted(tokens, token, side)) for side in ("left", "right"))
+            if first == last:
+                continue
+            rows = parquet.read_row_group(group, use_threads=False).slice(first, last - first).cast(_schema(schema))
+            rows = rows.filter(rows_of_key(rows, schema, key))
+            numbers = rows.column(BATCH_COLUMN).to_numpy()
+            rows = rows.filter(pa.array(np.isin(numbers, list(wanted(np.unique(numbers).tolist())))))
+            for row, size in _backwards(rows):
+                yield staged_record(schema, row[BATCH_COLUMN], row), size
+
+
+def _groups(parquet: pq.ParquetFile, token: int) -> Iterator[int]:
+    """The row groups that may have the token, which is the first column."""
+    for group in range(parquet.num_row_groups):
+        statistics = parquet.metadata.row_group(group).column(0).statistics
+        if statistics.min <= token <= statistics.max:
+            yield group
+
+
+def _schema(schema: TableSchema) -> pa.Schema:
+    own = [pa.field(TOKEN_COLUMN, pa.int64()), pa.field(BATCH_COLUMN, pa.int64())]
+    return pa.schema([*own, *staging_schema(schema)])
+
+
+def _all(warehouse: Warehouse, file: NamedFile, schema: TableSchema) -> pa.Table:
+    with opened_parquet(warehouse, file) as parquet:
+        return parquet.read().cast(_schema(schema))
+
+
+def _records_of(
+    warehouse: Warehouse, batches: Sequence[Batch], schema: TableSchema, whole_bytes: int
+) -> Iterator[tuple[Batch, StagedRows]]:
+    """The records of each batch in order, those of a large one in pieces."""
+    for start in range(0, len(batches), BATCHES_AT_ONCE):
+        some = batches[start : start + BATCHES_AT_ONCE]
+        small = [batch for batch in some if batch.size_bytes <= whole_bytes // BATCHES_AT_ONCE]
+        contents = at_once(warehouse, lambda one: read_whole(warehouse, file_of_batch(one)), small)
+        read = dict(zip((batch.number for batch in small), contents, strict=True))
+        for batch in some:
+            for piece in _pieces(warehouse, batch, schema, whole_bytes, read.pop(batch.number, None)):
+                yield batch, piece
+
+
+def _pieces(
+    warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int, content: pa.Buffer | None
+) -> Iterator[StagedRows]:
+    """The records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if that was
+    read.
+    """
+    file = file_of_batch(batch)
+    if content is None and batch.size_bytes <= whole_bytes:
+        content = read_whole(warehouse, file)
+    if content is not None:
+        with decoding(warehouse, file):
+            yield from _row_groups(pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True), schema)
+        return
+    check_file(warehouse, file)
+    with opened_parquet(warehouse, file) as parquet:
+        yield from _row_groups(parquet, schema)
+
+
+def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[StagedRows]:
+    for group in range(parquet.num_row_groups):
+        yield staged_rows(schema, parquet.read_row_group(group, use_threads=False))
+
+
+def _placed(schema: TableSchema, found: Sequence[tuple[Batch, StagedRows]]) -> pa.Table:
+    """The records of batches, with their tokens and the numbers of the batches."""
+    records = pa.concat_tables([piece.rows for _, piece in found]).combine_chunks()
+    numbers = np.repeat([batch.number for batch, _ in found], [len(piece.tokens) for _, piece in found])
+    own = [pa.array(np.concatenate([piece.tokens for _, piece in found])), pa.array(numbers, pa.int64())]
+    return pa.Table.from_arrays([*own, *records.columns], schema=_schema(schema))
+
+
+def _write(
+    warehouse: Warehouse,
+    table_id: str,
+    schema: TableSchema,
+    rows: pa.Table,
+    schema_id: int,
+    snapshots: Sequence[int],
+    cut: Cut,
+) -> HistoryFile:
+    """``rows``, sorted by token; those of one token stay in their order."""
+    tokens = rows.column(TOKEN_COLUMN).to_numpy()
+    ordered = rows.take(np.argsort(tokens, kind="stable"))
+    name = f"{uuid.uuid4().hex}.parquet"
+    sums = _stored(warehouse, warehouse.path(*history_file(table_id, name)), schema, ordered, cut)
+    return HistoryFile(
+        name,
+        schema_id,
+        min(snapshots),
+        max(snapshots),
+        rows.num_rows,
+        sums.size_bytes,
+        sums.digest,
+        sums.block_digests,
+    )
+
+
+def _stored(warehouse: Warehouse, path: str, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
+    """Writes a file that is durable once it is there; what its bytes come to."""
+    folder = path.rpartition("/")[0]
+    if not warehouse.is_store:
+        warehouse.filesystem.create_dir(folder)
+    if not warehouse.local:
+        with warehouse.filesystem.open_output_stream(path) as stream:
+            return _encoded(stream, schema, rows, cut)
+    with open(path, "xb") as file:
+        sums = _encoded(file, schema, rows, cut)
+        file.flush()
+        os.fsync(file.fileno())
+    for place in (folder, folder.rpartition("/")[0]):
+        sync_folder(place)
+    return sums
+
+
+def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
+    summed = SummedSink(file)
+    with io.BufferedWriter(summed, BLOCK_BYTES) as sink:
+        how = {
+            "compression": "zstd",
+            # Tokens are looked for; of all else statistics would be read as often, for nothing.
+            "write_statistics": [TOKEN_COLUMN],
+            "use_dictionary": list(named_words(schema)) or False,
+        }
+        with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **how) as writer:
+            for start in range(0, rows.num_rows, cut.group_records):
+                for group in _halved(rows.slice(start, cut.group_records), cut.group_bytes):
+                    writer.write_table(group, row_group_size=group.num_rows)
+    return summed.sums.checksums
+
+
+def _halved(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces that take ``most_bytes`` at most, or are one row."""
+    if rows.nbytes <= most_bytes or rows.num_rows == 1:
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from _halved(rows.slice(0, half), most_bytes)
+    yield from _halved(rows.slice(half), most_bytes)

@@ -1,0 +1,1 @@
+"""Copies of a table that Paimon's own clients read."""

@@ -1,0 +1,1 @@
+"""Staged batches: written durably, read by key, indexed for lookups."""

@@ -1,0 +1,64 @@
+"""Columns get dictionaries where that makes files smaller."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.files.dictionaries import columns_with_dictionaries
+
+ROWS = 20_000
+
+
+def of(*values: Any) -> list[Any]:
+    return [values[number % len(values)] for number in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [
+        (pa.array(range(ROWS), pa.int64()), False),
+        (pa.array(of(1, 2, 3), pa.int64()), True),
+        (pa.array([number / 7 for number in range(ROWS)]), False),
+        (pa.array([f"a name of its own: {number}" for number in range(ROWS)]), False),
+        (pa.array(of("a name", "another name")), True),
+        (pa.array(of(b"x", b"yy", None)), True),
+        (pa.array(of(*(Decimal(number) for number in range(100))), pa.decimal128(38, 2)), True),
+        (pa.array(of(True, False)), True),
+        (pa.nulls(ROWS, pa.int64()), True),
+        (pa.nulls(0, pa.string()), True),
+    ],
+    ids=["unique", "few", "fractions", "unique texts", "few texts", "bytes", "decimals", "booleans", "null", "empty"],
+)
+def test_a_column_has_one_where_its_values_come_again(values: pa.Array, given: bool) -> None:
+    assert (columns_with_dictionaries(pa.table({"a": values})) == ["a"]) is given
+
+
+def test_columns_are_told_by_their_paths_and_the_file_is_smaller() -> None:
+    unique = pa.array([number * 2**40 for number in range(ROWS)], pa.int64())
+    rows = pa.table(
+        {
+            "a.b": unique,
+            "a": pa.StructArray.from_arrays([unique, pa.array(of(1, 2))], names=["c", "d"]),
+            "list": pa.array(of([2**50], [2**51, 1], [])),
+            "few": pa.array(of(2**50, 2**51)),
+        }
+    )
+    chosen = columns_with_dictionaries(rows)
+    assert chosen == ["a.d", "list.list.element", "few"]
+    sizes = []
+    for dictionaries in (chosen, True, False):
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, compression="zstd", use_dictionary=dictionaries)
+        sizes.append(sink.tell())
+        group = pq.read_metadata(sink).row_group(0)
+        if dictionaries is chosen:
+            having = [group.column(place) for place in range(group.num_columns)]
+            assert [one.path_in_schema for one in having if one.has_dictionary_page] == chosen
+            assert pq.read_table(sink).equals(rows)
+    assert sizes[0] < min(sizes[1:])

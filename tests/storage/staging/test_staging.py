@@ -1,0 +1,223 @@
+"""Staging files: durable before they are named, and readable by anyone who knows Parquet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.plan.merge_plan import compile_plan
+from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.damage import DamagedFile
+from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, RowKind, arrival
+from app.core.table.schema import TableSchema
+from app.files.arrow import field_id
+from app.files.layout import Warehouse, staging_file
+from app.storage.staging.staging import delete_batch, read_key_records, sync_staging, write_batch
+from tests.services.builders import schema
+from tests.storage.staged import batch_in
+
+EVERY_TYPE: list[tuple[str, Any, Any]] = [
+    ("BOOLEAN", True, True),
+    ("TINYINT", -128, -128),
+    ("SMALLINT", 32767, 32767),
+    ("INT", -(2**31), -(2**31)),
+    ("BIGINT", 2**63 - 1, 2**63 - 1),
+    ("FLOAT", 0.5, 0.5),
+    ("DOUBLE", 1e300, 1e300),
+    ("DECIMAL(38, 2)", "9" * 36 + ".99", Decimal("9" * 36 + ".99")),
+    ("CHAR(3)", "abc", "abc"),
+    ("STRING", "\0 ü 😀", "\0 ü 😀"),
+    ("BYTES", "AP8=", b"\0\xff"),
+    ("DATE", "0001-01-01", date(1, 1, 1)),
+    ("TIME(3)", "23:59:59.999", 86_399_999),
+    ("TIMESTAMP(6)", "9999-12-31T23:59:59.999999", datetime(9999, 12, 31, 23, 59, 59, 999999)),
+    ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "2024-01-31T10:00:00+02:00", datetime(2024, 1, 31, 8, tzinfo=UTC)),
+    ("ARRAY<INT>", [1, None], [1, None]),
+    ("MAP<STRING, INT>", {"": 1, "b": None}, [("", 1), ("b", None)]),
+    ("MULTISET<STRING>", {"a": 2}, [("a", 2)]),
+    ("ROW<x INT, y ARRAY<STRING>>", {"x": 1, "y": ["z"]}, {"x": 1, "y": ["z"]}),
+]
+
+
+def decoded(of: TableSchema, *records: dict[str, Any]) -> DecodedRecords:
+    return RecordDecoder(compile_plan(of)).decode(records)
+
+
+def stage(warehouse: Warehouse, of: TableSchema, *records: dict[str, Any], batch: str = "b1") -> Path:
+    name, _ = write_batch(warehouse, "t1", batch, of, decoded(of, *records))
+    return Path(warehouse.path(*staging_file("t1", name)))
+
+
+@pytest.mark.parametrize(("kind", "sent", "kept"), EVERY_TYPE, ids=[one[0] for one in EVERY_TYPE])
+def test_a_value_of_every_type_is_read_as_it_was_sent(warehouse: Warehouse, kind: str, sent: Any, kept: Any) -> None:
+    of = schema(("id", "INT"), ("v", kind))
+    file = stage(warehouse, of, {"id": 1, "v": sent}, {"id": 1, "v": None})
+    read = list(read_key_records(warehouse, batch_in(warehouse, file.name, 1), of, (1,)))
+    assert [record.values for record in read] == [{"id": 1, "v": kept}, {"id": 1, "v": None}]
+
+
+def test_the_parquet_field_ids_are_the_column_ids(warehouse: Warehouse) -> None:
+    fields = [{"id": 7, "name": "id", "type": "INT"}, {"id": 3, "name": "odd name.", "type": "ROW<x INT>"}]
+    of = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"]})
+    written = pq.read_schema(stage(warehouse, of, {"id": 1}))
+    assert [(field.name, field_id(field)) for field in written][1:3] == [("id", 7), ("odd name.", 3)]
+    assert written.names == [TOKEN_COLUMN, "id", "odd name.", KIND_COLUMN, POSITION_COLUMN]
+
+
+def test_the_records_of_a_key_come_in_the_order_they_were_posted(warehouse: Warehouse) -> None:
+    of = schema()
+    records = [{"id": 1, "n": 5}, {"id": 2, "n": 6}, {"id": 1, "_kind": "-D"}, {"id": 1, "n": None, "_kind": "+U"}]
+    file = stage(warehouse, of, *records)
+    read = list(read_key_records(warehouse, batch_in(warehouse, file.name, 9), of, (1,)))
+    assert [record.kind for record in read] == [RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER]
+    assert [record.values for record in read] == [{"id": 1, "n": 5}, {"id": 1, "n": None}, {"id": 1, "n": None}]
+    assert [record.arrival for record in read] == [arrival(9, 0), arrival(9, 2), arrival(9, 3)]
+    assert list(read_key_records(warehouse, batch_in(warehouse, file.name, 9), of, (3,))) == []
+
+
+def test_dropped_records_leave_the_positions_of_the_others_alone(warehouse: Warehouse) -> None:
+    of = schema(options={"ignore-delete": "true"})
+    file = stage(warehouse, of, {"id": 1, "_kind": "-D"}, {"id": 1, "n": 2})
+    read = read_key_records(warehouse, batch_in(warehouse, file.name), of, (1,))
+    assert [one.arrival for one in read] == [arrival(1, 1)]
+
+
+def test_composite_keys_are_compared_whole(warehouse: Warehouse) -> None:
+    of = schema(("a", "STRING"), ("v", "INT"), ("b", "DECIMAL(4, 2)"), key=["b", "a"])
+    file = stage(warehouse, of, {"a": "x", "b": "1.5", "v": 1}, {"a": "x", "b": 2, "v": 2}, {"a": "", "b": 2, "v": 3})
+    read = read_key_records(warehouse, batch_in(warehouse, file.name, 1), of, (Decimal("2.00"), "x"))
+    assert [one.values["v"] for one in read] == [2]
+
+
+def test_an_empty_batch_is_a_readable_file(warehouse: Warehouse) -> None:
+    of = schema()
+    assert pq.read_table(stage(warehouse, of)).num_rows == 0
+
+
+def test_the_size_is_that_of_the_file_and_nothing_else_is_left(warehouse: Warehouse) -> None:
+    of = schema()
+    name, size = write_batch(warehouse, "t1", "b1", of, decoded(of, {"id": 1}))
+    path = Path(warehouse.path(*staging_file("t1", name)))
+    assert path.stat().st_size == size
+    assert [entry.name for entry in path.parent.iterdir()] == [name]
+
+
+def test_a_file_is_synced_then_named_then_its_folder_is_synced(warehouse: Warehouse) -> None:
+    calls: list[str] = []
+
+    def observe(frame: object, event: str, function: object) -> None:
+        if event == "c_call" and function in (os.fsync, os.rename):
+            calls.append(getattr(function, "__name__", ""))
+
+    of = schema()
+    records = decoded(of, {"id": 1})
+    write_batch(warehouse, "t1", "b0", of, records)
+    sys.setprofile(observe)
+    try:
+        write_batch(warehouse, "t1", "b1", of, records)
+        sync_staging(warehouse, "t1")
+        calls.append("second table")
+        write_batch(warehouse, "t2", "b1", of, records)
+        sync_staging(warehouse, "t2")
+    finally:
+        sys.setprofile(None)
+    first, _, second = " ".join(calls).partition(" second table ")
+    assert first == "fsync rename fsync"
+    # The folders of a table that never had a batch are new, and are entries of folders themselves.
+    assert second == "fsync fsync fsync rename fsync"
+
+
+def test_a_deleted_batch_may_be_deleted_again(warehouse: Warehouse) -> None:
+    file = stage(warehouse, schema(), {"id": 1})
+    delete_batch(warehouse, "t1", file.name)
+    assert not file.exists()
+    delete_batch(warehouse, "t1", file.name)
+
+
+def test_batches_can_lie_on_another_file_system() -> None:
+    warehouse, of = Warehouse("mock:///bucket"), schema()
+    name, size = write_batch(warehouse, "t1", "b1", of, decoded(of, {"id": 1, "n": 4}))
+    assert size > 0
+    assert [one.values["n"] for one in read_key_records(warehouse, batch_in(warehouse, name, 1), of, (1,))] == [4]
+    batch = batch_in(warehouse, name)
+    delete_batch(warehouse, "t1", name)
+    with pytest.raises(DamagedFile, match=r"t1/staging/b1\.parquet is missing"):
+        list(read_key_records(warehouse, batch, of, (1,)))
+
+
+def test_files_that_were_not_synced_are_synced_by_name_or_all_at_once(warehouse: Warehouse) -> None:
+    calls: list[str] = []
+
+    def observe(frame: object, event: str, function: object) -> None:
+        if event == "c_call" and (function is os.fsync or getattr(function, "__name__", "") == "syncfs"):
+            calls.append("sync")
+
+    of = schema()
+    names = [
+        write_batch(warehouse, "t1", batch, of, decoded(of, {"id": 1}), sync=False)[0] for batch in ("b1", "b2", "b3")
+    ]
+    sys.setprofile(observe)
+    try:
+        sync_staging(warehouse, "t1", names[:1])
+        alone = len(calls)
+        sync_staging(warehouse, "t1", ["gone.parquet"])
+        sync_staging(warehouse, "gone", names)
+    finally:
+        sys.setprofile(None)
+    assert alone == 2  # the file, and its folder
+    sync_staging(warehouse, "t1", names)
+
+
+class CountedKey(int):
+    """A key value that counts how often it is compared in Python."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return int(self) != other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+def test_of_a_large_batch_only_the_records_of_the_key_become_objects(warehouse: Warehouse) -> None:
+    of = schema()
+    records = decoded(of, *({"id": number % 1000, "n": number} for number in range(5000)))
+    name, _ = write_batch(warehouse, "t1", "b1", of, records)
+    CountedKey.compared = 0
+    read = list(read_key_records(warehouse, batch_in(warehouse, name), of, (CountedKey(7),)))
+    assert [record.values["n"] for record in read] == [7, 1007, 2007, 3007, 4007]
+    assert CountedKey.compared <= 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "key", "found"),
+    [
+        ("DOUBLE", ["NaN", 1.0, "NaN"], float("nan"), [0, 2]),
+        ("DOUBLE", [0.0, -0.0, 1.0], 0.0, [0, 1]),
+        ("DECIMAL(5, 2)", ["1.50", "1.5", "1.51"], Decimal("1.50"), [0, 1]),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", ["2024-01-31T10:00:00+02:00", "2024-01-31T08:00:00Z"], None, [0, 1]),
+        ("BOOLEAN", [True, False], False, [1]),
+        ("TIME(3)", ["00:00:01", "00:00:02"], 2000, [1]),
+    ],
+)
+def test_a_key_of_any_type_is_found_in_a_batch(
+    warehouse: Warehouse, kind: str, values: list[Any], key: Any, found: list[int]
+) -> None:
+    of = schema(("id", kind), ("n", "INT"))
+    wanted = datetime(2024, 1, 31, 8, tzinfo=UTC) if key is None else key
+    file = stage(warehouse, of, *({"id": value, "n": place} for place, value in enumerate(values)))
+    read = read_key_records(warehouse, batch_in(warehouse, file.name), of, (wanted,))
+    assert [record.values["n"] for record in read] == found
