@@ -14,8 +14,8 @@ import httptools
 from starlette.requests import Request
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.api.auth import OPEN_PATHS
-from app.api.problems import refusal
+from app.api.middleware.auth import OPEN_PATHS
+from app.api.shared.problems import refusal
 from app.core.errors import FaultCode, Invalid, KeyfoldError, TooSlow, Unavailable, Violation
 
 MOST_HEAD_BYTES: Final = 64 * 1024

@@ -11,54 +11,31 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
-from app.api import (
-    batches,
-    catalog_config,
-    changelog,
-    compactions,
-    comparisons,
-    damage,
-    databases,
-    ddl,
-    delta,
-    explain,
-    files,
-    forgettings,
-    health,
-    lateness,
-    merges,
-    metrics,
-    partitions,
-    row_changes,
-    rows,
-    rules,
-    scans,
-    simulations,
-    snapshots,
-    stats,
-    table_document,
-    tables,
-    tags,
-    tokens,
-    twins,
-)
-from app.api.audit import Audited
-from app.api.auth import Gate
-from app.api.compressed import Compressed
-from app.api.conditions import OnlyTakenConditions, Revalidated
-from app.api.deps import Parts
-from app.api.direct_rows import DirectRows
-from app.api.docs_page import install_docs
-from app.api.document import ABOUT, install_document
-from app.api.limits import BodyLimit
-from app.api.methods import HeadAsGet
-from app.api.negotiation import OnlyAcceptable
-from app.api.observed import Observed, operations_of
-from app.api.operations import Operations
-from app.api.permits import OnlyPermitted, Permits
-from app.api.problems import install_problems
-from app.api.query import OnlyDeclaredQuery
-from app.api.slashes import accept_trailing_slashes
+from app.api.document.docs_page import install_docs
+from app.api.document.document import ABOUT, install_document
+from app.api.middleware.audit import Audited
+from app.api.middleware.auth import Gate
+from app.api.middleware.compressed import Compressed
+from app.api.middleware.conditions import OnlyTakenConditions, Revalidated
+from app.api.middleware.limits import BodyLimit
+from app.api.middleware.negotiation import OnlyAcceptable
+from app.api.middleware.observed import Observed, operations_of
+from app.api.middleware.permits import OnlyPermitted, Permits
+from app.api.middleware.query import OnlyDeclaredQuery
+from app.api.routes.batches import batches, forgettings, row_changes
+from app.api.routes.explaining import explain, lateness, simulations
+from app.api.routes.merging import compactions, merges
+from app.api.routes.operating import damage, health, metrics, stats, tokens
+from app.api.routes.publishing import delta, files, twins
+from app.api.routes.rows import rows, scans
+from app.api.routes.rows.direct_rows import DirectRows
+from app.api.routes.snapshots import changelog, comparisons, snapshots, tags
+from app.api.routes.tables import catalog_config, databases, ddl, partitions, rules, table_document, tables
+from app.api.shared.deps import Parts
+from app.api.shared.methods import HeadAsGet
+from app.api.shared.operations import Operations
+from app.api.shared.problems import install_problems
+from app.api.shared.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.console.gate import ConsoleGate
 from app.console.site import PAGES, install_console

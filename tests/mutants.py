@@ -35,7 +35,7 @@ FIRST: Mapping[str, tuple[str, ...]] = {
     "options": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py", "tests/core/table"),
         *("tests/core/alter", "tests/core/plan/test_option_checks.py", "tests/core/plan/test_altered_options.py"),
-        "tests/api/test_misspelt_options.py",
+        "tests/api/routes/tables/test_misspelt_options.py",
     ),
     "functions": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py"),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from app.api.needs import NEEDS
+from app.api.shared.needs import NEEDS
 from app.cli.program import cli
 from app.core.types.datatype import ENTRIES
 from app.core.types.kinds import Kind

@@ -18,7 +18,11 @@ FORBIDDEN = {
 }
 # Design §2: each step of an upsert is the file of its noun.
 STEPS = {
-    "POST …/batches": ["app/api/batches.py", "app/services/batches/ingest.py", "app/core/plan/record_decoder.py"],
+    "POST …/batches": [
+        "app/api/routes/batches/batches.py",
+        "app/services/batches/ingest.py",
+        "app/core/plan/record_decoder.py",
+    ],
     "staging file": ["app/storage/staging/staging.py"],
     "catalog: batch n": ["app/catalog/batches.py"],
     "worker: claim a merge": ["app/worker.py", "app/services/merging/merges.py", "app/catalog/leases.py"],
@@ -28,7 +32,7 @@ STEPS = {
     "catalog: compare-and-swap": ["app/catalog/snapshots.py", "app/catalog/leases.py"],
     "compaction": ["app/services/merging/compactions.py", "app/kernel/runs.py"],
     "GET …/rows": [
-        "app/api/rows.py",
+        "app/api/routes/rows/rows.py",
         "app/services/rows/lookups.py",
         "app/core/table/keys.py",
         "app/storage/images/folder.py",

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from app.api.auth import OPEN_PATHS
+from app.api.middleware.auth import OPEN_PATHS
 from app.cli.program import cli
 from app.settings import Settings
 from tests import cluster

@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.limits import BodyLimit
-from app.api.observed import Observed
+from app.api.middleware.limits import BodyLimit
+from app.api.middleware.observed import Observed
 from app.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
 from app.serving import StoppingServer
 from app.settings import Settings

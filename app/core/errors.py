@@ -1,4 +1,4 @@
-"""The kinds of failure that Keyfold's core knows; one table in ``app.api.problems`` turns a kind into an HTTP
+"""The kinds of failure that Keyfold's core knows; one table in ``app.api.shared.problems`` turns a kind into an HTTP
 status.
 """
 

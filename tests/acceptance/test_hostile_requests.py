@@ -166,7 +166,7 @@ def filled(path: str, **given: str) -> str:
 
 def harmless(method: str, path: str) -> bool:
     """Not routes that rightly succeed whatever the body says, because they take none, or know one member that may miss
-    (``tests/api/test_compactions.py``).
+    (``tests/api/routes/merging/test_compactions.py``).
     """
     return method != "delete" and not path.endswith(("/merges", "/compact"))
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.api.auth import OPEN_PATHS
-from app.api.needs import NEEDS, About
+from app.api.middleware.auth import OPEN_PATHS
+from app.api.shared.needs import NEEDS, About
 from app.catalog.database import CatalogDatabase
 from app.core.access import Role
 from app.services.access.tokens import create_token

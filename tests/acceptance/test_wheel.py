@@ -116,7 +116,7 @@ def served(commands: Path, folder: Path) -> Iterator[str]:
 def test_the_wheel_has_every_file_of_the_packages_and_what_pages_are_made_of(installed: tuple[Path, Path]) -> None:
     packed = {*zipfile.ZipFile(installed[1]).namelist()}
     assert files_of_packages() - packed == set()
-    assert "app/api/assets/deep/of_this_test.css" in packed
+    assert "app/api/document/assets/deep/of_this_test.css" in packed
 
 
 def test_the_wheel_tells_its_version(installed: tuple[Path, Path], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.document import operations_in
+from app.api.document.document import operations_in
 from app.main import create_app
 from app.settings import Settings
 

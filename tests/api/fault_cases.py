@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
-from app.api.limits import BodyLimit
+from app.api.middleware.limits import BodyLimit
 from app.catalog.database import CatalogDatabase
 from app.core.access import Grant, Role, TokenScope
 from app.core.alter.changes import alter_schema

@@ -31,7 +31,7 @@ def answers(folder: Path) -> dict[str, Any]:
         operations = [(DOCUMENT[path][method]["operationId"], path, method) for path, method in OPERATIONS]
         for operation, path, method in sorted(operations, key=lambda one: LAST.index(one[0]) if one[0] in LAST else -1):
             answer = client.request(method, fill(path), params=query(path), json=BODIES.get(operation))
-            if operation == "getTableDocument":  # tests/api/test_table_document.py; it would be most of the record
+            if operation == "getTableDocument":  # test_table_document.py; it would be most of the record
                 continue
             told = answer.text if "ndjson" in answer.headers.get("content-type", "") else _json(answer.content)
             found[operation] = {"status": answer.status_code, "body": told}

@@ -12,7 +12,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from app.api.problems import READ_FAULTS
+from app.api.shared.problems import READ_FAULTS
 from app.core.errors import FaultCode
 from app.main import create_app
 from app.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.api.paging import page_size
+from app.api.shared.paging import page_size
 from tests.api.conftest import DATABASES, TABLES, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, READS, TABLE, Fill, filled_catalog, headers_of, query
 

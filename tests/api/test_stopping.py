@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.deps import Parts
+from app.api.shared.deps import Parts
 from app.serving import StoppingServer
 from tests.api.conftest import TABLES
 

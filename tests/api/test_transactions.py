@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.deps import Parts
+from app.api.shared.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.services.batches.group_commit import GroupCommit

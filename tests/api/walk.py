@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.api.deps import Parts
+from app.api.shared.deps import Parts
 from app.core.table.option_entries import Consistency
 from app.main import create_app
 from app.services.access.tokens import create_token

@@ -24,7 +24,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.deps import Parts
+from app.api.shared.deps import Parts
 from app.catalog.models import batches
 from app.core.table.history import Task, TaskState
 from app.files.named_files import damaged_files

@@ -20,7 +20,7 @@ from app.core.table.schema import TableSchema
 from app.files.arrow import field_id
 from app.files.layout import changelog_file, data_file
 from app.files.run_files import run_schema
-from tests.api.test_nested_alters import CHANGES, ENGINES, FIELDS
+from tests.api.routes.tables.test_nested_alters import CHANGES, ENGINES, FIELDS
 from tests.builders import schema_of
 from tests.histories import ENGINES as ENGINE_NAMES
 from tests.histories import examples, random_history, random_table, widened_table

@@ -13,7 +13,7 @@ from app.core.plan.evolution import same_fold
 from app.core.plan.fold import shown_row
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.schema import TableSchema
-from tests.api.test_nested_alters import CHANGES, ENGINES, FIELDS
+from tests.api.routes.tables.test_nested_alters import CHANGES, ENGINES, FIELDS
 from tests.oracle import Change
 from tests.site import Row, Site
 

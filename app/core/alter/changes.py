@@ -141,7 +141,7 @@ class Action:
 
 _COLUMN = Member("fieldNames", read_path)
 _KEEPS_NULLS = Member("keepNullability", read_truth, absent=False, instead=False)
-# Paimon's REST catalog; the bodies that OpenAPI shows are made of this table (app.api.schema_changes).
+# Paimon's REST catalog; the bodies that OpenAPI shows are made of this table (app.api.routes.tables.schema_changes).
 ACTIONS: Mapping[str, Action] = {
     "setOption": Action(
         SetOption, (Member("key", read_text), Member("value", read_option_value)), "Sets a table option."

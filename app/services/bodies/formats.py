@@ -37,7 +37,7 @@ class Format:
     schema: Mapping[str, Any]
 
 
-# Components of the OpenAPI document: app/api/components.py.
+# Components of the OpenAPI document: app/api/document/components.py.
 _RECORDS = {"$ref": "#/components/schemas/RecordList"}
 _EVENT = {"$ref": "#/components/schemas/CloudEvent"}
 _TEXT = {"type": "string"}

@@ -1,0 +1,222 @@
+"""The OpenAPI document: what FastAPI makes of the routes, and what only the service as a whole knows."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from threading import Lock
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from app.api.document.components import HEADERS, SCHEMAS, headers
+from app.api.shared.needs import NEEDS
+from app.api.shared.problems import Problem, problems
+
+Json = dict[str, Any]
+METHODS: Final = ("get", "post", "put", "patch", "delete")
+ABOUT: Final[Mapping[str, Any]] = {
+    "title": "Keyfold",
+    "summary": "Primary-key tables whose rows are assembled from partial, late, repeated and out-of-order updates",
+    "description": "Producers post the columns that they know; the table's merge rules fold them into one row per key."
+    " Every failure is a `Problem` (RFC 9457) that names each fault and its fix.",
+    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "servers": [{"url": "/", "description": "the service that answers this document"}],
+}
+TAGS: Final[Mapping[str, str]] = {
+    "catalog": "What Paimon's clients ask first",
+    "databases": "Namespaces of tables",
+    "tables": "Tables and their schemas, also from SQL and as SQL",
+    "batches": "Records posted, all or nothing, and what became of them",
+    "merges": "Merges and compactions, asked for, watched and cancelled",
+    "partitions": "Partitions, listed and dropped",
+    "rows": "Rows by key and by scan, and changes of one row",
+    "snapshots": "What the table held at each commit, and its files",
+    "health": "Whether the process serves, and what is damaged",
+    "tags": "Names that keep a snapshot",
+    "stats": "What a table holds and costs",
+    "changelog": "What changed, in pages or live",
+    "rules": "What the table does with records, in words",
+    "explanations": "Why a row shows what it shows: its records, step by step",
+    "forgettings": "Keys taken out of all that a table keeps, for good",
+    "simulations": "What records would do; nothing is stored",
+    "tokens": "Who may do what",
+}
+_SECURITY: Final = {
+    "token": {"type": "http", "scheme": "bearer", "description": "made by `keyfold token create NAME`, begins `kf_`"}
+}
+# What any operation may be refused with, by what it has.
+_NOT_ACCEPTABLE: Final = HTTPStatus.NOT_ACCEPTABLE.value
+_OF_THE_MOMENT: Final = frozenset({"getTableDelta"})
+_IF_NONE_MATCH: Final = "if-none-match"
+_OF_ALL: Final = (401, 403, 429, 503)
+_OF_INPUT: Final = (400,)
+_OF_PATH: Final = (404,)
+_OF_BODY: Final = (408, 413, 415)
+
+
+def install_document(app: FastAPI) -> None:
+    """Makes ``app`` answer the document that ``described`` makes of FastAPI's."""
+    generate, lock = app.openapi, Lock()
+    made: list[Json] = []
+
+    def openapi() -> Json:
+        with lock:  # routes in threads ask, too, and FastAPI keeps its own before it is described
+            if not made:
+                made.append(described(copy.deepcopy(generate())))
+        return made[0]
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+
+
+def described(document: Json) -> Json:
+    """``document`` with components, statuses, security and examples; an operation's own declarations stand."""
+    for operation in operations_in(document):
+        _describe(operation)
+    for item in document["paths"].values():
+        _revalidate(item.get("get"))
+    parts = document.setdefault("components", {})
+    parts["schemas"] = dict(sorted((parts.get("schemas", {}) | _schemas()).items()))
+    parts |= {"headers": copy.deepcopy({**HEADERS}), "securitySchemes": _SECURITY}
+    document["security"] = [{"token": []}, {}]  # none is needed where no token was made
+    document["tags"] = [{"name": name, "description": words} for name, words in TAGS.items()]
+    for one in objects_in([document["paths"], parts["headers"]]):
+        _tidy(one)
+    for name, one in parts["schemas"].items():
+        for member in objects_in(one):
+            _tidy(member)
+        one["title"] = name
+    for operation in operations_in(document):
+        _exemplify(operation, examples().get(operation["operationId"], {}))
+    return document
+
+
+def operations_in(document: Json) -> Iterator[Json]:
+    """Every operation of ``document``."""
+    for item in document["paths"].values():
+        yield from (item[method] for method in METHODS if method in item)
+
+
+def objects_in(value: object) -> Iterator[Json]:
+    """Every JSON object in ``value``, itself included, but those of examples."""
+    if isinstance(value, dict):
+        yield value
+        for name, member in value.items():
+            if name not in ("example", "examples"):
+                yield from objects_in(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from objects_in(member)
+
+
+def _describe(operation: Json) -> None:
+    """Its summary is the first sentence; its statuses are those that it has."""
+    operation["summary"] = _first_clause(operation["description"])
+    for parameter in operation.get("parameters", []):
+        _never_null(parameter)
+    responses: Json = operation["responses"]
+    if NEEDS.get(operation["operationId"]) is not None:
+        refusals = {str(status): one for status, one in problems(*_statuses(operation)).items()}
+        responses = refusals | responses
+    else:
+        operation["security"] = []
+        if any("content" in one for status, one in responses.items() if status.startswith("2")):
+            responses |= {str(_NOT_ACCEPTABLE): problems(_NOT_ACCEPTABLE)[_NOT_ACCEPTABLE]}
+    told = {status: dict(one) for status, one in responses.items()}
+    for status, one in told.items():
+        one["headers"] = headers("X-Request-Id") | _own_headers(status) | one.get("headers", {})
+    operation["responses"] = dict(sorted(told.items()))
+
+
+def _first_clause(text: str) -> str:
+    return re.split(r"[.:;](?: |$)|\n\n", text, maxsplit=1)[0].replace("\n", " ").rstrip(".")
+
+
+def _never_null(parameter: Json) -> None:
+    """A parameter is left out, never null; and its words stand beside its schema."""
+    choices = [one for one in parameter["schema"].get("anyOf", []) if one.get("type") != "null"]
+    if len(choices) == 1:
+        parameter["schema"] = choices[0]
+    if parameter["schema"].get("description") == parameter.get("description"):
+        parameter["schema"].pop("description", None)
+
+
+def _statuses(operation: Json) -> tuple[int, ...]:
+    parameters = operation.get("parameters", [])
+    of_path = _OF_PATH if any(one["in"] == "path" for one in parameters) else ()
+    of_body = _OF_BODY if "requestBody" in operation else ()
+    return (*_OF_ALL, *(_OF_INPUT if parameters or of_body else ()), *of_path, *of_body)
+
+
+def _own_headers(status: str) -> Json:
+    if status == str(HTTPStatus.UNAUTHORIZED.value):
+        return headers("WWW-Authenticate")
+    return headers("Retry-After") if status in ("202", "429", "503") else {}
+
+
+def _revalidate(operation: Json | None) -> None:
+    """What ``app.api.middleware.conditions`` does for every answer to GET that does not tell the moment."""
+    if operation is None or "200" not in operation["responses"]:
+        return
+    name = operation["operationId"]
+    if name in _OF_THE_MOMENT or NEEDS.get(name) is None:
+        return
+    told = operation["responses"]
+    kept = headers("ETag", "Cache-Control", "Vary")
+    told["200"]["headers"] |= kept
+    same: Json = {"description": "the answer is the one whose ETag was sent", "headers": headers("X-Request-Id")}
+    same |= told.get("304", {})
+    told["304"] = same | {"headers": same["headers"] | kept}
+    operation["responses"] = dict(sorted(told.items()))
+    parameters: list[Json] = operation.setdefault("parameters", [])
+    if _IF_NONE_MATCH not in (one["name"].lower() for one in parameters):
+        schema = {
+            "type": "string",
+            "description": "the ETag of the answer that the caller has: 304 where it is the same",
+        }
+        parameters.append({"name": _IF_NONE_MATCH, "in": "header", "required": False, "schema": schema})
+
+
+def _tidy(one: Json) -> None:
+    """No title of pydantic's making, which generators take for a name, and whole numbers of 64 bits."""
+    if isinstance(one.get("title"), str):
+        del one["title"]
+    if one.get("type") == "integer":
+        one.setdefault("format", "int64")
+
+
+def _schemas() -> Json:
+    """What the routes themselves read or answer beside pydantic."""
+    problem = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
+    made: Json = problem.pop("$defs")
+    return {name: dict(one) for name, one in SCHEMAS.items()} | made | {"Problem": problem}
+
+
+@cache
+def examples() -> Mapping[str, Any]:
+    """Of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
+    text = files("app.api.document").joinpath("examples.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def _exemplify(operation: Json, example: Mapping[str, Any]) -> None:
+    """Puts a recorded request and its answer where clients and pages look for them."""
+    given = example.get("parameters", {})
+    for parameter in operation.get("parameters", []):
+        if parameter["name"] in given:
+            parameter["example"] = given[parameter["name"]]
+    if "request" in example:
+        _first(operation["requestBody"]["content"])["example"] = example["request"]
+    if "body" in example and example["body"] is not None:
+        answer = operation["responses"][str(example["status"])]["content"]
+        answer[example["mediaType"]]["example"] = example["body"]
+
+
+def _first(content: Json) -> Json:
+    first: Json = next(iter(content.values()))
+    return first

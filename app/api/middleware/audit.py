@@ -1,0 +1,105 @@
+"""What of the requests goes into the audit log: changes of databases, tables and tokens, and whoever was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.shared.deps import GRANT, Parts
+from app.api.shared.operations import Asked, Operations
+from app.core.access import EVERYBODY, Grant
+from app.core.errors import KeyfoldError, Resource
+from app.http.members import OPERATION, REFUSAL
+from app.services.operating.audit_log import AuditLog
+
+NOTES: Final = "keyfold.audit"  # the member of the scope in which a route notes what a path does not say
+_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+class Notes:
+    """What a route tells the audit log beside the names in its path: names, keys of options, never values."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, object] | None = {}
+
+    def tell(self, **members: object) -> None:
+        """More members of the line."""
+        if self.told is not None:
+            self.told |= members
+
+    def nothing(self) -> None:
+        """That nothing was stored: there is no line."""
+        self.told = None
+
+
+async def _notes(request: Request) -> Notes:
+    notes: Notes = request.scope.setdefault(NOTES, Notes())
+    return notes
+
+
+NotesDep = Annotated[Notes, Depends(_notes)]
+
+
+class Audited:
+    """Writes the line of a request before its answer goes out. A 429 has none: the failures before it have theirs."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        log = _log_of(scope) if scope["type"] == "http" else None
+        if log is None:
+            await self.app(scope, receive, send)
+            return
+        scope[NOTES] = Notes()
+
+        async def written(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _write(log, scope, message["status"])
+            await send(message)
+
+        await self.app(scope, receive, written)
+
+
+def _log_of(scope: Scope) -> AuditLog | None:
+    parts: Parts = scope["app"].state.parts
+    return parts.audit
+
+
+def _write(log: AuditLog, scope: Scope, status: int) -> None:
+    operations: Operations = scope["app"].state.operations
+    asked = operations.asked(scope)
+    if status in _REFUSED:
+        log.write(**_request(scope, asked), outcome="refused", status=status, errors=_codes(scope))
+    elif asked is not None and asked.operation.need is not None and asked.operation.need.audited:
+        notes: Notes = scope[NOTES]
+        if notes.told is not None and (status < 400 or status >= 500):
+            outcome = "done" if status < 400 else "failed"
+            log.write(**_request(scope, asked) | notes.told, outcome=outcome, status=status)
+
+
+def _request(scope: Scope, asked: Asked | None) -> dict[str, Any]:
+    """Who asked for what. The path itself is not told: it may hold a key."""
+    operation = scope.get(OPERATION) if asked is None else asked.operation.id
+    names: Mapping[str, str] = {} if asked is None else asked.names
+    address = (scope.get("client") or (None,))[0]
+    return {"token": _token(scope), "address": address, "operation": operation, **names}
+
+
+def _token(scope: Scope) -> str | None:
+    """The name of the token, also of one that has expired."""
+    grant: Grant = scope.get(GRANT, EVERYBODY)
+    refusal: KeyfoldError | None = scope.get(REFUSAL)
+    if refusal is not None and refusal.resource_type == Resource.TOKEN and GRANT not in scope:
+        return refusal.resource_name
+    return grant.name or None
+
+
+def _codes(scope: Scope) -> list[str]:
+    refusal: KeyfoldError | None = scope.get(REFUSAL)
+    return [] if refusal is None else [fault.code for fault in refusal.violations]

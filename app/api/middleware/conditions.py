@@ -1,0 +1,147 @@
+"""Conditional requests (RFC 9110, 13): ETags, 304 for what the caller has, 412 for what has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from xxhash import xxh3_128_hexdigest
+
+from app.api.shared.declarations import Declared
+from app.core.errors import FaultCode, Invalid, PreconditionFailed, Violation
+from app.core.table.history import Table
+from app.services.tables.tables import version_of
+
+# A cache of one user's may keep it, and asks whether it still holds; proxies keep nothing that a token was needed for.
+REVALIDATE: Final = (b"cache-control", b"private, no-cache")
+NO_STORE: Final = (b"cache-control", b"no-store")
+VARY: Final = (b"vary", b"Accept, Accept-Encoding, Prefer, Keyfold-Client")
+_LIVE_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_OF_BODY: Final = (b"content-length", b"content-type")
+_CONDITIONS: Final = ("if-match", "if-none-match", "if-unmodified-since")  # of a write; of GET, If-None-Match is taken
+
+IfMatch = Annotated[
+    str | None, Header(description="the ETag of the table as it was read: 412 if the table is another one by now")
+]
+
+
+def is_known(if_none_match: str, etag: str) -> bool:
+    """Whether a caller with this header has the answer with ``etag`` already."""
+    known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in known or known == ["*"]
+
+
+def table_etag(table: Table) -> str:
+    """The ETag of what GET answers of the table: it changes with every alter and rename, not with rows."""
+    return f'"{version_of(table)}"'
+
+
+def unchanged(if_match: str | None) -> Callable[[Table], None]:
+    """The check of an ``If-Match`` header; what it returns raises ``PreconditionFailed`` for a table that has another
+    ETag than the caller has seen.
+    """
+
+    def check(table: Table) -> None:
+        if if_match is None or if_match.strip() == "*":
+            return
+        etag = table_etag(table)
+        if etag not in [tag.strip() for tag in if_match.split(",")]:
+            message = f"table {table.full_name} has changed since: its ETag is {etag}, If-Match says {if_match[:200]}"
+            fix = "read the table again, look whether the change is still right, and send its new ETag"
+            raise PreconditionFailed(message, violations=[Violation("", FaultCode.CHANGED_SINCE, message, fix)])
+
+    return check
+
+
+class TakenConditions:
+    """Refuses conditions of writes that a route does not look at: done in spite of them, a caller is deceived."""
+
+    def __init__(self) -> None:
+        self._taken = Declared(_parameters)
+
+    async def __call__(self, request: Request) -> None:
+        """Raises ``Invalid``."""
+        if request.method in ("GET", "HEAD"):
+            return
+        asked = [name for name in _CONDITIONS if name in request.headers]
+        if not asked:
+            return
+        taken = self._taken.of(request.scope["route"])
+        faults = [_not_taken(name) for name in asked if name not in taken]
+        if faults:
+            raise Invalid(faults[0].message, violations=faults)
+
+
+def _parameters(route: APIRoute) -> frozenset[str]:
+    return frozenset(one.alias for one in get_flat_params(route.dependant))
+
+
+def _not_taken(name: str) -> Violation:
+    message = f"this operation looks at no {name.title()}: it would be carried out whatever the header says"
+    fix = "leave it out; which record of a row wins is said by the table's sequence fields, not by who read it last"
+    return Violation("", FaultCode.CONDITION_NOT_TAKEN, message, fix)
+
+
+OnlyTakenConditions = Depends(TakenConditions())
+
+
+class Revalidated:
+    """Gives whole answers to GET an ETag, of their bytes where the route gave none, and answers 304 to who has them.
+
+    Says of every answer to GET how long it may be kept: not at all where it streams or tells the moment.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http" and scope["method"] == "GET":
+            send = _Validated(scope, send).send
+        await self.app(scope, receive, send)
+
+
+class _Validated:
+    """One answer on its way out; it begins with its first piece of body."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send = scope, send
+        self._start: Message | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            whole = None if message.get("more_body", False) else message.get("body", b"")
+            if self._prepared(start, whole):
+                message = {"type": "http.response.body", "body": b""}
+            await self._send(start)
+        await self._send(message)
+
+    def _prepared(self, start: Message, whole: bytes | None) -> bool:
+        """Completes the headers in ``start``; whether the caller has the body, which ``start`` then tells."""
+        headers: list[tuple[bytes, bytes]] = [*start.get("headers", ())]
+        start["headers"] = headers
+        told = {name.lower(): value for name, value in headers}
+        keeps = whole is not None and self._scope["path"] not in _LIVE_PATHS
+        if b"cache-control" not in told:
+            headers.append(REVALIDATE if keeps else NO_STORE)
+        if not keeps or told.get(b"cache-control") == b"no-store":
+            return False
+        if b"vary" not in told:
+            headers.append(VARY)
+        etag = told.get(b"etag") or f'"{xxh3_128_hexdigest(whole or b"")}"'.encode()
+        if b"etag" not in told:
+            headers.append((b"etag", etag))
+        sent = [value.decode("latin-1") for name, value in self._scope["headers"] if name == b"if-none-match"]
+        if not sent or not is_known(",".join(sent), etag.decode("latin-1")):
+            return False
+        start["status"] = 304
+        start["headers"] = [(name, value) for name, value in headers if name.lower() not in _OF_BODY]
+        return True

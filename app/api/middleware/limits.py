@@ -1,0 +1,184 @@
+"""The largest body of every kind of route, read before the route is called."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.middleware.auth import OPEN_PATHS
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH
+from app.api.shared.refusals import refuse
+from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
+from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
+from app.settings import Settings
+from app.storage.staging.spool import Content, Room, Spool
+
+MOST_BYTES: Final = 2**20
+# 1.6 KB for each of the records that a simulation may have.
+MOST_SIMULATED_BYTES: Final = 16 * 2**20
+MOST_SIGN_IN_BYTES: Final = 2**12  # of callers without a token, who must not fill the room of bodies
+MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three times as many, as forms send it
+
+
+async def _spooled(request: Request) -> Content:
+    content: Content = request.scope[SPOOLED]
+    return content
+
+
+SpooledBody = Annotated[Content, Depends(_spooled)]
+
+
+class BodyLimits:
+    """How many bytes the body of a request may have: none on the open paths, 4 KiB in a sign-in, ``max_body_bytes`` in
+    a batch or a file of the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes``
+    bounds them all.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._most = settings.max_body_bytes
+        self._spooled = [_pattern(f"{TABLE_PATH}/batches"), _pattern(UPLOAD_FORM_PATH)]
+        self._larger = [
+            *((pattern, self._most) for pattern in self._spooled),
+            *((_pattern(path), MOST_FORM_BYTES) for path in ROW_FORM_PATHS),
+            (_pattern(f"{TABLE_PATH}/rows:simulate"), MOST_SIMULATED_BYTES),
+            (_pattern(f"{CATALOG_PATH}/merges:simulate"), MOST_SIMULATED_BYTES),
+        ]
+
+    def of(self, method: str, path: str) -> int:
+        """The bound in bytes for a request with ``method`` to the decoded ``path``."""
+        if path in OPEN_PATHS:
+            return 0
+        if path in SIGN_PATHS:
+            return MOST_SIGN_IN_BYTES
+        larger = (most for pattern, most in self._larger if method == "POST" and pattern.match(path.removesuffix("/")))
+        return min(self._most, next(larger, MOST_BYTES))
+
+    def spooled(self, method: str, path: str) -> bool:
+        """Whether the route reads the body from ``SPOOLED``: what is too large for the memory is a file."""
+        return method == "POST" and any(pattern.match(path.removesuffix("/")) for pattern in self._spooled)
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """As the router matches paths."""
+    return compile_path(template)[0]
+
+
+class BodyLimit:
+    """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory, and what
+    comes too slowly.
+
+    The routes behind it have the whole body, so that no slow sender holds a thread or a transaction; that of a batch is
+    in the scope as ``SPOOLED``.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.pace = Pace(settings.silence_seconds, settings.body_bytes_per_second)
+        self.limits = BodyLimits(settings)
+        folder = settings.folder.resolve() / "uploads"
+        self.room = Room(folder, settings.bodies_mib * 2**20, settings.uploads_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        spooled = self.limits.spooled(scope["method"], scope["path"])
+        with closing(Spool(self.room, files=spooled)) as spool:
+            content = await self._body(scope, receive, send, spool)
+            if content is None:
+                return
+            scope[ROOM] = self.room
+            if spooled:
+                scope[SPOOLED] = content
+            await self.app(scope, _replayed(b"" if spooled else bytes(content), receive), send)
+
+    async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
+        """The body; None if it was refused, or if the client went before its end."""
+        most = self.limits.of(scope["method"], scope["path"])
+        try:
+            _check_declared(Request(scope).headers.get("content-length", ""), most)
+            return spool.content() if await _read(receive, most, self.pace, spool) else None
+        except KeyfoldError as error:
+            spool.close()
+            await refuse(scope, receive, send, error)
+            return None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How slowly a body may come: it may pause for ``silence_seconds``, and after that long it must have come with
+    ``bytes_per_second`` all along.
+    """
+
+    silence_seconds: float
+    bytes_per_second: int
+
+    def wait_seconds(self, size: int, passed: float) -> float:
+        """How long to wait for the next part of a body of which ``size`` bytes have come in ``passed`` seconds."""
+        if not self.bytes_per_second:
+            return self.silence_seconds
+        return min(self.silence_seconds, self.silence_seconds + size / self.bytes_per_second - passed)
+
+
+def _check_declared(length: str, most: int) -> None:
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > most):
+        raise _too_large(most)
+
+
+async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
+    """Fill ``spool`` with the body; false if the client went before its end. Raises ``TooLarge``, ``TooSlow``, and
+    ``Unavailable`` when there is no room for it.
+    """
+    more, began = True, time.monotonic()
+    while more:
+        message = await _next(receive, pace.wait_seconds(spool.size, time.monotonic() - began), spool.size)
+        if message["type"] == "http.disconnect":
+            return False
+        spool.add(message.get("body", b""))
+        more = message.get("more_body", False)
+        if spool.size > most:
+            raise _too_large(most)
+        if spool.due:
+            await run_sync(spool.spill)
+    return True
+
+
+async def _next(receive: Receive, seconds: float, size: int) -> Message:
+    try:
+        with anyio.fail_after(max(0.0, seconds)):
+            return await receive()
+    except TimeoutError as error:
+        message = f"the body comes too slowly, {size} bytes of it have come so far; nothing was stored"
+        fault = Violation(
+            "", FaultCode.TOO_SLOW, message, "send the request again, its body faster and without a pause"
+        )
+        raise TooSlow(message, violations=[fault]) from error
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """``receive`` that gives ``body``, and then what comes after it: that the client went."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed
+
+
+def _too_large(most: int) -> TooLarge:
+    if most == 0:
+        message, fix = "this route takes no body", "send the request without one"
+    else:
+        message, fix = f"the body is larger than {most} bytes; split the request", "split the request"
+    return TooLarge(message, violations=[Violation("", FaultCode.TOO_LARGE, message, fix)])

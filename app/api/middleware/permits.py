@@ -1,0 +1,53 @@
+"""May the caller do what is asked? Decided before a byte of the body is read (docs/decisions/0025)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import Depends, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.middleware.auth import OPEN_PATHS
+from app.api.shared.deps import GRANT
+from app.api.shared.operations import Operations
+from app.api.shared.refusals import refuse
+from app.core.errors import Forbidden
+
+PERMITTED: Final = "keyfold.permitted"  # the member of the scope that has the id of the operation that was permitted
+
+
+class Permits:
+    """Refuses what the caller's token may not do. A request that no route takes goes on, to be told so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        try:
+            if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+                _check(scope)
+        except Forbidden as error:
+            await refuse(scope, receive, send, error)
+            return
+        await self.app(scope, receive, send)
+
+
+def _check(scope: Scope) -> None:
+    operations: Operations = scope["app"].state.operations
+    asked = operations.asked(scope)
+    if asked is not None and asked.operation.need is not None:
+        asked.operation.need.check(scope[GRANT], asked.names, scope["query_string"])
+        scope[PERMITTED] = asked.operation.id
+
+
+async def _permitted(request: Request) -> None:
+    """A route that runs without having been permitted is a fault of the program: it must not run."""
+    if request.scope["path"] in OPEN_PATHS:
+        return
+    operation = request.scope["route"].operation_id
+    if request.scope.get(PERMITTED) != operation:
+        raise RuntimeError(f"the operation {operation} was not permitted")
+
+
+OnlyPermitted = Depends(_permitted)

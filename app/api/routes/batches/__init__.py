@@ -1,0 +1,1 @@
+"""Routes that accept records and say what became of them."""

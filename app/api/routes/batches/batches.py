@@ -1,0 +1,237 @@
+"""``POST T/batches`` and what became of them (design §6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
+
+from app.api.document.components import headers
+from app.api.middleware.audit import NotesDep
+from app.api.middleware.limits import SpooledBody
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
+from app.api.shared.paging import WantedPage
+from app.api.shared.paths import TABLE_PATH, FullName, ReadTable, batch_location
+from app.api.shared.preferences import preference
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.slashes import register_convertors
+from app.core.errors import DamagedCatalog, Unavailable
+from app.core.plan.record_decoder import Note
+from app.core.table import history
+from app.http.uploads import ROOM, stage
+from app.services.batches.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
+from app.services.batches.ingest import MAX_KEY_LENGTH, Change, Upload
+from app.services.bodies.change_events import EVENT_FORMATS
+from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
+from app.services.merging.merges import request_merge
+from app.services.shared.unavailable import UNAVAILABLE
+
+logger = logging.getLogger(__name__)
+register_convertors()
+router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
+MAX_WAIT_SECONDS = 60.0
+LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
+REPLAYED_HEADER = "Idempotency-Replayed"
+_WAIT_STEP_SECONDS = 0.05
+
+
+class BatchWarning(Payload):
+    """What may surprise about records that were accepted."""
+
+    code: Note
+    count: int = Field(description="how many records or events")
+    detail: str
+    fix: str
+
+
+_WARNINGS: Mapping[Note, tuple[str, str]] = {
+    Note.WITHOUT_SEQUENCE: (
+        "{} records have no value of sequence.field, so they lose to every record that has one",
+        "send the sequence with each record, deletes too",
+    ),
+    Note.SKIPPED_EVENTS: (
+        "{} events are no rows (heartbeats, marks, changes of schemas, messages, tombstones) and were skipped",
+        "nothing: no row is in them",
+    ),
+    Note.NULL_OR_DEFAULT: (
+        "{} events come from a converter that sends the default of a column for null, so nulls may be stored as it",
+        "set debezium.format.value.replace.null.with.default=false",
+    ),
+}
+
+
+def _warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
+    return [
+        BatchWarning(code=note, count=count, detail=_WARNINGS[note][0].format(count), fix=_WARNINGS[note][1])
+        for note, count in notes.items()
+    ]
+
+
+class Batch(Answer):
+    """One accepted batch; times are epoch milliseconds."""
+
+    id: str
+    number: int
+    state: history.BatchState
+    records: int
+    ignored_records: Annotated[int, Told("ignored")]
+    size_bytes: int
+    idempotency_key: str | None
+    accepted_at: EpochMillis
+    accepted_by: str = Field(description="the name of the token that it was sent with, empty where none was needed")
+    merge_id: str | None
+    snapshot_id: int | None
+    fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
+    warnings: Annotated[list[BatchWarning], Told(lambda _: [])] = Field(
+        default_factory=list, description="what may surprise about its records; only of the request that sent them"
+    )
+
+
+class BatchList(Answer):
+    """One page of a table's batches, newest first unless asked otherwise."""
+
+    batches: Annotated[list[Batch], Told("items")]
+    next_page_token: NextPageToken
+
+
+async def whole_body(request: Request) -> bytes:
+    """The request's body; ``app.api.middleware.limits`` has read and bounded it."""
+    return await request.body()
+
+
+def _wait_seconds(prefer: str | None) -> float:
+    """The seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
+    wait = preference(prefer, "wait") or ""
+    return min(float(wait), MAX_WAIT_SECONDS) if wait.isascii() and wait.isdigit() else 0.0
+
+
+_DESCRIBED = {
+    media_type: {"schema": entry.schema} for media_type, entry in FORMATS.items() if media_type not in NDJSON[1:]
+}
+_REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
+
+
+# Its length is checked with the body, so that one answer tells all that is wrong.
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH}),
+]
+_EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
+
+
+_UNAVAILABLE = "what change events have in place of a value that did not change (unavailable.value.placeholder)"
+
+
+_EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
+
+
+_TOLD = headers("Location", "Preference-Applied", REPLAYED_HEADER)
+# Paimon's clients know no 422: it is only where an Idempotency-Key can be sent.
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    200: {"model": Batch, "headers": _TOLD, "description": "merged"},
+    202: {"headers": _TOLD, "description": "durable"},
+    **problems(409, 422),
+}
+
+
+async def _merged(parts: Parts, batch: history.Batch, seconds: float) -> history.Batch:
+    """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
+    no thread.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        await in_writers_thread(parts, request_merge, parts.database, batch.table_id)
+        while batch.state is history.BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
+            await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+            batch = await run_in_threadpool(current_batch, parts.database, batch)
+    except (Unavailable, DamagedCatalog):
+        logger.info("nobody can tell now whether batch %s is merged; it is accepted", batch.id, exc_info=True)
+    return batch
+
+
+@router.post("", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses=ACCEPTED)
+async def post_batch(
+    name: FullName,
+    request: Request,
+    response: Response,
+    body: SpooledBody,
+    parts: PartsDep,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Annotated[str | None, Header()] = None,
+    content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
+    events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
+    empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
+    unavailable: Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)] = UNAVAILABLE,
+) -> Batch:
+    """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
+    time.
+
+    The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
+    ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
+    """
+    media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
+    room = request.scope[ROOM]
+    sender = request.scope[GRANT].name
+    upload = Upload(
+        body, media_type, idempotency_key, content_encoding, events, unavailable, room, empty_fields, sender
+    )
+    return await accepted(request, response, parts, name, upload, prefer)
+
+
+async def accepted(
+    request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
+) -> Batch:
+    """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
+    done = await in_writers_thread(parts, stage, parts, name, change)
+    batch = done.batch
+    if done.replayed:
+        response.headers[REPLAYED_HEADER] = "true"
+    wait = _wait_seconds(prefer)
+    if wait:
+        batch = await _merged(parts, batch, wait)
+        response.headers["Preference-Applied"] = f"wait={wait:g}"
+        response.status_code = 200 if batch.state is history.BatchState.MERGED else 202
+    response.headers["Location"] = batch_location(request, batch.id)
+    if response.status_code != 200:
+        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
+    return Batch.of(batch, warnings=_warnings(done.notes))
+
+
+@router.get("", operation_id="listBatches")
+def get_batches(
+    table: ReadTable,
+    repository: Reading,
+    wanted: WantedPage,
+    state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
+    order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
+) -> BatchList:
+    """The table's batches, newest first or oldest first; a page token goes with its order."""
+    return BatchList.of(list_batches(repository, table, wanted, state, order))
+
+
+@router.get("/{batch_id:id}", operation_id="getBatch")
+def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> Batch:
+    """One batch."""
+    return Batch.of(repository.batches.get(table.id, batch_id))
+
+
+@router.delete("/{batch_id:id}", operation_id="deleteBatch", responses=problems(409))
+async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
+    """Withdraw a batch while it is staged."""
+    notes.tell(batch=batch_id)
+    batch = await in_writers_thread(parts, withdraw_batch, parts.database, parts.warehouse, name, batch_id)
+    return Batch.of(batch)
+
+
+@router.post("/{batch_id:id}:retry", operation_id="retryBatch", responses=problems(409))
+async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
+    """Stage a batch that was set aside again, under the next number: it counts as come now."""
+    notes.tell(batch=batch_id)
+    return Batch.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

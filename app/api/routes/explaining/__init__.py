@@ -1,0 +1,1 @@
+"""Routes that say why: explain, simulate, lateness."""

@@ -1,0 +1,93 @@
+"""``T/lateness``: how many records came late, by lane and sender, and what they did (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from app.api.shared.answers import Answer, EpochMillis, Told
+from app.api.shared.deps import Reading
+from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.services.explaining.lateness import LateLane, LateSender, late_report, parsed_since
+
+router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
+
+
+class LateStep(Answer):
+    """Records that were late by up to ``upTo``, and by more than the step before; null: by more than all of them."""
+
+    up_to: float | None
+    records: int
+
+
+class LateRecords(Answer):
+    """What one sender sent late."""
+
+    sender: str = Field(description="the name of its token; empty where none was needed")
+    records: Annotated[int, Told("counts.records")] = Field(description="those that have a sequence of the lane")
+    late: Annotated[int, Told("counts.late")] = Field(
+        description="those that sort before a record of their key that was accepted before them"
+    )
+    in_merge: Annotated[int, Told("counts.in_merge")] = Field(description="of these, before one of the same merge")
+    against_older: Annotated[int, Told("counts.against_older")] = Field(
+        description="of these, only before what was merged earlier"
+    )
+    changed_nothing: Annotated[int | None, Told("counts.changed_nothing")] = Field(
+        description="of these, those that changed no column of the lane; null in tables whose rows can be removed"
+    )
+    too_late: Annotated[int, Told("counts.too_late")] = Field(description="of these, beyond sequence.late-horizon")
+    unmeasured: Annotated[int, Told("counts.unmeasured")] = Field(description="of these, in no step: null, or text")
+    largest: Annotated[float | None, Told("counts.largest")] = Field(description="by how much the latest one was late")
+    steps: list[LateStep]
+
+
+class Lane(Answer):
+    """What came late in one order of records: that of a sequence group, or the table's sequence.field."""
+
+    sequence: list[str]
+    columns: list[str] = Field(description="the columns that it orders")
+    measure: Literal["seconds", "number"] | None = Field(description="the unit of steps and largest; null: none tells")
+    horizon: str | None = Field(description="the table's sequence.late-horizon, where it bounds this lane")
+    senders: Annotated[list[LateRecords], Told(lambda lane: list(_senders(lane)))]
+
+
+def _senders(lane: LateLane) -> Iterator[LateRecords]:
+    yield from (LateRecords.of(one, steps=_steps(lane, one)) for one in lane.senders)
+
+
+def _steps(lane: LateLane, sender: LateSender) -> list[LateStep]:
+    bounds = [*lane.steps, None]
+    return [LateStep(up_to=up_to, records=n) for up_to, n in zip(bounds, sender.counts.steps, strict=False)]
+
+
+class Lateness(Answer):
+    """What came late in the merges from ``since`` on: ``counted`` of ``merges``, whose records were ``records``."""
+
+    since: EpochMillis | None = Field(description="when the first of them ended")
+    merges: int
+    counted: int = Field(description="those of which that is known: it is counted soon after a merge")
+    records: int
+    exact: bool = Field(
+        description="whether all keys were compared with older runs; else a share: then it is estimated"
+    )
+    lanes: list[Lane]
+
+
+@router.get("/lateness", operation_id="getLateness")
+def get_lateness(
+    table: ReadTable,
+    repository: Reading,
+    since: Annotated[
+        str | None, Query(description="a date and time with its offset: merges that ended then or later")
+    ] = None,
+) -> Lateness:
+    """How many records came late, by how much, from whom, and how many of them changed nothing.
+
+    By lane: each sequence group is one, and the table's own sequence. As far back as merges are listed
+    (`catalog.history-retained`), the newest 5,000 of them. A table without sequences has no lanes: nothing comes late.
+    """
+    return Lateness.of(late_report(repository, table, parsed_since(since)))

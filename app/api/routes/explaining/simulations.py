@@ -1,0 +1,91 @@
+"""``rows:simulate`` and ``merges:simulate``: what records would do, and why (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from app.api.document.components import SPELLED, Key, Row, RowKind, schema
+from app.api.routes.batches.batches import whole_body
+from app.api.shared.answers import Answer, Told
+from app.api.shared.deps import BoundsDep, ImagesDep, Reading
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, ReadTable
+from app.api.shared.preferences import SpellingDep
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.services.explaining.simulations import simulate_merge, simulate_rows
+
+router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
+Body = Annotated[bytes, Depends(whole_body)]
+
+
+class ColumnStep(Answer):
+    """What one record did to one column."""
+
+    column: str
+    before: Any
+    after: Any
+    reason: str
+
+
+class Step(Answer):
+    """One record, by its index in the request; ``ignored`` where the table drops it."""
+
+    record: int
+    kind: RowKind | None
+    before: Row | None
+    after: Row | None
+    columns: list[ColumnStep]
+    ignored: str | None
+
+
+class SimulatedRow(Answer):
+    """One key: its row before and after all records, null where there is none."""
+
+    key: Key
+    before: Row | None
+    after: Row | None
+    steps: list[Step]
+
+
+class Simulation(Answer):
+    """The rows that the records touch, in the order of their first record."""
+
+    rows: Annotated[list[SimulatedRow], Told(lambda rows: rows)]
+
+
+_TOLD_SO: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}}
+
+
+def _request_body(name: str) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema(name)}}}}
+
+
+@router.post(
+    f"{TABLE_PATH}/rows:simulate",
+    operation_id="simulateRows",
+    openapi_extra=_request_body("RecordList"),
+    responses=_TOLD_SO,
+)
+def post_rows_simulate(
+    table: ReadTable,
+    body: Body,
+    repository: Reading,
+    images: ImagesDep,
+    response: Response,
+    spelling: SpellingDep,
+) -> Simulation:
+    """Fold records on the live rows and answer before, after and every step; nothing is stored."""
+    response.headers.update(spelling.headers)
+    return Simulation.of(simulate_rows(repository, images, table, body, spelling.integers))
+
+
+@router.post(
+    f"{CATALOG_PATH}/merges:simulate",
+    operation_id="simulateMerge",
+    openapi_extra=_request_body("Trial"),
+)
+def post_merges_simulate(body: Body, bounds: BoundsDep, response: Response, spelling: SpellingDep) -> Simulation:
+    """Fold records on nothing, in a table of the given schema; nothing is stored."""
+    response.headers.update(spelling.headers)
+    return Simulation.of(simulate_merge(body, bounds.table, spelling.integers))

@@ -1,0 +1,1 @@
+"""Routes of merges and compactions."""

@@ -1,0 +1,41 @@
+"""``T/compact``: a compaction asked for; it is watched and cancelled as merges are (``T/merges``)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from app.api.document.components import headers
+from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
+from app.api.routes.merging.merges import Merge
+from app.api.shared.answers import OwnBody
+from app.api.shared.deps import Writing
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paths import TABLE_PATH, WrittenTable, location
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.services.merging.compactions import ask_for_compaction
+
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
+
+
+class CompactionWish(OwnBody):
+    """``full``: combine all runs; otherwise those that the table's policy picks."""
+
+    full: Annotated[bool, Field(strict=True)] = True
+
+
+@router.post(
+    "/compact", status_code=202, operation_id="postCompaction", responses={202: {"headers": headers("Location")}}
+)
+def post_compaction(
+    table: WrittenTable, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
+) -> Merge:
+    """Combine the table's runs, beside its merges; a compaction that already waits is answered again."""
+    wish = body or CompactionWish()
+    asked = ask_for_compaction(repository, table.id, full=wish.full)
+    response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
+    table_path = location(request, asked.id).rsplit("/", 2)[0]
+    response.headers["Location"] = f"{table_path}/merges/{asked.id}"
+    return Merge.of(asked)

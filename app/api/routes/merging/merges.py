@@ -1,0 +1,81 @@
+"""``T/merges``: merges asked for, watched, cancelled (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api.document.components import headers
+from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.shared.deps import Reading, Writing
+from app.api.shared.paging import WantedPage
+from app.api.shared.paths import TABLE_PATH, ReadTable, WrittenTable, location
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.slashes import register_convertors
+from app.core.table.history import TaskKind, TaskState, TaskTrigger
+from app.services.merging.merges import ask_for_merge, list_merges
+
+register_convertors()
+router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
+
+
+class Merge(Answer):
+    """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
+
+    id: str
+    job: Annotated[TaskKind, Told("kind")]
+    full: bool
+    state: TaskState
+    trigger: TaskTrigger
+    requested_at: EpochMillis
+    started_at: EpochMillis | None
+    finished_at: EpochMillis | None
+    progress: float
+    progress_detail: dict[str, int]
+    snapshot_id: int | None
+    batches: int
+    records: int
+    rows: int
+    error: str | None
+
+
+class MergeList(Answer):
+    """One page of a table's merges, newest first."""
+
+    merges: Annotated[list[Merge], Told("items")]
+    next_page_token: NextPageToken
+
+
+@router.post("", status_code=202, operation_id="postMerge", responses={202: {"headers": headers("Location")}})
+def post_merge(table: WrittenTable, repository: Writing, request: Request, response: Response) -> Merge:
+    """Merge everything that is staged now; a merge that already waits is answered again."""
+    merge = ask_for_merge(repository, table.id)
+    response.headers["Location"] = location(request, merge.id)
+    response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
+    return Merge.of(merge)
+
+
+@router.get("", operation_id="listMerges")
+def get_merges(
+    table: ReadTable,
+    repository: Reading,
+    wanted: WantedPage,
+    state: Annotated[TaskState | None, Query(description="only those that stand there")] = None,
+    job: Annotated[TaskKind | None, Query(description="only merges, or only compactions")] = None,
+) -> MergeList:
+    """The table's merges and compactions, newest first."""
+    return MergeList.of(list_merges(repository, table, wanted, state, job))
+
+
+@router.get("/{merge_id:id}", operation_id="getMerge")
+def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> Merge:
+    """One merge: state, progress, and its outcome or error."""
+    return Merge.of(repository.tasks.get(table.id, merge_id))
+
+
+@router.post("/{merge_id:id}:cancel", operation_id="cancelMerge")
+def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> Merge:
+    """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
+    return Merge.of(repository.tasks.request_cancel(table.id, merge_id))

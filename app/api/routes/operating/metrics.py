@@ -1,0 +1,26 @@
+"""``/metrics``, as Prometheus reads it (docs/decisions/0027)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Response
+
+from app.api.middleware.auth import METRICS_PATH
+from app.api.shared.deps import PartsDep
+from app.telemetry.entries import Asked
+from app.telemetry.exposition import Told, exposed
+
+router = APIRouter()
+_NOT_IN_TIME: Final = (Told(Asked.CATALOG_UP, (), 0.0),)
+
+
+# Not in the OpenAPI document: it is no route for clients, and its answer is no JSON.
+@router.get(METRICS_PATH, operation_id="getMetrics", response_class=Response, include_in_schema=False)
+async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
+    """All metrics of this service's processes, whichever of them is asked. No request waits for another's thread."""
+    told, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
+    own = (parts.build, Told(Asked.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
+    text, media_type = exposed(parts.database.metrics, [*own, *(_NOT_IN_TIME if told is None else told)], accept)
+    return Response(text, headers={"Content-Type": media_type})

@@ -1,0 +1,156 @@
+"""``T/stats``: what a table holds, and what merging and serving it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
+from app.api.shared.answers import Answer, EpochMillis, Told, epoch_millis
+from app.api.shared.deps import ImagesDep, PartsDep, Reading
+from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.core.table.history import Task
+from app.core.table.overdue import OverdueReason
+from app.services.operating.stats import TableStats, image_progress, table_stats
+
+router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
+
+
+class Staged(Answer):
+    """The staging area: batches that no merge has folded yet."""
+
+    batches: int
+    records: int
+    size_bytes: int
+    oldest_accepted_at: EpochMillis | None
+
+
+class OverdueMerge(Answer):
+    """The table misses its ``merge.max-staleness``: its oldest staged batch waits longer, by more than a second."""
+
+    by_millis: Annotated[int, Told(lambda overdue: overdue.by // timedelta(milliseconds=1))] = Field(
+        description="how much longer than merge.max-staleness it has waited"
+    )
+    reason: OverdueReason
+    detail: Annotated[str, Told("explained")]
+
+
+class Written(Answer):
+    """Bytes that commits have written since the table was created."""
+
+    merged_bytes: Annotated[int, Told("merged")]
+    compacted_bytes: Annotated[int, Told("compacted")]
+    changelog_bytes: Annotated[int, Told("changelog")]
+
+
+def _duration_millis(task: Task) -> int:
+    """0 for a task that ended before it began; only those that ended are asked for."""
+    ended = task.finished_at or task.requested_at
+    return epoch_millis(ended) - epoch_millis(task.started_at or ended)
+
+
+class LastJob(Answer):
+    """The last merge or compaction that succeeded; times are epoch milliseconds."""
+
+    id: str
+    finished_at: EpochMillis
+    duration_millis: Annotated[int, Told(_duration_millis)]
+    rows: int
+
+
+class MergesWait(Answer):
+    """Why the table's merges wait: it has as many runs as its ``num-sorted-run.stop-trigger``, or more."""
+
+    compaction_id: str = Field(description="the compaction that they wait for: GET T/merges/{compactionId}")
+    runs: int
+    stop_trigger: Annotated[int, Told("trigger")]
+    since: EpochMillis = Field(description="when that compaction was asked for")
+    until: EpochMillis = Field(description="when merges go on even if it has not ended")
+
+
+class CompactionFailed(Answer):
+    """The compactions that have failed since the last that succeeded; they are tried again, later each time."""
+
+    in_a_row: int
+    last_at: EpochMillis
+    error: str = Field(description="why the last of them failed")
+
+
+def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
+    """An attribute of the current snapshot, or what it is before the first one."""
+    return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
+
+
+class ImagesMade(Answer):
+    """The images of this machine that answer lookups in the current snapshot; what has none is read from Parquet."""
+
+    files: int = Field(description="data files of the snapshot")
+    made: int = Field(description="those of them whose image is made")
+    size_bytes: int
+
+
+class History(Answer):
+    """The records of merged batches that are kept to explain rows, and what that takes."""
+
+    since_snapshot: Annotated[int, Told("since")] = Field(
+        description="all that was merged after this snapshot is kept, and this snapshot with it; 0: all there was"
+    )
+    batches: int
+    records: int
+    files: int = Field(description="history files; what was merged a moment ago is in staging files")
+    size_bytes: int = Field(description="bytes of those files and of staging files that are history")
+    bases: int = Field(description="snapshots that are kept because records are explained from them")
+    base_bytes: int = Field(description="bytes of runs that only they name")
+
+
+class Stats(Answer):
+    """Counts of one moment. Ratios are null where there is nothing to divide by."""
+
+    snapshot_id: Annotated[int | None, Told(_now("id", None))]
+    rows: Annotated[int | None, Told(_now("rows", 0))] = Field(description=LIVE_ROWS)
+    stored_rows: Annotated[int, Told(_now("stored_rows", 0))] = Field(description=STORED_ROWS)
+    files: Annotated[int, Told(_now("files", 0))]
+    size_bytes: Annotated[int, Told(_now("size_bytes", 0))] = Field(description="bytes of the current snapshot's runs")
+    runs: Annotated[int, Told(lambda stats: len(stats.snapshot.runs) if stats.snapshot else 0)]
+    partitions: Annotated[int, Told(lambda stats: len(stats.partitions))] = Field(
+        description="partitions that have rows; 1 in a table without partition keys"
+    )
+    most_runs: int = Field(description="runs of the partition that has most of them")
+    staged: Staged
+    overdue: OverdueMerge | None = Field(description="null while the table is merged in time")
+    set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
+    written: Written
+    write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
+    read_amplification: Annotated[int, Told("most_runs")] = Field(
+        description="runs that one key's lookup may read: mostRuns"
+    )
+    space_amplification: float | None = Field(
+        description="sizeBytes / bytes of the oldest run of each partition, an estimate of the compacted table: right "
+        "after a full compaction it is 1; too high while the oldest run is small beside what came later"
+    )
+    retained_bytes: Annotated[int, Told("retained.size_bytes")] = Field(
+        description="bytes of all runs that any snapshot or tag keeps, each counted once"
+    )
+    retained_files: Annotated[int, Told("retained.files")]
+    snapshots: Annotated[int, Told("retained.snapshots")]
+    tags: Annotated[int, Told("retained.tags")]
+    history: History
+    merges: int = Field(description="merges that succeeded")
+    compactions: int = Field(description="compactions that succeeded")
+    last_merge: LastJob | None
+    last_compaction: LastJob | None
+    merges_wait: MergesWait | None = Field(description="why no merge of the table begins now; null while they do")
+    compaction_failure: CompactionFailed | None = Field(description="null where the last compaction succeeded")
+    images: ImagesMade
+
+
+@router.get("/stats", operation_id="getTableStats")
+def get_stats(table: ReadTable, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
+    """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
+    stats = table_stats(repository, table, spark_answers=parts.spark_ready())
+    return Stats.of(stats, images=ImagesMade.of(image_progress(images, table, stats.snapshot)))

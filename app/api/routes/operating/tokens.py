@@ -1,0 +1,76 @@
+"""``/v1/tokens``: API tokens made, listed and revoked by whoever may do everything; ``keyfold token`` does the same."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from app.api.document.payloads import Names
+from app.api.middleware.audit import NotesDep
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
+from app.api.shared.deps import Reading, Writing
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paging import WantedPage
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.access import Role
+from app.services.access.tokens import Wish, list_tokens, make_token, told_of
+
+router = APIRouter(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
+
+
+class NewToken(OwnBody):
+    """A token to make. Who makes one over HTTP says what it may do."""
+
+    name: str
+    role: Role
+    on: Names = Field(description="what it is for: `*`, `shop.*` for a database, `shop.orders` for a table")
+    expires: str | None = Field(None, description="`90d`, `12h`, or a time: `2027-01-31T18:00:00Z`; never without")
+
+
+class Token(Answer):
+    """A token by its name; times are milliseconds since 1970-01-01 UTC. ``lastUsedAt`` is a minute or so late."""
+
+    name: str
+    role: Role
+    on: Annotated[list[str], Told(lambda token: list(token.scope.patterns))]
+    created_at: EpochMillis
+    expires_at: EpochMillis | None
+    last_used_at: EpochMillis | None
+
+
+class MadeToken(Token):
+    """A token just made, and its text (``token``), which is told only now."""
+
+    token: str
+
+
+class TokenList(Answer):
+    """A page of the tokens in name order, expired ones too; ``nextPageToken`` is null on the last page."""
+
+    tokens: Annotated[list[Token], Told("items")]
+    next_page_token: NextPageToken
+
+
+@router.post("", operation_id="createToken", responses=problems(409))
+def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
+    """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
+    made = make_token(repository, Wish(body.name, body.role, body.on, body.expires))
+    notes.tell(**told_of(made.token))
+    response.headers["Cache-Control"] = "no-store"
+    return MadeToken.of(made.token, token=made.secret)
+
+
+@router.get("", operation_id="listTokens")
+def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
+    """The tokens, without their texts, which nobody keeps."""
+    return TokenList.of(list_tokens(repository, wanted))
+
+
+@router.delete("/{name}", operation_id="revokeToken", response_class=Response)
+def revoke_token(name: str, repository: Writing, notes: NotesDep) -> Response:
+    """Takes a token back: it opens nothing any more, here at once and on other machines within two seconds."""
+    notes.tell(name=name)
+    repository.tokens.revoke(name)
+    return Response()

@@ -1,0 +1,1 @@
+"""Routes that other engines read a table by."""

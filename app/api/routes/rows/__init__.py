@@ -1,0 +1,1 @@
+"""Routes that answer rows: by key, by scan, one by one."""

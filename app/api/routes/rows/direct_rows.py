@@ -1,0 +1,126 @@
+"""Lookups answered before the router: what FastAPI documents for ``GET T/rows``, without its cost
+(docs/decisions/0018).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote_plus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.middleware.negotiation import takes_json
+from app.api.middleware.observed import ANSWER
+from app.api.routes.rows.lookups import Asked, answer_row, names_in
+from app.api.shared.deps import GRANT
+from app.api.shared.outgoing import Outgoing
+from app.api.shared.paths import DATABASES_PATH
+from app.api.shared.preferences import INTEGERS, USUAL, Spelling, spelling
+from app.api.shared.problems import refusal
+from app.core.access import Grant, Role
+from app.core.errors import KeyfoldError
+from app.core.table.damage import DamagedFile
+from app.core.table.option_entries import Integers
+from app.http.members import OPERATION
+from app.services.rows.lookups import Consistency
+
+# Names that need no decoding; a path with any other one takes the documented way.
+_ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
+_CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
+EXPLAIN: Final = ":explain"  # another route: a key that ends so is asked for by ?key=
+_BODY = (b"content-length", b"transfer-encoding")
+
+
+class DirectRows:
+    """Answers the ordinary lookup. One whose parameters are out of the ordinary is left to the documented route, which
+    does the same and says what is wrong with them: both end in ``answer_row``.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        asked = _asked(scope) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if asked is None:
+            await self.app(scope, receive, send)
+            return
+        try:
+            grant: Grant = scope[GRANT]
+            grant.check_table(Role.READ, *asked.name)  # this route has no other that asks
+            answer = await answer_row(scope["app"].state.parts, asked, scope, _if_none_match(scope))
+        except DamagedFile as error:
+            response = await run_in_threadpool(refusal, Request(scope), error)
+            await response(scope, receive, send)
+            return
+        except KeyfoldError as error:
+            await refusal(Request(scope), error)(scope, receive, send)
+            return
+        outgoing: Outgoing = scope[ANSWER]
+        await outgoing.send_whole(answer.status, answer.headers, answer.body)
+
+
+def _asked(scope: Scope) -> Asked | None:
+    """What an ordinary lookup asks for, which is noted in the scope; None for any other request."""
+    match = _ROWS.fullmatch(scope.get("raw_path") or b"")
+    if match is None or not all(_is_ordinary(name, value) for name, value in scope["headers"]):
+        return None
+    database, table, raw_key = match.groups()
+    if raw_key is not None and scope["path"].endswith(EXPLAIN):
+        return None
+    given = _parameters(scope["query_string"])
+    if given is None or bool(given.keys) is (raw_key is not None):
+        return None
+    keys = given.keys if raw_key is None else [scope["path"][match.start(3) :]]
+    scope[OPERATION] = "getRow" if raw_key is None else "getRowByPath"
+    return Asked(
+        (database.decode(), table.decode()), keys, given.columns, given.consistency, spelling=_spelling(scope, given)
+    )
+
+
+def _is_ordinary(name: bytes, value: bytes) -> bool:
+    return name not in _BODY and (name != b"accept" or takes_json(value))
+
+
+@dataclass
+class _Parameters:
+    """The parameters of an ordinary lookup."""
+
+    keys: list[str] = field(default_factory=list)
+    columns: list[str] | None = None
+    consistency: Consistency | None = None
+    integers: Integers | None = None
+
+
+def _spelling(scope: Scope, given: _Parameters) -> Spelling:
+    lines = [value for name, value in scope["headers"] if name == b"prefer"]
+    if not lines and given.integers is None:
+        return USUAL
+    return spelling(given.integers, b",".join(lines).decode("latin-1"))
+
+
+def _parameters(query: bytes) -> _Parameters | None:
+    """What the query string says, as Starlette reads it; None if it says anything else, or anything twice."""
+    given = _Parameters()
+    for one in query.decode("latin-1").split("&") if query else ():
+        name, _, value = one.partition("=")
+        if name == "key":
+            given.keys.append(unquote_plus(value))
+        elif name == "columns" and given.columns is None:
+            given.columns = names_in(unquote_plus(value))
+        elif name == "consistency" and given.consistency is None and value in _CONSISTENCIES:
+            given.consistency = _CONSISTENCIES[value]
+        elif name == "integers" and given.integers is None and value in INTEGERS:
+            given.integers = INTEGERS[value]
+        else:
+            return None
+    return given
+
+
+def _if_none_match(scope: Scope) -> str | None:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match"), None)

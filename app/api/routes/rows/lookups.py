@@ -1,0 +1,143 @@
+"""One row by key as it is answered: by the documented routes and by ``direct_rows``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+from fastapi import Request, Response
+from starlette.types import Scope
+
+from app.api.middleware.conditions import REVALIDATE, VARY, is_known
+from app.api.shared.deps import Parts
+from app.api.shared.preferences import USUAL, Spelling
+from app.api.shared.problems import refusal
+from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
+from app.services.rows.kept_views import Name
+from app.services.rows.lookups import Consistency, FoundRow, imaged_row, row_of, spelled, view_at
+from app.services.rows.views import View
+
+SNAPSHOT_HEADER = "Keyfold-Snapshot"
+BATCH_HEADER = "Keyfold-Batch"
+SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # batches that are in no answer, where there are any
+_SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER))
+Headers = list[tuple[bytes, bytes]]
+
+
+def _encoded(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a lookup asks for: in the table ``name`` the row whose key values are ``texts`` in primary-key order."""
+
+    name: Name
+    texts: Sequence[str]
+    columns: Sequence[str] | None = None
+    consistency: Consistency | None = None
+    version: str | None = None
+    after: str | None = None
+    spelling: Spelling = USUAL
+
+
+@dataclass(frozen=True)
+class RowAnswer:
+    """The answer in the bytes that go out."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    def response(self) -> Response:
+        """The same for FastAPI."""
+        response = Response(self.body, self.status)
+        response.raw_headers = self.headers
+        return response
+
+
+async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: str | None) -> RowAnswer:
+    """The answer: the row, that it is the same as before, or that there is none. On the event loop where nothing must
+    be read for it.
+
+    Raises ``Invalid`` for a key or columns that the schema does not have and for parameters that contradict each other,
+    ``NotFound`` for the table, the snapshot or the batch.
+    """
+    view = await _view(parts, asked)
+    by_image = True
+    try:
+        found = imaged_row(view, parts.images, asked.texts, asked.columns, asked.version)
+        if found is None:
+            by_image = False
+            wanted = (view, parts.images, asked.texts, asked.columns, asked.version)
+            found = await run_sync(row_of, *wanted, limiter=parts.lookups)
+    except NotFound as error:
+        if error.code is not ErrorCode.ROW_NOT_FOUND:
+            raise
+        parts.database.metrics.looked_up(by_image)
+        response = refusal(Request(scope), error)
+        return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, asked)], bytes(response.body))
+    parts.database.metrics.looked_up(by_image)
+    return _found(found, view, asked, if_none_match)
+
+
+def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None) -> RowAnswer:
+    # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
+    body, tag = spelled(found, asked.spelling.integers)
+    etag = f'"{tag}"' if asked.version is None else f'"{tag}-{found.snapshot_id}"'
+    headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, asked)]
+    if if_none_match is not None and is_known(if_none_match, etag):
+        return RowAnswer(304, headers, b"")
+    length = (b"content-length", str(len(body)).encode())
+    return RowAnswer(200, [length, (b"content-type", b"application/json"), *headers], body)
+
+
+def _seen(view: View, asked: Asked) -> Headers:
+    """What of the table is in the answer; of an earlier snapshot nobody counts the batches."""
+    snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
+    told = () if asked.spelling is USUAL else _encoded(asked.spelling.headers)
+    if asked.version is not None:
+        return [snapshot, *told]
+    seen = [snapshot, *told, (_BATCH, str(view.last_batch).encode())]
+    return [*seen, (_SET_ASIDE, str(view.set_aside).encode())] if view.set_aside else seen
+
+
+def seen_headers(view: View, asked: Asked) -> dict[str, str]:
+    """The same for FastAPI's own responses."""
+    return {name.decode(): value.decode() for name, value in _seen(view, asked)}
+
+
+def names_in(columns: str | None) -> list[str] | None:
+    """The names in the parameter ``columns``; None if there are none."""
+    return [name for name in (columns or "").split(",") if name] or None
+
+
+def view_now(parts: Parts, asked: Asked) -> View:
+    """What the lookup sees; it may read the catalog and files. Raises as ``answer_row``."""
+    if asked.version is None:
+        return parts.views.current(asked.name, asked.consistency)
+    _check_version(asked)
+    with parts.database.reading() as repository:
+        return view_at(repository, repository.tables.get(*asked.name), asked.version)
+
+
+async def _view(parts: Parts, asked: Asked) -> View:
+    if asked.after is not None and asked.version is None:
+        return await parts.awaited.view_after(asked.name, asked.after, asked.consistency)
+    known = parts.views.recall(asked.name, asked.consistency) if asked.version is None else None
+    return known if known is not None else await run_sync(view_now, parts, asked, limiter=parts.lookups)
+
+
+def _check_version(asked: Asked) -> None:
+    """Raises ``Invalid`` for what a lookup in an earlier snapshot cannot have."""
+    faults = []
+    if asked.consistency is Consistency.LATEST:
+        message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
+        fix = "leave out snapshot or consistency"
+        faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
+    if asked.after is not None:
+        message = "after=<batch> waits for what comes, and an earlier snapshot stays what it is"
+        faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or after"))
+    if faults:
+        raise Invalid(faults[0].message, violations=faults)

@@ -1,0 +1,182 @@
+"""``T/rows``: lookups by primary key (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+
+from app.api.document.components import Key, Row, headers
+from app.api.document.payloads import Names, first_fault_of
+from app.api.middleware.negotiation import JSON, chosen
+from app.api.routes.rows.lookups import (
+    BATCH_HEADER,
+    SET_ASIDE_HEADER,
+    SNAPSHOT_HEADER,
+    Asked,
+    answer_row,
+    names_in,
+    seen_headers,
+    view_now,
+)
+from app.api.shared.answers import OwnBody, Payload
+from app.api.shared.deps import Parts, PartsDep
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paths import TABLE_PATH, FullName
+from app.api.shared.preferences import USUAL, SpellingDep
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.slashes import register_convertors
+from app.core.errors import FaultCode, Invalid, Violation
+from app.services.rows.lookups import Consistency, Images
+from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
+
+register_convertors()
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+
+Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
+Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]
+Wanted = Annotated[
+    Consistency | None,
+    Query(
+        description="latest: the current snapshot and what is staged on top; merged: the snapshot alone; by default"
+        " what the table's lookup.consistency says, or else the service: latest"
+    ),
+]
+After = Annotated[
+    str | None,
+    Query(description="a batch's id: the answer waits until that batch is in it, for a minute at most"),
+]
+Version = Annotated[
+    str | None,
+    Query(
+        alias="snapshot",
+        description="a snapshot's number or a tag: the row as it was then, with the columns of then",
+    ),
+]
+
+
+MOST_KEYS = 10_000
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """Objects of JSON are what is declared: they need not be copied member by member."""
+    objects = isinstance(sent, list) and len(sent) <= MOST_KEYS and all(type(one) is dict for one in sent)
+    return sent if objects else read(sent)
+
+
+class KeyList(OwnBody):
+    """Up to 10,000 keys, each an object of the primary-key columns."""
+
+    keys: Annotated[list[Key], first_fault_of(list[dict[str, Any]]), WrapValidator(_as_sent)] = Field(
+        max_length=MOST_KEYS
+    )
+    columns: Names | None = Field(None, description="columns to answer, by default all; instead of the parameter")
+
+
+class RowAnswer(Payload):
+    """The answer for one key, in the place of the key: ``row`` is null where there is none."""
+
+    key: Key
+    found: bool
+    row: Row | None
+
+
+class RowAnswers(Payload):
+    """Answers in request order, all of one snapshot."""
+
+    rows: list[RowAnswer]
+    snapshot_id: int | None
+
+
+SEEN = ("Vary", "Preference-Applied", SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
+FOUND: dict[int | str, dict[str, Any]] = {
+    200: {"headers": headers("ETag", *SEEN)},
+    304: {"description": "the row is the one whose ETag was sent", "headers": headers("ETag", *SEEN)},
+    **problems(409),
+}
+
+
+@router.get("/rows", operation_id="getRow", response_model=Row, responses=FOUND)
+async def get_row_by_query(
+    name: FullName,
+    parts: PartsDep,
+    request: Request,
+    key: Keys,
+    columns: Columns = None,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+    after: After = None,
+    spelling: SpellingDep = USUAL,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
+    asked = Asked(name, key, names_in(columns), consistency, snapshot, after, spelling)
+    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
+
+
+@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=Row, responses=FOUND)
+async def get_row_by_path(
+    name: FullName,
+    key: str,
+    parts: PartsDep,
+    request: Request,
+    columns: Columns = None,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+    after: After = None,
+    spelling: SpellingDep = USUAL,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
+    asked = Asked(name, [key], names_in(columns), consistency, snapshot, after, spelling)
+    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
+
+
+_RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
+_TYPES = tuple(_RENDERED)
+
+
+@router.post(
+    "/rows:batchGet",
+    operation_id="batchGetRows",
+    response_model=RowAnswers,
+    responses={
+        200: {"headers": headers(*SEEN), "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}
+    },
+)
+async def batch_get_rows(
+    name: FullName,
+    body: KeyList,
+    parts: PartsDep,
+    columns: Columns = None,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+    spelling: SpellingDep = USUAL,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The rows of many keys, answered in request order and never with a gap.
+
+    As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
+    """
+    wanted = _wanted(names_in(columns), body.columns)
+    asked = Asked(name, (), wanted, consistency, snapshot, spelling=spelling)
+    return await run_sync(_answered, parts, asked, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
+
+
+def _wanted(by_parameter: list[str] | None, by_body: list[str] | None) -> list[str] | None:
+    """Return the columns to answer. Raise ``Invalid`` where parameter and body both name some."""
+    if by_parameter and by_body:
+        message = "the request names columns twice: in its body and as a parameter"
+        fault = Violation("/columns", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out one of them")
+        raise Invalid(message, violations=[fault])
+    return by_parameter or by_body
+
+
+def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
+    view = view_now(parts, asked)
+    keys = read_keys(view, sent, asked.columns, asked.spelling.integers)
+    return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))

@@ -1,0 +1,208 @@
+"""``T/rows:scan``: all rows of a table, as a stream or in pages (design §6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+from starlette.types import Receive, Scope, Send
+
+from app.api.document.components import headers
+from app.api.middleware.negotiation import chosen
+from app.api.routes.rows.lookups import Asked, names_in, seen_headers, view_now
+from app.api.routes.rows.rows import SEEN, Columns, Version, Wanted
+from app.api.shared.answers import Answer, Told
+from app.api.shared.deps import Parts, PartsDep
+from app.api.shared.paths import TABLE_PATH, FullName, sent_path
+from app.api.shared.preferences import USUAL, SpellingDep
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.damage import DamagedFile
+from app.services.rows.scan_counts import count_rows
+from app.services.rows.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
+from app.services.rows.scan_room import ScanPlace
+from app.services.rows.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
+from app.services.rows.views import View
+from app.services.shared.damage import read_again, told
+
+router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+Clock = Callable[[], float]
+NEXT_PAGE_HEADER = "Keyfold-Next-Page"
+_TYPES = (NDJSON, *(name for name in WRITERS if name != NDJSON))
+_WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
+_WHOLE_SECONDS = 5.0  # unless it takes longer
+
+Filters = Annotated[
+    list[str],
+    Query(
+        alias="filter",
+        description="column.operator.value, where operator is eq, ne, lt, lte, gt, gte, in.(a,b), like or"
+        " is.null/is.not_null; several must all be met. A null meets none but is.null",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    Query(
+        description=f"the most rows of a page, up to {MOST_ROWS}; {NEXT_PAGE_HEADER} asks for the next one. Without"
+        " it all rows are streamed"
+    ),
+]
+PageToken = Annotated[
+    str | None,
+    Query(alias="pageToken", description=f"the {NEXT_PAGE_HEADER} of the page before: the scan goes on as it began"),
+]
+
+
+@router.get(
+    "/rows:scan",
+    operation_id="scanRows",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "rows, by token; in a table with partitions by partition and token",
+            "headers": headers(*SEEN, NEXT_PAGE_HEADER, "Link"),
+            "content": {name: {"schema": dict(writer.schema)} for name, writer in WRITERS.items()},
+        }
+    },
+)
+def scan_rows(
+    name: FullName,
+    parts_open: PartsDep,
+    request: Request,
+    columns: Columns = None,
+    filters: Filters = [],  # noqa: B006  # FastAPI copies it
+    limit: Limit = None,
+    page_token: PageToken = None,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+    spelling: SpellingDep = USUAL,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV or an Arrow stream."""
+    _check(limit, page_token, consistency is not None or snapshot is not None)
+    asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
+    with ExitStack() as held:
+        place = held.enter_context(parts_open.scans.place())
+        view, start = scanned(parts_open, asked, place, page_token)
+        scan = read_scan(view, asked.columns, filters, spelling.integers)
+        place.take_columns(scan.columns_read)
+        kind = chosen(accept, _TYPES)
+        headers = seen_headers(view, asked)
+        if limit is None and page_token is None:
+            stream = _noted(parts_open, written(parts_open.warehouse, scan, kind))
+            return whole_or_streamed(stream, kind, headers, held)
+        if page_token is not None:
+            check_filters(page_token, filters)
+        page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
+        return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
+
+
+class _Stream(StreamingResponse):
+    """An answer that holds its place until it has gone out, or nobody reads on."""
+
+    def __init__(self, pieces: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> None:
+        super().__init__(pieces, media_type=media_type, headers=headers)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        with self._held:
+            await super().__call__(scope, receive, send)
+
+
+def whole_or_streamed(
+    stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
+) -> Response:
+    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and is closed when the
+    client goes: not whenever its memory is collected. What is wrong before ``_WHOLE_BYTES`` are made is an error with
+    a status.
+    """
+    begun: list[bytes] = []
+    until = clock() + _WHOLE_SECONDS
+    while (piece := next(stream, None)) is not None:
+        begun.append(piece)
+        if sum(map(len, begun)) > _WHOLE_BYTES or clock() > until:
+            held.callback(stream.close)
+            return _Stream(chain(begun, stream), media_type, headers, held.pop_all())
+    return Response(b"".join(begun), media_type=media_type, headers=headers)
+
+
+def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
+    """The same; damage that ends an answer which goes out already would otherwise be told to nobody."""
+    try:
+        yield from stream
+    except DamagedFile as error:
+        raise told(parts_open.database, error) from error
+
+
+def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
+    """Raises ``Invalid`` for parameters that cannot be or cannot stand together."""
+    faults: list[Violation] = []
+    if limit is not None and not 1 <= limit <= MOST_ROWS:
+        message = f"limit {limit} is not from 1 to {MOST_ROWS}"
+        fix = "leave it out for a stream of all rows, or read pages"
+        faults.append(Violation("/limit", FaultCode.OUT_OF_RANGE, message, fix))
+    if page_token is not None and versioned:
+        message = "pageToken goes on with the snapshot that its scan began with"
+        fix = "leave out snapshot and consistency"
+        faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
+    if faults:
+        raise Invalid(faults[0].message, violations=faults)
+
+
+def scanned(parts_open: Parts, asked: Asked, room: ScanPlace, page_token: str | None = None) -> tuple[View, Place]:
+    """What the scan sees, its staged records in memory, and where it begins."""
+
+    def read() -> tuple[View, Place]:
+        view, start = _seen(parts_open, asked, page_token)
+        return loaded(parts_open.warehouse, view, room), start
+
+    return read_again(read)
+
+
+def _seen(parts_open: Parts, asked: Asked, page_token: str | None) -> tuple[View, Place]:
+    if page_token is None:
+        return view_now(parts_open, asked), BEGINNING
+    with parts_open.database.reading() as repository:
+        return pinned_view(repository, repository.tables.get(*asked.name), page_token)
+
+
+def _next(request: Request, token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    left_out = ("pageToken", "snapshot", "consistency")
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in left_out]
+    query = urlencode([*kept, ("pageToken", token)])
+    return {NEXT_PAGE_HEADER: token, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
+
+
+class Count(Answer):
+    """How many rows there are."""
+
+    count: Annotated[int, Told("rows")]
+    exact: bool = Field(description="whether they were counted; else they are estimated from a share of the keys")
+    snapshot_id: int | None
+
+
+@router.get("/rows:count", operation_id="countRows", response_model=Count)
+def count(
+    name: FullName,
+    parts_open: PartsDep,
+    filters: Filters = [],  # noqa: B006  # FastAPI copies it
+    exact: Annotated[bool, Query(description="count all rows, however long that takes")] = False,
+    consistency: Wanted = None,
+    snapshot: Version = None,
+) -> Count:
+    """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
+    with parts_open.scans.place() as place:
+        view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot), place)
+        scan = read_scan(view, view.table.schema.primary_key, filters)
+        place.take_columns(scan.columns_read)
+        return Count.of(count_rows(parts_open.warehouse, scan, exact=exact))

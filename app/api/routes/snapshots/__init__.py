@@ -1,0 +1,1 @@
+"""Routes of snapshots: listed, tagged, compared, followed."""

@@ -1,0 +1,198 @@
+"""``T/snapshots``, ``T/snapshot`` and ``T/rollback``, with the members of Paimon's REST catalog (design §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from app.api.middleware.audit import NotesDep
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.deps import Reading, WarehouseDep, Writing
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paging import WantedPage
+from app.api.shared.paimon_clients import PaimonClient
+from app.api.shared.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.history import SnapshotKind
+from app.services.publishing.twins import Published, published
+from app.services.snapshots import snapshots as service
+
+router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+# Paimon's clients know four kinds only.
+COMMIT_KINDS: Mapping[SnapshotKind, str] = {
+    SnapshotKind.MERGE: "APPEND",
+    SnapshotKind.COMPACTION: "COMPACT",
+    SnapshotKind.ROLLBACK: "OVERWRITE",
+    SnapshotKind.PARTITION_DROP: "OVERWRITE",
+    SnapshotKind.FORGETTING: "OVERWRITE",
+}
+_PAIMON_VERSION = 3  # of the members below
+STORED_ROWS = "state rows: a key counts once per run that has it, deleted ones included"
+LIVE_ROWS = "the rows that a reader sees, where that is known: null while a partition has several runs"
+Number = Annotated[int, Field(strict=True)]
+
+
+class Snapshot(Answer):
+    """A snapshot: Paimon's members, and Keyfold's own.
+
+    Keyfold's files are not Paimon's, so there are no manifests. Times are milliseconds since 1970-01-01 UTC.
+    """
+
+    id: Annotated[int, Told("snapshot.id")]
+    kind: Annotated[SnapshotKind, Told("snapshot.kind")]
+    schema_id: Annotated[int, Told("snapshot.schema_id")] = Field(description="the table's schema at the commit")
+    merge_id: Annotated[str | None, Told("snapshot.merge_id")] = Field(
+        description="the merge or compaction that committed it"
+    )
+    committed_at: Annotated[EpochMillis, Told("snapshot.committed_at")]
+    runs: Annotated[int, Told(lambda described: len(described.snapshot.runs))]
+    files: Annotated[int, Told("snapshot.files")]
+    rows: Annotated[int | None, Told("snapshot.rows")] = Field(description=LIVE_ROWS)
+    stored_rows: Annotated[int, Told("snapshot.stored_rows")] = Field(description=STORED_ROWS)
+    size_bytes: Annotated[int, Told("snapshot.size_bytes")]
+    tags: list[str]
+    version: Annotated[int, Told(lambda _: _PAIMON_VERSION)]
+    base_manifest_list: Annotated[str, Told(lambda _: "")]
+    delta_manifest_list: Annotated[str, Told(lambda _: "")]
+    commit_user: Annotated[str, Told(lambda _: "keyfold")]
+    commit_identifier: Annotated[int, Told("snapshot.id")]
+    commit_kind: Annotated[
+        Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"],
+        Told(lambda described: COMMIT_KINDS[described.snapshot.kind]),
+    ]
+    time_millis: Annotated[EpochMillis, Told("snapshot.committed_at")]
+    total_record_count: Annotated[int, Told("snapshot.stored_rows")] = Field(description="Paimon's word for storedRows")
+    delta_record_count: Annotated[int, Told("added_rows")] = Field(
+        description="stored rows more than the snapshot before; 0 where that has expired"
+    )
+
+
+class SnapshotAnswer(Payload):
+    """One snapshot."""
+
+    snapshot: Snapshot
+
+
+class RollbackAnswer(SnapshotAnswer):
+    """The snapshot that shows again what an earlier one showed."""
+
+    undone_batches: int = Field(
+        description="batches that were merged after that one, which the table does not show any more"
+    )
+
+
+class SnapshotList(Answer):
+    """A page of a table's snapshots, newest first; ``nextPageToken`` is null on the last page."""
+
+    snapshots: Annotated[list[Snapshot], Told("items")]
+    next_page_token: NextPageToken
+
+
+class TableSnapshot(Answer):
+    """What the table holds now."""
+
+    snapshot: Annotated[Snapshot, Told(lambda described: described)]
+    record_count: Annotated[int, Told("snapshot.stored_rows")]
+    file_size_in_bytes: Annotated[int, Told("snapshot.size_bytes")]
+    file_count: Annotated[int, Told("snapshot.files")]
+    last_file_creation_time: Annotated[EpochMillis, Told("snapshot.committed_at")]
+
+
+class TableSnapshotAnswer(Payload):
+    """The current snapshot."""
+
+    snapshot: TableSnapshot
+
+
+class SnapshotInstant(Payload):
+    """A snapshot by its number."""
+
+    type: Literal["snapshot"]
+    snapshot_id: Number
+
+
+class TagInstant(Payload):
+    """A snapshot by its tag."""
+
+    type: Literal["tag"]
+    tag_name: str
+
+
+class Rollback(Payload):
+    """Where to go back to: ``instant`` as Paimon spells it, or just ``snapshot`` or ``tag``."""
+
+    instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")] | None = None
+    snapshot: Number | None = None
+    tag: str | None = None
+    from_snapshot: Number | None = Field(None, description="go back only while this is the current snapshot, else 409")
+
+    def target(self) -> dict[str, Any]:
+        """The one snapshot that is named. Raises ``Invalid`` for none and for several."""
+        number, tag = self.snapshot, self.tag
+        if isinstance(self.instant, SnapshotInstant):
+            number = self.instant.snapshot_id
+        elif isinstance(self.instant, TagInstant):
+            tag = self.instant.tag_name
+        if sum(one is not None for one in (self.instant, self.snapshot, self.tag)) != 1:
+            message = "the rollback must name one snapshot"
+            fix = 'send {"instant": {"type": "snapshot", "snapshotId": 3}}, {"snapshot": 3} or {"tag": "v1"}'
+            raise Invalid(message, violations=[Violation("", FaultCode.NO_INSTANT, message, fix)])
+        return {"number": number, "tag": tag}
+
+
+@router.get("/snapshots", operation_id="listSnapshots")
+def list_snapshots(
+    table: ReadTable,
+    repository: Reading,
+    wanted: WantedPage,
+) -> SnapshotList:
+    """The table's snapshots, newest first, a page at a time."""
+    return SnapshotList.of(service.list_snapshots(repository, table, wanted))
+
+
+@router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
+def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) -> SnapshotAnswer:
+    """One snapshot, by number, tag, EARLIEST or LATEST."""
+    found = service.find_snapshot(repository, table, version)
+    [described] = service.describe(repository, table, [found])
+    return SnapshotAnswer(snapshot=Snapshot.of(described))
+
+
+@router.get("/snapshot", operation_id="getTableSnapshot")
+def get_table_snapshot(
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, paimon: PaimonClient
+) -> TableSnapshotAnswer:
+    """The current snapshot and its size; 404 before the first merge."""
+    found = published(repository, warehouse, table) if paimon else None
+    if found is not None:
+        return TableSnapshotAnswer(snapshot=_of_twin(repository, found))
+    current = service.current_snapshot(repository, table)
+    return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
+
+
+def _of_twin(repository: Reading, found: Published) -> TableSnapshot:
+    """The snapshot that a table publishes to Paimon's clients, with the manifests that they read."""
+    [described] = service.describe(repository, found.table, [found.snapshot])
+    twin, told = found.twin, TableSnapshot.of(described)
+    manifests = {"base_manifest_list": twin.list_name, "delta_manifest_list": twin.empty_list_name}
+    snapshot = told.snapshot.model_copy(update={**manifests, "schema_id": twin.schema_id})
+    return told.model_copy(update={"snapshot": snapshot})
+
+
+@router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
+def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> RollbackAnswer:
+    """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
+
+    Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.
+    Batches that are staged stay staged, and the next merge folds them on top. Batches merged since that snapshot are no
+    longer visible, and posting them again under their Idempotency-Key answers the old batch: use a new key. The schema
+    stays as it is now.
+    """
+    target = body.target()
+    notes.tell(to=target)
+    made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
+    return RollbackAnswer(snapshot=Snapshot.of(made.made), undone_batches=made.undone_batches)

@@ -1,0 +1,110 @@
+"""``T/tags``: names that keep a snapshot, with the members of Paimon's REST catalog (design §6)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from app.api.middleware.audit import NotesDep
+from app.api.routes.snapshots.snapshots import Number, Snapshot
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
+from app.api.shared.deps import Reading, Writing
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paging import WantedPage
+from app.api.shared.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.table import history
+from app.services.snapshots import tags as service
+
+router = APIRouter(route_class=JsonRoute, prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
+
+
+class NewTag(Payload):
+    """A tag to create, on the current snapshot unless ``snapshotId`` names another."""
+
+    tag_name: str
+    snapshot_id: Number | None = None
+    time_retained: str | None = Field(
+        None,
+        description="as `12 h` or `30 d`; default: the table's tag.default-time-retained, else until it is deleted",
+    )
+    ignore_if_exists: bool = Field(False, description="answer the tag of this name, if there is one, instead of 409")
+
+
+class Tag(Answer):
+    """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
+
+    tag_name: Annotated[str, Told("tag.name")]
+    snapshot: Annotated[Snapshot, Told("kept")]
+    tag_create_time: Annotated[EpochMillis, Told("tag.created_at")]
+    tag_time_retained: Annotated[str | None, Told(lambda described: _retained(described.tag))]
+    expires_at: Annotated[EpochMillis | None, Told("tag.expires_at")]
+
+
+def _retained(tag: history.Tag) -> str | None:
+    return None if tag.expires_at is None else iso_duration(tag.expires_at - tag.created_at)
+
+
+class TagNames(Answer):
+    """A page of tag names; ``nextPageToken`` is null on the last page."""
+
+    tags: Annotated[list[str], Told(names_of)]
+    next_page_token: NextPageToken
+
+
+Prefix = Annotated[str, Query(alias="tagNamePrefix", description="Only tags whose names begin with it.")]
+
+
+def iso_duration(duration: timedelta) -> str:
+    """ISO 8601 as Java spells it: hours, minutes and seconds, no days (``PT36H``, ``PT0.5S``)."""
+    minutes, seconds = divmod(duration, timedelta(minutes=1))
+    hours, minutes = divmod(minutes, 60)
+    fraction = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
+    parts = [(str(hours), "H"), (str(minutes), "M"), (fraction, "S")]
+    return "PT" + ("".join(number + unit for number, unit in parts if number != "0") or "0S")
+
+
+@router.post("", operation_id="createTag", responses=problems(409))
+def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: NotesDep) -> Tag:
+    """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
+
+    409 when there is a tag of this name already, also on the same snapshot.
+    """
+    tag = service.create_tag(
+        repository,
+        table,
+        body.tag_name,
+        body.snapshot_id,
+        body.time_retained,
+        ignore_if_exists=body.ignore_if_exists,
+    )
+    notes.tell(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
+    return Tag.of(tag)
+
+
+@router.get("", operation_id="listTags")
+def list_tags(
+    table: ReadTable,
+    repository: Reading,
+    wanted: WantedPage,
+    prefix: Prefix = "",
+) -> TagNames:
+    """The names of the table's tags in order, a page at a time."""
+    return TagNames.of(service.list_tags(repository, table, wanted, prefix))
+
+
+@router.get("/{tag}", operation_id="getTag")
+def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> Tag:
+    """A tag and its snapshot."""
+    return Tag.of(service.get_tag(repository, table, tag))
+
+
+@router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
+def delete_tag(table: WrittenTable, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
+    """Forget a tag; its snapshot expires by the table's options again."""
+    notes.tell(tag=tag)
+    repository.tags.delete(table.id, tag)
+    return Response()

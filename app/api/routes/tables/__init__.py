@@ -1,0 +1,1 @@
+"""Routes of databases and tables: made, altered, dropped, described."""

@@ -1,0 +1,120 @@
+"""Tables from SQL, and as SQL."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
+
+from app.api.document.payloads import StoredTable, Validated
+from app.api.routes.tables.tables import Asking, in_place_of, validated
+from app.api.shared.answers import Answer, OwnBody
+from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, in_writers_thread
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, DatabaseName, ReadTable
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.access import Grant, Role
+from app.core.ddl.writer import table_ddl
+from app.core.errors import Violation
+from app.core.plan.table_warnings import table_warnings
+from app.core.table.schema_bounds import CatalogBounds
+from app.core.types.dialects import Dialect
+from app.services.tables.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
+from app.services.tables.tables import location_of
+
+router = APIRouter(route_class=JsonRoute, tags=["tables"], responses=PROBLEM_RESPONSES)
+
+
+class NewTables(OwnBody):
+    """One or more CREATE TABLE statements, separated by ``;``."""
+
+    ddl: str
+    dialect: Dialect | None = Field(
+        None, description="whose SQL it is; told by the words that only Spark has, if it is left out"
+    )
+
+
+class TableOfDdl(StoredTable):
+    """A table that a statement has created, or, under IF NOT EXISTS, found."""
+
+    created: bool
+
+
+class TablesOfDdl(Answer):
+    """The tables of the statements, in their order; ``dialect`` is the one they were read in."""
+
+    dialect: Dialect
+    tables: list[TableOfDdl]
+
+
+class TableDdl(Answer):
+    """A table as CREATE TABLE."""
+
+    dialect: Dialect
+    ddl: str
+
+
+@router.post(
+    f"{CATALOG_PATH}/databases/{{database}}/tables:fromDdl",
+    operation_id="createTablesFromDdl",
+    response_model=TablesOfDdl,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+async def create_tables_from_ddl(
+    database: DatabaseName, body: NewTables, parts: PartsDep, asking: Asking
+) -> TablesOfDdl | Response:
+    """Creates the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or tells every fault, each
+    with its line and column.
+
+    With `?validateOnly=true` it does what `tables:validateDdl` does.
+    """
+    if asking.validate_only:
+        asking.notes.nothing()
+        return in_place_of(await run_in_threadpool(_valid_ddl, database, body, asking.grant, asking.bounds))
+    return await in_writers_thread(parts, _created, parts, database, body, asking)
+
+
+@router.post(f"{CATALOG_PATH}/databases/{{database}}/tables:validateDdl", operation_id="validateDdl")
+def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bounds: BoundsDep) -> Validated:
+    """Tells every fault of CREATE TABLE statements, each with its line and column, and what may surprise; stores
+    nothing.
+    """
+    return _valid_ddl(database, body, grant, bounds)
+
+
+def _valid_ddl(database: str, body: NewTables, grant: Grant, bounds: CatalogBounds) -> Validated:
+    declared = declared_tables(database, body.ddl, body.dialect, bounds)
+    for one in declared:
+        grant.check_table(Role.READ, database, one.name)
+    return validated([told for one in declared for told in _warnings(one)])
+
+
+def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> TablesOfDdl:
+    declared = declared_tables(database, body.ddl, body.dialect, asking.bounds)
+    for one in declared:
+        asking.grant.check_table(Role.ADMIN, database, one.name)
+    found = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
+    asking.notes.tell(tables=[one.table.name for one in found if one.created])
+    dialect = declared[0].statement.source.dialect
+    return TablesOfDdl.of(None, dialect=dialect, tables=[_told(parts, one) for one in found])
+
+
+def _warnings(declared: DeclaredTable) -> list[Violation]:
+    return [*declared.statement.warnings, *table_warnings(declared.schema)]
+
+
+def _told(parts: Parts, found: FoundTable) -> TableOfDdl:
+    location = location_of(parts.warehouse, found.table)
+    warnings: list[Violation] = _warnings(found.declared)
+    return TableOfDdl.of(found.table, path=location, warnings=warnings, created=found.created)
+
+
+@router.get(f"{TABLE_PATH}/ddl", operation_id="getTableDdl")
+def get_table_ddl(
+    table: ReadTable, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
+) -> TableDdl:
+    """The CREATE TABLE statement that makes a table with this schema; 400 where Spark's SQL has no words for it."""
+    return TableDdl.of(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))

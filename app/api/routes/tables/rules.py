@@ -1,0 +1,56 @@
+"""``GET T/rules``: what the table does with records, in words (design §6)."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from app.api.document.components import RowKind, Treatment
+from app.api.document.payloads import TableWarning
+from app.api.shared.answers import Answer
+from app.api.shared.deps import Reading
+from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.problems import PROBLEM_RESPONSES
+from app.core.table.option_entries import MergeEngine
+from app.services.tables.rules import table_rules
+
+router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
+
+
+class KindRule(Answer):
+    """What happens to records of one row kind: accepted, ignored or refused."""
+
+    kind: RowKind
+    treatment: Treatment
+    reason: str | None
+    fix: str | None
+
+
+class ColumnRule(Answer):
+    """One column's rule; ``dependsOnArrival`` where arrival alone orders the records it tells apart."""
+
+    column: str
+    rule: str
+    default: str | None
+    depends_on_arrival: bool
+
+
+class Rules(Answer):
+    """The rules of a table; ``hiddenColumns`` are the state columns that its data files carry beside the visible
+    ones.
+    """
+
+    merge_engine: MergeEngine
+    row: str
+    order: str
+    kinds: list[KindRule]
+    columns: list[ColumnRule]
+    hidden_columns: list[str]
+    warnings: list[TableWarning]
+    set_aside: int = Field(description="batches that no merge can fold: they are in no answer, see the batches' fault")
+
+
+@router.get("", operation_id="getRules")
+def get_rules(table: ReadTable, repository: Reading) -> Rules:
+    """What each column's rule is, which row kinds are taken, and what may surprise."""
+    return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))

@@ -1,0 +1,270 @@
+"""Routes of tables, as in Paimon's REST catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.concurrency import run_in_threadpool
+
+from app.api.document.payloads import (
+    NewTable,
+    RenameTable,
+    StoredTable,
+    TableDetails,
+    TableDetailsPage,
+    TableNames,
+    Validated,
+)
+from app.api.middleware.audit import NotesDep
+from app.api.middleware.conditions import IfMatch, table_etag, unchanged
+from app.api.routes.publishing.twins import Details
+from app.api.routes.tables.schema_changes import AlterTable
+from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
+from app.api.shared.json_bodies import JsonRoute
+from app.api.shared.paging import WantedPage, name_pattern
+from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.access import Grant, Role
+from app.core.errors import FaultCode, Invalid, Violation
+from app.core.plan.table_warnings import table_warnings
+from app.core.table.history import Table
+from app.core.table.schema_bounds import CatalogBounds
+from app.services.tables import drops
+from app.services.tables import tables as service
+
+# Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
+router = APIRouter(
+    route_class=JsonRoute, prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False
+)
+
+
+TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]
+TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
+# Not in the OpenAPI document, where each operation has one answer: there the operations that validate stand for it.
+ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=False)]
+
+
+def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
+    location = service.location_of(warehouse, table)
+    return StoredTable.of(table, path=location, warnings=table_warnings(table.schema))
+
+
+def validated(warnings: Sequence[Violation]) -> Validated:
+    """That nothing is wrong with what was sent."""
+    return Validated.of(None, violations=[], warnings=warnings)
+
+
+def in_place_of(answer: Validated) -> Response:
+    """``answer`` of ``?validateOnly=true`` by a route that is documented with another one."""
+    return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
+
+
+class _Asking:
+    """Who asks to define a table, within which bounds, and whether only to be told what is wrong."""
+
+    def __init__(
+        self, grant: GrantDep, notes: NotesDep, bounds: BoundsDep, validate_only: ValidateOnly = False
+    ) -> None:
+        self.grant, self.notes, self.bounds, self.validate_only = grant, notes, bounds, validate_only
+
+
+Asking = Annotated[_Asking, Depends()]
+
+
+@router.get("/databases/{database}/tables", operation_id="listTables")
+def list_tables(
+    database: DatabaseName,
+    wanted: WantedPage,
+    repository: Reading,
+    grant: GrantDep,
+    pattern: TablePattern = None,
+    table_type: TableType = None,
+) -> TableNames:
+    """The names of the tables that the token is for, in order, a page at a time."""
+    shown = grant.scope.shown_tables(database)
+    return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type, shown))
+
+
+# Unset members stay away: Paimon's Java client reads a null description or default as the text "null".
+@router.get("/databases/{database}/table-details", operation_id="listTableDetails", response_model_exclude_unset=True)
+def list_table_details(
+    database: DatabaseName,
+    wanted: WantedPage,
+    repository: Reading,
+    details: Details,
+    grant: GrantDep,
+    pattern: TablePattern = None,
+    table_type: TableType = None,
+) -> TableDetailsPage:
+    """The tables that the token is for, in name order, a page at a time."""
+    shown = grant.scope.shown_tables(database)
+    names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
+    page = service.detailed(repository, database, names)
+    return TableDetailsPage.of(page, table_details=[details.of(table) for table in page.items])
+
+
+@router.post(
+    "/databases/{database}/tables",
+    operation_id="createTable",
+    response_model=StoredTable,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+async def create_table(
+    database: DatabaseName,
+    body: NewTable,
+    parts: PartsDep,
+    asking: Asking,
+    response: Response,
+) -> StoredTable | Response:
+    """Creates a table, or tells every fault of its name, schema and options.
+
+    With `?validateOnly=true` it does what `tables:validate` does.
+    """
+    if asking.validate_only:
+        asking.notes.nothing()
+        return in_place_of(await run_in_threadpool(_valid_table, database, body, asking.grant, asking.bounds))
+    created = await in_writers_thread(parts, _created, parts, database, body, asking)
+    response.headers["ETag"] = table_etag(created)
+    return _stored(created, parts.warehouse)
+
+
+@router.post("/databases/{database}/tables:validate", operation_id="validateTable")
+def validate_table(database: DatabaseName, body: NewTable, grant: GrantDep, bounds: BoundsDep) -> Validated:
+    """Tells every fault of a table's name, schema and options, and what may surprise; stores nothing."""
+    return _valid_table(database, body, grant, bounds)
+
+
+def _valid_table(database: str, body: NewTable, grant: Grant, bounds: CatalogBounds) -> Validated:
+    _check_same_database(database, body.identifier.database)
+    name = body.identifier.object
+    grant.check_table(Role.READ, database, name)
+    return validated(table_warnings(service.validate_table(name, body.table_schema, bounds.table)))
+
+
+def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> Table:
+    _check_same_database(database, body.identifier.database)
+    grant, notes, bounds = asking.grant, asking.notes, asking.bounds
+    name = body.identifier.object
+    grant.check_table(Role.ADMIN, database, name)
+    options = body.table_schema.get("options")
+    notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
+    return service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
+
+
+def _check_same_database(in_path: str, in_body: str) -> None:
+    if in_body != in_path:
+        message = f"the path names the database {in_path!r}, the identifier {in_body!r}"
+        fault = Violation("/identifier/database", FaultCode.CONTRADICTING_DATABASE, message, f"send {in_path!r} here")
+        raise Invalid(message, violations=[fault])
+
+
+@router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
+def get_table(table: ReadTable, details: Details, response: Response) -> TableDetails:
+    """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
+    if not details.paimon:  # what these are shown follows compactions, too
+        response.headers["ETag"] = table_etag(table)
+    return details.of(table)
+
+
+@router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
+def get_table_by_id(
+    table_id: str, repository: Reading, details: Details, grant: GrantDep, response: Response
+) -> TableDetails:
+    """A table by its id, whatever its name is now."""
+    table = service.get_table_by_id(repository, table_id)
+    grant.check_table(Role.READ, table.database, table.name)
+    if not details.paimon:  # what these are shown follows compactions, too
+        response.headers["ETag"] = table_etag(table)
+    return details.of(table)
+
+
+@router.post(
+    "/databases/{database}/tables/{table}",
+    operation_id="alterTable",
+    response_model=StoredTable,
+    response_model_exclude_unset=True,
+    responses=problems(409, 412),
+)
+async def alter_table(
+    name: FullName,
+    body: AlterTable,
+    parts: PartsDep,
+    asking: Asking,
+    response: Response,
+    if_match: IfMatch = None,
+) -> StoredTable | Response:
+    """Changes a table's columns, options and comments, in order, all or nothing.
+
+    409 while batches are staged that the new schema would fold differently: merge them first. 412 where the table is
+    not the one any more that ``If-Match`` names. With `?validateOnly=true` it does what `changes:validate` does.
+    """
+    check = unchanged(if_match)
+    if asking.validate_only:
+        asking.notes.nothing()
+        told = await in_writers_thread(parts, _valid_changes, parts, name, body, asking.grant, asking.bounds, check)
+        return in_place_of(told)
+    altered = await in_writers_thread(parts, _altered, parts, name, body, asking, check)
+    response.headers["ETag"] = table_etag(altered)
+    return _stored(altered, parts.warehouse)
+
+
+@router.post(
+    "/databases/{database}/tables/{table}/changes:validate",
+    operation_id="validateChanges",
+    responses=problems(409, 412),
+)
+async def validate_changes(
+    name: FullName, body: AlterTable, parts: PartsDep, grant: GrantDep, bounds: BoundsDep, if_match: IfMatch = None
+) -> Validated:
+    """Tells every fault of changes of a table, and what may surprise after them; stores nothing.
+
+    409 and 412 as the changes themselves.
+    """
+    return await in_writers_thread(parts, _valid_changes, parts, name, body, grant, bounds, unchanged(if_match))
+
+
+def _valid_changes(
+    parts: Parts, name: tuple[str, str], body: AlterTable, grant: Grant, bounds: CatalogBounds, check: service.Check
+) -> Validated:
+    grant.check_table(Role.READ, *name)
+    altered = service.alter_table(
+        parts.database, name, body.changes, validate_only=True, by=grant.name, bounds=bounds.table, check=check
+    )
+    return validated(table_warnings(altered.schema))
+
+
+def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Asking, check: service.Check) -> Table:
+    grant, bounds = asking.grant, asking.bounds.table
+    grant.check_table(Role.ADMIN, *name)
+    altered = service.alter_table(parts.database, name, body.changes, by=grant.name, bounds=bounds, check=check)
+    asking.notes.tell(changes=[_what(change) for change in body.changes])
+    return altered
+
+
+def _what(change: Any) -> dict[str, object]:
+    """What a change that was made is about, without the values that it sets."""
+    return {member: change[member] for member in ("action", "key", "fieldNames") if member in change}
+
+
+@router.delete(
+    "/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response, responses=problems(412)
+)
+async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
+    """Drops a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
+    await in_writers_thread(parts, drops.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
+    return Response()
+
+
+@router.post("/tables/rename", operation_id="renameTable", response_class=Response, responses=problems(404, 409))
+def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes: NotesDep) -> Response:
+    """Renames a table, maybe into another database; the token must be for it under both names."""
+    source, destination = body.source, body.destination
+    for identifier in (source, destination):
+        grant.check_table(Role.ADMIN, identifier.database, identifier.object)
+    old, new = ((one.database, one.object) for one in (source, destination))
+    service.rename_table(repository, old, new, grant.name)
+    notes.tell(database=old[0], table=old[1], to={"database": new[0], "table": new[1]})
+    return Response()

@@ -1,0 +1,79 @@
+"""Which operation a request is for, before the router is asked: as the router will find it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.types import Scope
+
+from app.api.shared.needs import NEEDS, Need
+from app.api.shared.paths import sent_name
+from app.api.shared.slashes import without_last_slash
+
+_NOUNS: tuple[str, ...] = ("database", "table")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: its id, and what it needs of a token; None where it is open to all."""
+
+    id: str
+    need: Need | None
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The operation of a request, and the names of the database and the table in its path, as the route reads them."""
+
+    operation: Operation
+    names: Mapping[str, str]
+
+
+class Operations:
+    """The operations of all routes, by method, in the router's own order: the first that matches is the request's."""
+
+    def __init__(self, routes: Iterable[Any]) -> None:
+        """Raises ``LookupError`` for a route whose operation is not in ``NEEDS``."""
+        self._of: dict[str, list[Operation]] = {}
+        for route in iter_route_contexts([*routes]):
+            if isinstance(route.original_route, APIRoute):
+                operation = Operation(route.operation_id, _need_of(route.operation_id), route.path_regex)
+                for method in route.methods or ():
+                    self._of.setdefault(method, []).append(operation)
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of all operations."""
+        return {operation.id for operations in self._of.values() for operation in operations}
+
+    def asked(self, scope: Scope) -> Asked | None:
+        """What the request asks for; None where no route takes it."""
+        operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
+        path: str = scope["path"]
+        found = _first(operations, path)
+        if found is None and (shorter := without_last_slash(scope)) is not None:
+            found = _first(operations, shorter[0])
+        if found is None:
+            return None
+        operation, match = found
+        routed = match.groupdict()
+        return Asked(operation, {noun: sent_name(scope, noun, routed[noun]) for noun in _NOUNS if noun in routed})
+
+
+def _first(operations: Iterable[Operation], path: str) -> tuple[Operation, re.Match[str]] | None:
+    for operation in operations:
+        match = operation.pattern.match(path)
+        if match is not None:
+            return operation, match
+    return None
+
+
+def _need_of(operation_id: str) -> Need | None:
+    if operation_id not in NEEDS:
+        raise LookupError(f"the operation {operation_id} has no entry in app/api/shared/needs.py")
+    return NEEDS[operation_id]

@@ -1,0 +1,116 @@
+"""Answers on their way out, and the memory that those take which their clients have not read yet
+(docs/operations.md, Bounds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.requests import Request
+from starlette.types import Message, Scope, Send
+
+from app.api.shared.problems import refusal
+from app.core.errors import FaultCode, Unavailable, Violation
+
+REQUEST_ID: Final = b"x-request-id"
+NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")  # a browser takes the type for what it is said to be
+LARGE_BYTES: Final = 2**18  # of an answer that goes out in pieces, and counts until it has gone
+MOST_UNREAD_BYTES: Final = 2**29
+Headers = list[tuple[bytes, bytes]]
+
+
+class Unread:
+    """The large answers of a process that are going out: they take ``most`` bytes together. For one event loop."""
+
+    def __init__(self, most: int = MOST_UNREAD_BYTES) -> None:
+        self._most = most
+        self._taken = 0
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for one more of ``size`` bytes, which it then takes; for a first one there is."""
+        if self._taken and self._taken + size > self._most:
+            return False
+        self._taken += size
+        return True
+
+    def give(self, size: int) -> None:
+        """One of ``size`` bytes has gone."""
+        self._taken -= size
+
+
+class Outgoing:
+    """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is what the request counts
+    as: the status once all of the answer went, 0 where the client went before.
+    """
+
+    __slots__ = ("_headers", "_scope", "_send", "_status", "_unread", "id", "outcome", "status")
+
+    def __init__(self, scope: Scope, send: Send, request_id: bytes, unread: Unread) -> None:
+        self.id = request_id
+        self.status = self.outcome = 0
+        self._scope, self._send, self._unread = scope, send, unread
+        self._status, self._headers = 0, list[tuple[bytes, bytes]]()
+
+    async def send(self, message: Message) -> None:
+        """``message``, the first with the request's id. It begins with its first piece of body."""
+        if message["type"] == "http.response.start":
+            self._status, self._headers = message["status"], [*message.get("headers", ())]
+            return
+        more = message.get("more_body", False)
+        if not self.status and not more:
+            await self.send_whole(self._status, self._headers, message.get("body", b""))
+            return
+        if not self.status:
+            await self._begin(self._status, self._headers)
+        if not more:
+            self.outcome = self.status
+        elif len(message.get("body", b"")) > LARGE_BYTES:
+            await self._send_pieces(memoryview(message["body"]))
+            return
+        await self._send(message)
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """The whole answer; a large one in pieces, of which a slow reader has one at a time. 503 instead, where others
+        have not read what was sent to them.
+        """
+        if len(body) <= LARGE_BYTES:
+            await self._begin(status, headers)
+            self.outcome = status
+            await self._send({"type": "http.response.body", "body": body})
+        elif self._unread.take(len(body)):
+            try:
+                await self._in_pieces(status, headers, memoryview(body))
+            finally:
+                self._unread.give(len(body))
+        else:
+            response = refusal(Request(self._scope), _no_room())
+            await self.send_whole(response.status_code, [*response.raw_headers], bytes(response.body))
+
+    async def _in_pieces(self, status: int, headers: Headers, body: memoryview) -> None:
+        await self._begin(status, headers)
+        await self._send_pieces(body)
+        self.outcome = status
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_pieces(self, body: memoryview) -> None:
+        """A large part of an answer, with turns for others in between: each piece may be compressed on its way."""
+        for start in range(0, len(body), LARGE_BYTES):
+            piece = bytes(body[start : start + LARGE_BYTES])
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)
+
+    async def _begin(self, status: int, headers: Headers) -> None:
+        self.status = status
+        headers.append((REQUEST_ID, self.id))
+        if all(name.lower() != b"x-content-type-options" for name, _ in headers):
+            headers.append(NO_SNIFFING)
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+def _no_room() -> Unavailable:
+    message = (
+        "the process holds as many large answers as it may that their clients have not read; ask again in a moment"
+    )
+    fix = "read answers as fast as they come, ask for less at a time, or run more processes (KEYFOLD_PROCESSES)"
+    return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

@@ -1,0 +1,102 @@
+"""The names in a path (databases, tables, tags, versions), and the table that a path names, read in the transaction of
+the request.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import quote, unquote, unquote_plus
+
+from fastapi import Depends, Path, Request
+from starlette.types import Scope
+
+from app.api.shared.deps import Reading, Writing
+from app.core.table.history import Table
+
+PREFIX = "catalog"  # Paimon's clients put it into every path, once /v1/config has told them
+CATALOG_PATH = f"/v1/{PREFIX}"
+DATABASES_PATH = f"{CATALOG_PATH}/databases"
+TABLES_PATH = f"{DATABASES_PATH}/{{database}}/tables"
+TABLE_PATH = f"{TABLES_PATH}/{{table}}"
+
+_NAMES = re.compile(
+    rf"{DATABASES_PATH}/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+)"
+    r"(?:/(?:tags|snapshots)/(?P<version>[^/]+))?)?"
+)
+
+
+def sent_name(scope: Scope, noun: str, routed: str) -> str:
+    """The name of a database, table or version in the path; ``routed`` is what the router made of it.
+
+    Paimon's clients encode path segments like form fields: a ``+`` is a space, a plus is ``%2B``. The router's path is
+    decoded and has lost the difference, so this reads the path as it was sent. (A name that is sent with ``%20`` for a
+    space reads the same either way.) A name cannot hold a slash: where ``%2F`` was sent, the router's reading stands.
+    """
+    raw: bytes | None = scope.get("raw_path")
+    match = _NAMES.search(raw.decode("latin-1")) if raw is not None else None
+    sent = match[noun] if match else None
+    return unquote_plus(sent) if sent is not None and unquote(sent) == routed else routed
+
+
+_Segment = Annotated[str, Path(description="A `+` means a space.")]
+
+
+async def _database(request: Request, database: _Segment) -> str:
+    return sent_name(request.scope, "database", database)
+
+
+async def _table(request: Request, table: _Segment) -> str:
+    return sent_name(request.scope, "table", table)
+
+
+def _tag(request: Request, tag: _Segment) -> str:
+    return sent_name(request.scope, "version", tag)
+
+
+async def _version(
+    request: Request, version: Annotated[str, Path(description="a number, EARLIEST, LATEST, or a tag")]
+) -> str:
+    return sent_name(request.scope, "version", version)
+
+
+DatabaseName = Annotated[str, Depends(_database)]
+TableName = Annotated[str, Depends(_table)]
+TagName = Annotated[str, Depends(_tag)]
+VersionName = Annotated[str, Depends(_version)]
+
+
+def _full_name(database: DatabaseName, table: TableName) -> tuple[str, str]:
+    return database, table
+
+
+def _read_table(database: DatabaseName, table: TableName, repository: Reading) -> Table:
+    return repository.tables.get(database, table)
+
+
+def _written_table(database: DatabaseName, table: TableName, repository: Writing) -> Table:
+    return repository.tables.get(database, table)
+
+
+# For services that open transactions of their own, and read the table in one of them.
+FullName = Annotated[tuple[str, str], Depends(_full_name)]
+# The table as the handler's ``Reading`` or ``Writing`` sees it: FastAPI gives both of them the same repository.
+ReadTable = Annotated[Table, Depends(_read_table)]
+WrittenTable = Annotated[Table, Depends(_written_table)]
+
+
+def location(request: Request, item_id: str) -> str:
+    """The ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any name."""
+    return f"{sent_path(request)}/{item_id}"
+
+
+def batch_location(request: Request, batch_id: str) -> str:
+    """The ``Location`` of a batch of the table whose path, or one below it, was asked."""
+    table = "/".join(sent_path(request).split("/")[: TABLE_PATH.count("/") + 1])
+    return f"{table}/batches/{batch_id}"
+
+
+def sent_path(request: Request) -> str:
+    """The path as it was sent."""
+    raw: bytes | None = request.scope.get("raw_path")
+    return quote(request.scope["path"]) if raw is None else quote(raw, safe="/%:+@!$&'()*,;=~")

@@ -1,0 +1,15 @@
+"""Refusing a request whose body nobody will read."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from app.api.shared.problems import refusal
+from app.core.errors import KeyfoldError
+from app.http.unread import answer_unread
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, error: KeyfoldError) -> None:
+    """Answers ``error`` at once, and then ends the connection if the request has a body."""
+    await answer_unread(scope, receive, send, refusal(Request(scope), error))

@@ -1,0 +1,46 @@
+"""A table's batches as they are listed: in order, in pages, by state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tests.api.routes.batches.test_batches import BATCHES, merge, post
+
+
+@pytest.fixture
+def batches(create: Callable[..., Any], shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``."""
+    create()
+    return shop
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest", None])
+def test_pages_hold_every_batch_once_in_order(batches: TestClient, order: str | None) -> None:
+    posted = [post(batches, {"id": n}).json()["id"] for n in range(7)]
+    seen: list[str] = []
+    params: dict[str, Any] = {"maxResults": 3} | ({"order": order} if order else {})
+    for size in (3, 3, 1):
+        page = batches.get(BATCHES, params=params).json()
+        assert len(page["batches"]) == size
+        seen += [batch["id"] for batch in page["batches"]]
+        params["pageToken"] = page["nextPageToken"]
+    assert page["nextPageToken"] is None
+    assert seen == (posted if order == "oldest" else posted[::-1])
+
+
+def test_batches_are_listed_by_state(app: FastAPI, batches: TestClient) -> None:
+    merged, gone = (post(batches, {"id": 1}).json()["id"] for _ in range(2))
+    batches.delete(f"{BATCHES}/{gone}")
+    merge(app, batches)
+    staged = post(batches, {"id": 1}).json()["id"]
+    listed = {
+        state: [one["id"] for one in batches.get(BATCHES, params={"state": state}).json()["batches"]]
+        for state in ("staged", "merged", "deleted", "poisoned")
+    }
+    assert listed == {"staged": [staged], "merged": [merged], "deleted": [gone], "poisoned": []}
+    assert batches.get(BATCHES, params={"state": "lost"}).json()["errors"][0]["code"] == "enum"

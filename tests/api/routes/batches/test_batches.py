@@ -1,0 +1,387 @@
+"""``POST T/batches`` and what becomes of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.api.shared.paths import TABLE_PATH
+from app.main import create_app
+from app.services.bodies.formats import FORMATS
+from app.settings import Settings
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.services.builders import merge_staged
+
+CreateTable = Callable[..., dict[str, Any]]
+BATCHES = f"{TABLES}/wide/batches"
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def batches(create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``."""
+    create()
+    return shop
+
+
+def post(client: TestClient, *records: Any, **headers: str) -> Any:
+    return client.post(BATCHES, json={"records": records}, headers=headers)
+
+
+def merge(app: FastAPI, client: TestClient) -> None:
+    parts: Parts = app.state.parts
+    merge_staged(parts.database, parts.warehouse, client.get(f"{TABLES}/wide").json()["id"])
+
+
+def listed(client: TestClient) -> list[str]:
+    return [batch["id"] for batch in client.get(BATCHES).json()["batches"]]
+
+
+def faults(response: Any) -> list[tuple[str, str]]:
+    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
+
+
+def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestClient) -> None:
+    answer = post(batches, {"id": 1, "note": "a"}, {"id": 2})
+    assert answer.status_code == 202
+    body = answer.json()
+    assert answer.headers["location"] == f"{BATCHES}/{body['id']}"
+    assert body["sizeBytes"] > 0
+    assert 1_700_000_000_000 < body["acceptedAt"] < 10_000_000_000_000
+    assert body | {"id": "", "sizeBytes": 0, "acceptedAt": 0} == {
+        "id": "",
+        "number": 1,
+        "state": "staged",
+        "records": 2,
+        "ignoredRecords": 0,
+        "sizeBytes": 0,
+        "idempotencyKey": None,
+        "acceptedAt": 0,
+        "acceptedBy": "",
+        "mergeId": None,
+        "snapshotId": None,
+        "fault": None,
+        "warnings": [],
+    }
+    assert batches.get(answer.headers["location"]).json() == body
+
+
+@pytest.mark.parametrize("sent", ["a%20b%2B%E6%97%A5", "a+b%2B%E6%97%A5"])
+def test_the_location_leads_to_the_batch_of_a_table_with_an_odd_name(
+    create: CreateTable, shop: TestClient, sent: str
+) -> None:
+    create("a b+日")
+    for what in ("batches", "merges"):
+        answer = shop.post(f"{TABLES}/{sent}/{what}", json={"records": [{"id": 1}]})
+        assert answer.status_code == 202
+        assert answer.headers["location"] == f"{TABLES}/{sent}/{what}/{answer.json()['id']}"
+        assert shop.get(answer.headers["location"]).json() == answer.json()
+
+
+def test_records_that_the_table_ignores_are_counted(create: CreateTable, shop: TestClient) -> None:
+    create(options={"ignore-delete": "true"})
+    body = post(shop, {"id": 1}, {"id": 1, "_kind": "-D"}, {"id": 2, "_kind": "-U"}).json()
+    assert (body["records"], body["ignoredRecords"]) == (1, 2)
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8", None])
+def test_json_is_the_format_also_where_none_is_named(batches: TestClient, media_type: str | None) -> None:
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    answer = batches.post(BATCHES, content=b'{"records": [{"id": 1}]}', headers=headers)
+    assert (answer.status_code, answer.json()["records"]) == (202, 1)
+
+
+@pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/jsonl", "application/x-jsonlines; a=b"])
+def test_ndjson_is_one_record_a_line(batches: TestClient, media_type: str) -> None:
+    answer = batches.post(BATCHES, content=b'{"id": 1}\n\n{"id": 2}\r\n', headers={"Content-Type": media_type})
+    assert (answer.status_code, answer.json()["records"]) == (202, 2)
+
+
+def test_every_format_is_described(app: FastAPI) -> None:
+    described = app.openapi()["paths"][f"{TABLE_PATH}/batches"]["post"]["requestBody"]["content"]
+    assert {FORMATS[media_type] for media_type in described} == set(FORMATS.values())
+
+
+@pytest.mark.parametrize("media_type", ["text/tsv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
+def test_another_format_is_refused(batches: TestClient, media_type: str) -> None:
+    answer = batches.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
+    assert (answer.status_code, answer.json()["errorCode"]) == (415, "unsupported_media_type")
+    assert listed(batches) == []
+
+
+def test_a_refused_format_is_told_what_else_to_send(batches: TestClient) -> None:
+    for headers in ({"Content-Type": "text/tsv"}, {"Content-Encoding": "br"}):
+        answer = batches.post(BATCHES, content=b"{}", headers=headers)
+        assert answer.status_code == 415
+        assert answer.headers["accept"] == ", ".join(FORMATS)
+        assert "zstd" in answer.headers["accept-encoding"]
+
+
+def test_columns_and_change_events_are_posted_as_records_are(batches: TestClient) -> None:
+    body = gzip.compress(b"id,note,_kind\r\n1,a,\r\n2,,delete\r\n")
+    headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Encoding": "gzip"}
+    assert batches.post(BATCHES, content=body, headers=headers).json()["records"] == 2
+    event = {"op": "c", "before": None, "after": {"id": 3, "note": "b"}}
+    assert batches.post(BATCHES, params={"format": "debezium-json"}, json=event).json()["records"] == 1
+    found = [batches.get(f"{TABLES}/wide/rows/{key}?consistency=latest").status_code for key in (1, 2, 3)]
+    assert found == [200, 404, 200]
+    wrong = batches.post(BATCHES, content=b"id,x\n1,2\n", headers={"Content-Type": "text/csv"})
+    assert faults(wrong) == [("/columns/x", "unknown_column")]
+
+
+@pytest.mark.parametrize("kind", ['"\\ud800"', '"\xfc"', '""', "5", "null", '"+X"'])
+def test_a_kind_that_is_none_is_a_fault_of_its_record_whatever_it_is(kind: str, batches: TestClient) -> None:
+    body = f'{{"records": [{{"id": 1, "_kind": "+U"}}, {{"id": 2, "_kind": {kind}}}]}}'.encode()
+    answer = batches.post(BATCHES, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert faults(answer) == [("/records/1/_kind", "bad_row_kind")]
+
+
+def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(batches: TestClient) -> None:
+    answer = post(batches, {"id": 1}, {"id": "x", "note": 5}, {"note": "a"}, 7, {"id": 4, "nope": 1, "_kind": "?"})
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert sorted(faults(answer)) == [
+        ("/records/1/id", "wrong_type"),
+        ("/records/1/note", "wrong_type"),
+        ("/records/2/id", "missing_column"),
+        ("/records/3", "not_an_object"),
+        ("/records/4/_kind", "bad_row_kind"),
+        ("/records/4/nope", "unknown_column"),
+    ]
+    assert answer.json()["errorCount"] == 6
+    assert {(fault["row"], fault.get("column")) for fault in answer.json()["errors"]} >= {(1, "id"), (3, None)}
+    assert all(fault["fix"] for fault in answer.json()["errors"])
+    assert listed(batches) == []
+
+
+def test_of_very_many_faults_a_hundred_are_named_and_all_are_counted(batches: TestClient) -> None:
+    body = post(batches, *({"id": "x"} for _ in range(500))).json()
+    assert (len(body["errors"]), body["errorCount"]) == (100, 500)
+    lines = batches.post(BATCHES, content=b"x\n" * 500, headers=NDJSON).json()
+    assert (len(lines["errors"]), lines["errorCount"]) == (100, 500)
+    members = batches.post(BATCHES, json={"records": []} | {f"m{n}": 1 for n in range(500)}).json()
+    assert (len(members["errors"]), members["errorCount"]) == (100, 500)
+
+
+# Limits
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[TestClient]:
+    """A client of a service that takes bodies of 2000 bytes and batches of 3 records."""
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=2000, max_batch_records=3))
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
+        client.post(DATABASES, json={"name": "shop"})
+        client.post(TABLES, json=new_table())
+        yield client
+
+
+def test_a_body_of_the_largest_size_is_taken_and_one_more_byte_is_not(small: TestClient) -> None:
+    body = b'{"records": [{"id": 1}]}'
+    assert small.post(BATCHES, content=body.ljust(2000)).status_code == 202
+    refused = small.post(BATCHES, content=body.ljust(2001))
+    assert (refused.status_code, refused.json()["errorCode"]) == (413, "payload_too_large")
+    assert len(listed(small)) == 1
+
+
+def test_a_body_without_end_is_refused_before_it_is_read(small: TestClient) -> None:
+    app, sent = small.app, 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal sent
+        sent += 1
+        assert sent < 10, "the service read on"
+        return {"type": "http.request", "body": b" " * 1000, "more_body": True}
+
+    answers: list[Any] = []
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": BATCHES,
+        "raw_path": BATCHES.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    assert small.portal is not None
+    small.portal.call(app, scope, receive, send)
+    assert answers[0]["status"] == 413
+    assert sent == 3
+
+
+def test_the_most_records_are_taken_and_one_more_is_not(small: TestClient) -> None:
+    assert post(small, *({"id": n} for n in range(3))).status_code == 202
+    refused = post(small, *({"id": n} for n in range(4)))
+    assert (refused.status_code, refused.json()["code"]) == (413, 413)
+    lines = small.post(BATCHES, content=b'{"id": 1}\n' * 4, headers=NDJSON)
+    assert lines.status_code == 413
+    assert len(listed(small)) == 1
+
+
+# Idempotency-Key
+
+
+def test_a_retry_is_answered_with_the_batch_of_the_first_request(app: FastAPI, batches: TestClient) -> None:
+    key = {"Idempotency-Key": "order-17"}
+    first = post(batches, {"id": 1}, **key)
+    assert first.json()["idempotencyKey"] == "order-17"
+    again = post(batches, {"id": 1}, **key)
+    assert (again.status_code, again.json()) == (202, first.json())
+    assert [answer.headers.get("idempotency-replayed") for answer in (first, again)] == [None, "true"]
+    assert again.headers["location"] == first.headers["location"]
+    merge(app, batches)
+    merged = post(batches, {"id": 1}, **key)
+    assert (merged.json()["id"], merged.json()["state"]) == (first.json()["id"], "merged")
+    assert len(listed(batches)) == 1
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
+def test_a_key_with_another_request_is_refused(batches: TestClient, media_type: str) -> None:
+    key = {"Idempotency-Key": "order-17"}
+    post(batches, {"id": 1}, **key)
+    other = batches.post(BATCHES, content=b'{"id": 2}', headers=key | {"Content-Type": media_type})
+    assert (other.status_code, other.json()["errorCode"]) == (422, "idempotency_key_reused")
+    assert len(listed(batches)) == 1
+
+
+def test_a_refused_request_does_not_use_up_its_key(batches: TestClient) -> None:
+    key = {"Idempotency-Key": "order-17"}
+    assert post(batches, {"id": "x"}, **key).status_code == 400
+    assert post(batches, {"id": 1}, **key).status_code == 202
+
+
+def test_retries_that_come_at_once_are_one_batch(batches: TestClient) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: post(batches, {"id": 1}, **{"Idempotency-Key": "k"}), range(16)))
+    done = [answer for answer in answers if answer.status_code == 202]
+    assert {answer.json()["id"] for answer in done} == set(listed(batches))
+    assert len(listed(batches)) == 1
+    assert [answer.headers.get("idempotency-replayed") for answer in done].count(None) == 1
+    for early in answers:
+        if early not in done:  # the first was under way
+            assert (early.status_code, early.json()["errorCode"]) == (409, "request_in_flight")
+            assert early.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_that_is_no_key_is_refused(batches: TestClient, key: str) -> None:
+    answer = post(batches, {"id": 1}, **{"Idempotency-Key": key})
+    assert (answer.status_code, faults(answer)) == (400, [("/Idempotency-Key", "bad_header")])
+
+
+# Lists
+
+
+def test_a_full_last_page_has_no_next_one(batches: TestClient) -> None:
+    post(batches, {"id": 1})
+    assert batches.get(BATCHES, params={"maxResults": 1}).json()["nextPageToken"] is None
+
+
+@pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}, {"pageToken": "9" * 5000}])
+def test_a_page_that_cannot_be_is_refused(batches: TestClient, params: dict[str, Any]) -> None:
+    assert batches.get(BATCHES, params=params).status_code == 400
+
+
+def test_a_batch_of_another_table_is_not_found(create: CreateTable, batches: TestClient) -> None:
+    create("other")
+    batch = post(batches, {"id": 1}).json()["id"]
+    for answer in (
+        batches.get(f"{TABLES}/other/batches/{batch}"),
+        batches.delete(f"{TABLES}/other/batches/{batch}"),
+        batches.get(f"{BATCHES}/nope"),
+    ):
+        assert (answer.status_code, answer.json()["errorCode"]) == (404, "batch_not_found")
+    assert batches.get(f"{TABLES}/none/batches").json()["errorCode"] == "table_not_found"
+
+
+# Withdrawal
+
+
+def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(app: FastAPI, batches: TestClient) -> None:
+    kept = post(batches, {"id": 1, "note": "kept"}).json()["id"]
+    gone = post(batches, {"id": 1, "note": "gone"}).json()["id"]
+    for _ in range(2):
+        answer = batches.delete(f"{BATCHES}/{gone}")
+        assert (answer.status_code, answer.json()["state"]) == (200, "deleted")
+    merge(app, batches)
+    assert [(one["id"], one["state"]) for one in batches.get(BATCHES).json()["batches"]] == [
+        (gone, "deleted"),
+        (kept, "merged"),
+    ]
+    assert batches.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
+
+
+def test_a_merged_batch_cannot_be_withdrawn(app: FastAPI, batches: TestClient) -> None:
+    batch = post(batches, {"id": 1}).json()["id"]
+    merge(app, batches)
+    answer = batches.delete(f"{BATCHES}/{batch}")
+    assert (answer.status_code, answer.json()["errorCode"]) == (409, "batch_not_staged")
+    assert batches.get(f"{BATCHES}/{batch}").json()["state"] == "merged"
+
+
+# Waiting for the merge
+
+
+def test_wait_answers_200_once_the_batch_is_merged(app: FastAPI, batches: TestClient) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(post, batches, {"id": 1}, Prefer="respond-async, wait=60")
+        while not batches.get(f"{TABLES}/wide/merges").json()["merges"]:  # the waiting request asks for one
+            pass
+        merge(app, batches)
+        answer = waiting.result()
+    assert (answer.status_code, answer.json()["state"], answer.json()["snapshotId"]) == (200, "merged", 1)
+    assert answer.headers["preference-applied"] == "wait=60"
+
+
+def test_wait_answers_200_for_a_batch_that_held_nothing_to_fold(
+    app: FastAPI, create: CreateTable, shop: TestClient
+) -> None:
+    create(options={"ignore-delete": "true"})
+    key = {"Idempotency-Key": "k"}
+    post(shop, {"id": 1, "_kind": "-D"}, **key)
+    merge(app, shop)
+    answer = post(shop, {"id": 1, "_kind": "-D"}, Prefer="wait=1", **key)
+    assert (answer.status_code, answer.json()["state"]) == (200, "merged")
+
+
+def test_wait_answers_202_when_the_merge_takes_longer(batches: TestClient) -> None:
+    answer = post(batches, {"id": 1}, Prefer="wait=1")
+    assert (answer.status_code, answer.json()["state"]) == (202, "staged")
+
+
+@pytest.mark.parametrize("prefer", ["", "wait", "wait=", "wait=x", "wait=-1", "wait=0", "return=minimal", ",,="])
+def test_a_preference_that_is_not_understood_is_ignored(batches: TestClient, prefer: str) -> None:
+    answer = post(batches, {"id": 1}, Prefer=prefer)
+    assert answer.status_code == 202
+    assert "preference-applied" not in answer.headers
+
+
+def test_numbers_keep_all_their_digits(app: FastAPI, create: CreateTable, shop: TestClient) -> None:
+    fields = [
+        {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
+        {"id": 1, "name": "d", "type": "DECIMAL(38, 18)"},
+        {"id": 2, "name": "n", "type": "BIGINT"},
+    ]
+    create(fields=fields)
+    exact = '{"records": [{"id": 1, "d": 12345678901234567890.123456789012345678, "n": "9223372036854775807"}]}'
+    assert shop.post(BATCHES, content=exact).status_code == 202
+    merge(app, shop)
+    row = json.loads(shop.get(f"{TABLES}/wide/rows?key=1").text)
+    assert row == {"id": 1, "d": "12345678901234567890.123456789012345678", "n": 2**63 - 1}

@@ -1,0 +1,165 @@
+"""``T/rows:forget`` and ``T/forgettings`` over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.core.access import Role
+from app.main import create_app
+from app.services.access.tokens import create_token
+from app.services.upkeep.forgotten_keys import Forgetter
+from app.services.upkeep.sweeps import mark_run
+from app.settings import Settings
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.services.builders import merge_staged
+
+T = f"{TABLES}/wide"
+Create = Callable[..., dict[str, Any]]
+
+
+def forget(app: FastAPI) -> int:
+    parts: Parts = app.state.parts
+    return Forgetter(parts.database, parts.warehouse, partial(mark_run, parts.warehouse)).forget()
+
+
+def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
+    told = answer.json()
+    return answer.status_code, told["errorCode"], [(one["pointer"], one["code"]) for one in told.get("errors", [])]
+
+
+def test_keys_are_forgotten_and_the_operation_says_so(create: Create, shop: TestClient, app: FastAPI) -> None:
+    table_id = create()["id"]
+    shop.post(f"{T}/batches", json={"records": [{"id": 1, "note": "a"}, {"id": 2, "note": "b"}]})
+    merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+    wish = {"keys": [{"id": 1}, {"id": "1"}, {"id": 404}], "reference": "ticket 7"}
+    asked = shop.post(f"{T}/rows:forget", json=wish)
+    assert asked.status_code == 202, asked.text
+    one = asked.json()
+    assert asked.headers["Location"] == f"{T}/forgettings/{one['id']}"
+    assert (one["state"], one["keys"], one["untilBatch"], one["reference"]) == ("pending", 2, 1, "ticket 7")
+    assert shop.get(asked.headers["Location"]).json() == one
+    assert shop.get(f"{T}/rows?key=1").status_code == 200
+    assert forget(app) == 1
+    after = shop.get(asked.headers["Location"]).json()
+    assert (after["state"], after["snapshotId"], after["rows"], after["records"]) == ("forgotten", 2, 1, 1)
+    missing = shop.get(f"{T}/rows?key=1")
+    assert (missing.status_code, "never written" in missing.json()["detail"]) == (404, True)
+    assert shop.get(f"{T}/rows?key=2").json() == {"id": 2, "note": "b"}
+    snapshot = shop.get(f"{T}/snapshots").json()["snapshots"][0]
+    assert (snapshot["id"], snapshot["commitKind"]) == (2, "OVERWRITE")
+    shop.post(f"{T}/batches", json={"records": [{"id": 1, "note": "anew"}]})
+    explained = shop.get(f"{T}/rows:explain?key=1").json()
+    assert [step["what"] for step in explained["steps"]] == ["forgetting", "record"]
+    assert (explained["row"], explained["exact"]) == ({"id": 1, "note": "anew"}, True)
+    of_another = shop.get(f"{T}/rows:explain?key=2").json()
+    assert [step["what"] for step in of_another["steps"]] == ["record"]
+
+
+def test_forgettings_are_listed_newest_first_a_page_at_a_time(create: Create, shop: TestClient) -> None:
+    create()
+    made = [shop.post(f"{T}/rows:forget", json={"keys": [{"id": n}]}).json()["id"] for n in range(3)]
+    first = shop.get(f"{T}/forgettings?maxResults=2").json()
+    rest = shop.get(f"{T}/forgettings?maxResults=2&pageToken={first['nextPageToken']}").json()
+    assert [one["id"] for one in (*first["forgettings"], *rest["forgettings"])] == made[::-1]
+    assert rest["nextPageToken"] is None
+    other = shop.get(f"{T}/forgettings/{'0' * 32}")
+    assert (other.status_code, other.json()["errorCode"]) == (404, "forgetting_not_found")
+    assert shop.get(f"{T}/forgettings?pageToken=nowhere").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, ("invalid_request", [("/keys", "missing")])),
+        ({"keys": []}, ("invalid_request", [("/keys", "too_short")])),
+        ({"keys": [{"id": 1}] * 1001}, ("invalid_request", [("/keys", "too_long")])),
+        ({"keys": [7]}, ("invalid_request", [("/keys/0", "dict_type")])),
+        (
+            {"keys": [{"id": 1}, {"nr": 1}, {"id": "x"}, {"id": None}]},
+            (
+                "invalid_key",
+                [("/keys/1/nr", "unknown_column"), ("/keys/2/id", "wrong_type"), ("/keys/3/id", "is_null")],
+            ),
+        ),
+        ({"keys": [{"id": 1}], "reference": "a\u0000b"}, ("invalid_request", [("/reference", "illegal_name")])),
+        ({"keys": [{"id": 1}], "reference": "x" * 2000}, ("invalid_request", [("/reference", "name_too_long")])),
+    ],
+)
+def test_what_is_no_list_of_keys_is_refused_with_every_fault(
+    body: Any, expected: tuple[str, list[tuple[str, str]]], create: Create, shop: TestClient
+) -> None:
+    create()
+    status, code, found = faults(shop.post(f"{T}/rows:forget", json=body))
+    assert (status, code) == (400, expected[0])
+    assert [one[0] for one in found] == [one[0] for one in expected[1]], found
+    assert shop.get(f"{T}/forgettings").json()["forgettings"] == []
+
+
+def test_a_table_that_is_not_there_is_told(shop: TestClient) -> None:
+    assert faults(shop.post(f"{TABLES}/none/rows:forget", json={"keys": [{"id": 1}]}))[:2] == (404, "table_not_found")
+
+
+def test_only_who_administers_the_table_forgets_and_the_audit_log_says_how_many(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path / "data", workers=0, audit_log=str(log)))
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
+        database = app.state.parts.database
+        tokens = {role: create_token(database, role.value, role) for role in Role}
+
+        def call(role: Role, path: str, body: Any) -> Any:
+            return client.post(path, json=body, headers={"Authorization": f"Bearer {tokens[role]}"})
+
+        call(Role.ADMIN, DATABASES, {"name": "shop"})
+        fields = [{"name": "mail", "type": "STRING"}]
+        call(Role.ADMIN, TABLES, new_table(fields=fields, primaryKeys=["mail"]))
+        wish = {"keys": [{"mail": "ada@example.org"}]}
+        assert faults(call(Role.WRITE, f"{T}/rows:forget", wish))[:2] == (403, "forbidden")
+        made = call(Role.ADMIN, f"{T}/rows:forget", wish).json()
+        assert made["requestedBy"] == "admin"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(one["operation"], one["outcome"]) for one in lines[-2:]] == [
+        ("forgetRows", "refused"),
+        ("forgetRows", "done"),
+    ]
+    assert (lines[-1]["forgetting"], lines[-1]["keys"], lines[-1]["token"]) == (made["id"], 1, "admin")
+    assert "ada@" not in log.read_text()
+    assert b"ada@" not in (tmp_path / "data" / "catalog.sqlite").read_bytes()
+
+
+def test_a_snapshot_that_a_delta_log_alone_keeps_is_not_gone_back_to(
+    create: Create, shop: TestClient, app: FastAPI
+) -> None:
+    table_id = create(options={"delta.publish": "true"})["id"]
+    for note in "ab":
+        shop.post(f"{T}/batches", json={"records": [{"id": 1, "note": note}]})
+        merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+    made = shop.post(f"{T}/rows:forget", json={"keys": [{"id": 1}]}).json()
+    assert forget(app) == 1
+    assert shop.get(f"{T}/rows?key=1&snapshot=2").status_code == 404
+    refused = shop.post(f"{T}/rollback", json={"snapshot": 1})
+    assert (refused.status_code, refused.json()["errorCode"]) == (409, "snapshot_to_forget")
+    assert made["id"] in refused.json()["detail"]
+    kept = shop.post(f"{T}/tags", json={"tagName": "v1", "snapshotId": 1})
+    assert (kept.status_code, kept.json()["errorCode"]) == (409, "snapshot_to_forget")
+    assert shop.post(f"{T}/tags", json={"tagName": "v2"}).status_code == 200
+    assert shop.post(f"{T}/rollback", json={"snapshot": 2}).status_code == 200
+    assert shop.get(f"{T}/rows?key=1&consistency=merged").status_code == 404
+
+
+def test_a_delta_log_that_nobody_writes_any_more_is_in_the_way(create: Create, shop: TestClient, app: FastAPI) -> None:
+    table_id = create(options={"delta.publish": "true"})["id"]
+    shop.post(f"{T}/batches", json={"records": [{"id": 1}]})
+    merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+    off = {"changes": [{"action": "setOption", "key": "delta.publish", "value": "false"}]}
+    assert shop.post(T, json=off).status_code == 200
+    refused = shop.post(f"{T}/rows:forget", json={"keys": [{"id": 1}]})
+    assert (refused.status_code, refused.json()["errorCode"]) == (409, "delta_log_stopped")

@@ -1,0 +1,73 @@
+"""``T/lateness`` over HTTP."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.services.explaining.lateness import count_late_records
+from tests.api.conftest import TABLES
+from tests.api.routes.merging.test_merges import CreateTable
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/wide"
+FIELDS = [
+    {"id": 0, "name": "id", "type": "INT NOT NULL"},
+    {"id": 1, "name": "day", "type": "DATE"},
+    {"id": 2, "name": "note", "type": "STRING"},
+]
+
+
+@pytest.fixture
+def counted(app: FastAPI, create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog whose table ``wide`` was sent a record that was three days late."""
+    table_id = create(fields=FIELDS, options={"sequence.field": "day"})["id"]
+    parts: Parts = app.state.parts
+    records = [{"id": 1, "day": "2026-03-04", "note": "a"}, {"id": 1, "day": "2026-03-01", "note": "b"}]
+    assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+    merge = merge_staged(parts.database, parts.warehouse, table_id)
+    assert count_late_records(parts.database, parts.warehouse, table_id, merge.id)
+    return shop
+
+
+def test_what_came_late_is_told_by_lane_and_sender(counted: TestClient) -> None:
+    told = counted.get(f"{TABLE}/lateness").json()
+    assert (told["merges"], told["counted"], told["records"], told["exact"]) == (1, 1, 2, True)
+    [lane] = told["lanes"]
+    assert (lane["sequence"], lane["columns"], lane["measure"], lane["horizon"]) == (["day"], ["note"], "seconds", None)
+    [sender] = lane["senders"]
+    assert [sender[name] for name in ("records", "late", "inMerge", "againstOlder", "changedNothing")] == [
+        2,
+        1,
+        1,
+        0,
+        1,
+    ]
+    assert (sender["largest"], [one["upTo"] for one in sender["steps"] if one["records"]]) == (259_200.0, [604_800.0])
+    assert sender["steps"][-1]["upTo"] is None
+
+
+def test_since_leaves_out_what_was_merged_before(counted: TestClient) -> None:
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    told = counted.get(f"{TABLE}/lateness", params={"since": later}).json()
+    assert (told["since"], told["merges"], told["lanes"][0]["senders"]) == (None, 0, [])
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-03-01", "3", ""])
+def test_what_is_no_time_is_refused_with_the_fix(counted: TestClient, since: str) -> None:
+    answer = counted.get(f"{TABLE}/lateness", params={"since": since})
+    assert answer.status_code == 400
+    [fault] = answer.json()["errors"]
+    assert (fault["pointer"], fault["code"]) == ("/since", "bad_timestamp")
+    assert "2026-03-01T10:00:00Z" in fault["fix"]
+
+
+def test_a_table_without_sequences_has_no_lanes(create: CreateTable, shop: TestClient) -> None:
+    create()
+    told: dict[str, Any] = shop.get(f"{TABLE}/lateness").json()
+    assert (told["lanes"], told["merges"], told["since"]) == ([], 0, None)

@@ -1,0 +1,227 @@
+"""``T/merges``: asked for, watched, cancelled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.kernel.tasks import Job, Progress, Result
+from app.services.merging.compactions import run_next_compaction
+from app.services.merging.merges import run_next_merge
+from app.services.shared.executor import MergeSite
+from tests.api.conftest import TABLES
+from tests.services.executor import BrokenExecutor, PythonExecutor
+
+CreateTable = Callable[..., dict[str, Any]]
+MERGES = f"{TABLES}/wide/merges"
+
+
+@pytest.fixture
+def merges(create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``."""
+    create()
+    return shop
+
+
+def run(app: FastAPI, executor: PythonExecutor | None = None) -> None:
+    """Runs the oldest pending merge."""
+    parts: Parts = app.state.parts
+    site = MergeSite(parts.database, parts.warehouse, executor or PythonExecutor(), 600)
+    assert run_next_merge(site, "worker")
+
+
+def stage(client: TestClient) -> str:
+    answer = client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 1}]})
+    batch: str = answer.json()["id"]
+    return batch
+
+
+def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestClient) -> None:
+    stage(merges)
+    answer = merges.post(MERGES)
+    assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
+    asked = answer.json()
+    assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
+    assert asked | {"id": "", "requestedAt": 0} == {
+        "id": "",
+        "job": "merge",
+        "full": False,
+        "state": "pending",
+        "trigger": "request",
+        "requestedAt": 0,
+        "startedAt": None,
+        "finishedAt": None,
+        "progress": 0.0,
+        "progressDetail": {},
+        "snapshotId": None,
+        "batches": 0,
+        "records": 0,
+        "rows": 0,
+        "error": None,
+    }
+    run(app)
+    done = merges.get(answer.headers["location"]).json()
+    told = {name: done[name] for name in ("state", "snapshotId", "batches", "records", "rows", "progress", "error")}
+    assert told == {
+        "state": "succeeded",
+        "snapshotId": 1,
+        "batches": 1,
+        "records": 2,
+        "rows": 1,
+        "progress": 1.0,
+        "error": None,
+    }
+    assert done["requestedAt"] <= done["startedAt"] <= done["finishedAt"]
+
+
+def test_a_merge_that_waits_already_is_answered_again(merges: TestClient) -> None:
+    assert merges.post(MERGES).json() == merges.post(MERGES).json()
+    assert len(merges.get(MERGES).json()["merges"]) == 1
+
+
+def test_a_batch_names_the_merge_and_the_snapshot_it_went_into(app: FastAPI, merges: TestClient) -> None:
+    batch = stage(merges)
+    merge = merges.post(MERGES).json()["id"]
+    run(app)
+    told = merges.get(f"{TABLES}/wide/batches/{batch}").json()
+    assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", merge, 1)
+
+
+def test_a_failed_merge_says_why(app: FastAPI, merges: TestClient) -> None:
+    batch = stage(merges)
+    merge = merges.post(MERGES).json()["id"]
+    run(app, BrokenExecutor(RuntimeError("the disk is full")))
+    told = merges.get(f"{MERGES}/{merge}").json()
+    assert told["state"] == "failed"
+    assert told["error"].startswith("the disk is full")
+    assert merges.get(f"{TABLES}/wide/batches/{batch}").json()["state"] == "staged"
+
+
+def test_merges_are_listed_newest_first_a_page_at_a_time(app: FastAPI, merges: TestClient) -> None:
+    asked = []
+    for _ in range(5):
+        asked.append(merges.post(MERGES).json()["id"])
+        run(app)
+    seen: list[str] = []
+    params: dict[str, Any] = {"maxResults": 2}
+    for size in (2, 2, 1):
+        page = merges.get(MERGES, params=params).json()
+        assert len(page["merges"]) == size
+        seen += [merge["id"] for merge in page["merges"]]
+        params["pageToken"] = page["nextPageToken"]
+    assert page["nextPageToken"] is None
+    assert seen == asked[::-1]
+
+
+@pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}])
+def test_a_page_that_cannot_be_is_refused(merges: TestClient, params: dict[str, Any]) -> None:
+    assert merges.get(MERGES, params=params).status_code == 400
+
+
+def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app: FastAPI, merges: TestClient) -> None:
+    stage(merges)
+    first = merges.post(MERGES).json()["id"]
+    cancelled = merges.post(f"{MERGES}/{first}:cancel")
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    second = merges.post(MERGES).json()["id"]
+    assert second != first
+    run(app)
+    assert merges.get(f"{MERGES}/{second}").json()["batches"] == 1
+
+
+def test_a_merge_that_is_over_stays_as_it_is(app: FastAPI, merges: TestClient) -> None:
+    merge = merges.post(MERGES).json()["id"]
+    run(app)
+    before = merges.get(f"{MERGES}/{merge}").json()
+    assert merges.post(f"{MERGES}/{merge}:cancel").json() == before
+    assert before["state"] == "succeeded"
+
+
+def test_a_merge_of_another_table_is_not_found(create: CreateTable, merges: TestClient) -> None:
+    create("other")
+    merge = merges.post(MERGES).json()["id"]
+    for answer in (
+        merges.get(f"{TABLES}/other/merges/{merge}"),
+        merges.post(f"{TABLES}/other/merges/{merge}:cancel"),
+        merges.get(f"{MERGES}/nope"),
+        merges.post(f"{MERGES}/nope:cancel"),
+    ):
+        assert (answer.status_code, answer.json()["errorCode"]) == (404, "merge_not_found")
+    assert merges.post(f"{TABLES}/none/merges").json()["errorCode"] == "table_not_found"
+    assert merges.get(f"{MERGES}/{merge}").json()["state"] == "pending"
+
+
+class WatchedExecutor(PythonExecutor):
+    """Reports what Spark does, whose fraction runs back when it plans more, and notes what a client then reads."""
+
+    def __init__(self, watch: Callable[[dict[str, int]], float]) -> None:
+        super().__init__()
+        self.watch = watch
+        self.read: list[float] = []
+
+    def _work(self, on_progress: Progress, first: int) -> None:
+        for number, fraction in enumerate((0.4, 1.0, 0.2, 1.0), first):
+            on_progress(fraction, {"tasksDone": number})
+            self.read.append(self.watch({"tasksDone": number}))
+
+    def merge(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        self._work(report, 1)
+        return super().merge(tag, job, lambda *_: None)
+
+    def compact(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        self._work(report, 1)
+        return super().compact(tag, job, lambda *_: None)
+
+    def write_changes(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        self._work(report, 5)
+        return super().write_changes(tag, job, lambda *_: None)
+
+
+def watched(client: TestClient, job: str) -> WatchedExecutor:
+    """An executor beside which ``client`` polls the newest ``job`` until it tells what was reported."""
+
+    def watch(detail: dict[str, int]) -> float:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            newest = next(one for one in client.get(MERGES).json()["merges"] if one["job"] == job)
+            if newest["progressDetail"] == detail:
+                progress: float = newest["progress"]
+                return progress
+            time.sleep(0.02)
+        raise AssertionError(f"nobody was told of {detail}")
+
+    return WatchedExecutor(watch)
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "expected"),
+    [
+        ("merge", {}, [0.4, 0.99, 0.99, 0.99]),
+        ("merge", {"changelog-producer": "lookup"}, [0.2, 0.5, 0.5, 0.5, 0.7, 0.99, 0.99, 0.99]),
+        ("compaction", {}, [0.4, 0.99, 0.99, 0.99]),
+        ("compaction", {"changelog-producer": "full-compaction"}, [0.4, 0.99, 0.99, 0.99]),
+    ],
+)
+def test_progress_never_goes_back_and_is_whole_only_after_the_commit(
+    app: FastAPI, create: CreateTable, shop: TestClient, job: str, options: dict[str, str], expected: list[float]
+) -> None:
+    create(options=options)
+    parts: Parts = app.state.parts
+    stage(shop)
+    shop.post(MERGES)
+    executor = watched(shop, job)
+    site = MergeSite(parts.database, parts.warehouse, executor if job == "merge" else PythonExecutor(), 0.2)
+    assert run_next_merge(site, "worker")
+    if job == "compaction":
+        shop.post(f"{TABLES}/wide/compact")
+        assert run_next_compaction(MergeSite(parts.database, parts.warehouse, executor, 0.2), "worker")
+    done = next(one for one in shop.get(MERGES).json()["merges"] if one["job"] == job)
+    assert executor.read == pytest.approx(expected)
+    assert (done["state"], done["progress"]) == ("succeeded", 1.0)
+    assert done["progressDetail"] == {"tasksDone": len(expected)}

@@ -1,0 +1,259 @@
+"""``T/stats`` over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.core.table.history import Run, Snapshot, SnapshotKind, TaskKind, TaskTrigger
+from app.services.merging.compactions import run_next_compaction
+from app.services.shared.executor import MergeSite
+from tests.api.conftest import TABLES
+from tests.services.builders import merge_staged
+from tests.services.executor import PythonExecutor
+from tests.storage.images.imaged import build
+
+TABLE = f"{TABLES}/wide"
+
+
+@pytest.fixture
+def table_id(create: Callable[..., dict[str, Any]], shop: TestClient) -> str:
+    """The table ``wide``, that is never compacted by itself."""
+    made: str = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
+    return made
+
+
+def stage(client: TestClient, *ids: int) -> None:
+    records = [{"id": one, "note": f"note {one}"} for one in ids]
+    assert client.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+
+
+def stats(client: TestClient) -> dict[str, Any]:
+    answer = client.get(f"{TABLE}/stats")
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -> None:
+    assert stats(shop) == {
+        "snapshotId": None,
+        "rows": 0,
+        "storedRows": 0,
+        "files": 0,
+        "sizeBytes": 0,
+        "runs": 0,
+        "partitions": 0,
+        "mostRuns": 0,
+        "staged": {"batches": 0, "records": 0, "sizeBytes": 0, "oldestAcceptedAt": None},
+        "overdue": None,
+        "setAside": 0,
+        "written": {"mergedBytes": 0, "compactedBytes": 0, "changelogBytes": 0},
+        "writeAmplification": None,
+        "readAmplification": 0,
+        "spaceAmplification": None,
+        "history": {
+            "sinceSnapshot": 0,
+            "batches": 0,
+            "records": 0,
+            "files": 0,
+            "sizeBytes": 0,
+            "bases": 0,
+            "baseBytes": 0,
+        },
+        "retainedBytes": 0,
+        "retainedFiles": 0,
+        "snapshots": 0,
+        "tags": 0,
+        "merges": 0,
+        "compactions": 0,
+        "lastMerge": None,
+        "lastCompaction": None,
+        "mergesWait": None,
+        "compactionFailure": None,
+        "images": {"files": 0, "made": 0, "sizeBytes": 0},
+    }
+
+
+def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    stage(shop, 5)
+    stage(shop, 6, 7)
+    shop.post(f"{TABLE}/tags", json={"tagName": "v1"})
+    told = stats(shop)
+    current = shop.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
+    batches = shop.get(f"{TABLE}/batches?order=oldest").json()["batches"][-2:]
+    assert told["staged"] == {
+        "batches": 2,
+        "records": 3,
+        "sizeBytes": sum(batch["sizeBytes"] for batch in batches),
+        "oldestAcceptedAt": batches[0]["acceptedAt"],
+    }
+    assert {name: told[name] for name in ("snapshotId", "rows", "storedRows", "files", "sizeBytes", "runs")} == {
+        "snapshotId": 2,
+        **{name: current[name] for name in ("rows", "storedRows", "files", "sizeBytes", "runs")},
+    }
+    assert (told["storedRows"], told["runs"], told["mostRuns"], told["readAmplification"]) == (5, 2, 2, 2)
+    assert told["rows"] is None
+    assert told["written"]["mergedBytes"] == told["sizeBytes"] == told["retainedBytes"]
+    assert told["writeAmplification"] == 1.0
+    first = shop.get(f"{TABLE}/snapshots/1").json()["snapshot"]["sizeBytes"]
+    assert told["spaceAmplification"] == pytest.approx(told["sizeBytes"] / first)
+    assert (told["snapshots"], told["tags"], told["merges"], told["compactions"]) == (2, 1, 2, 0)
+    last = shop.get(f"{TABLE}/merges").json()["merges"][0]
+    assert told["lastMerge"] == {
+        "id": last["id"],
+        "finishedAt": last["finishedAt"],
+        "durationMillis": last["finishedAt"] - last["startedAt"],
+        "rows": 2,
+    }
+
+
+def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    before = stats(shop)
+    compacted = compact(parts, table_id)
+    after = stats(shop)
+    assert (after["runs"], after["readAmplification"], after["spaceAmplification"]) == (1, 1, 1.0)
+    assert after["written"]["compactedBytes"] == compacted.size_bytes
+    assert after["writeAmplification"] == pytest.approx(1 + compacted.size_bytes / before["sizeBytes"])
+    assert after["retainedBytes"] == before["retainedBytes"] + compacted.size_bytes
+    assert (after["compactions"], after["lastCompaction"]["rows"]) == (1, 4)
+
+
+def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    changed = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
+    changes = [{"action": "setOption", "key": key, "value": value} for key, value in changed.items()]
+    assert shop.post(TABLE, json={"changes": changes}).status_code == 200
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    asked = shop.post(f"{TABLE}/compact").json()
+    told = stats(shop)
+    assert told["mergesWait"] == {
+        "compactionId": asked["id"],
+        "runs": 2,
+        "stopTrigger": 2,
+        "since": asked["requestedAt"],
+        "until": asked["requestedAt"] + 300_000,
+    }
+    with parts.database.transaction() as repository:
+        assert repository.leases.claim("worker", 600, TaskKind.COMPACTION) is not None
+        repository.leases.fail(asked["id"], "worker", "no room")
+    told = stats(shop)
+    failed = shop.get(f"{TABLE}/merges/{asked['id']}").json()
+    assert told["mergesWait"] is None
+    assert told["compactionFailure"] == {"inARow": 1, "lastAt": failed["finishedAt"], "error": "no room"}
+
+
+def compact(parts: Parts, table_id: str) -> Snapshot:
+    """A compaction in the catalog alone: the biggest run's files stand for all."""
+    with parts.database.transaction() as repository:
+        repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION)
+        claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
+        assert claimed is not None
+        assert claimed.base is not None
+        run = Run("compacted", 0, claimed.base.runs[0].files)
+        made = repository.leases.commit_compaction(claimed.task.id, "worker", [run], base_snapshot_id=claimed.base.id)
+        repository.leases.finish_compaction(claimed.task.id, "worker", snapshot_id=made.id, rows=4)
+    return made
+
+
+REMEMBERING = [
+    {},
+    {"ignore-delete": "true"},
+    {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true"},
+    {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    {
+        "merge-engine": "partial-update",
+        "fields.at.sequence-group": "note",
+        "partial-update.remove-record-on-sequence-group": "at",
+    },
+]
+
+
+@pytest.mark.parametrize("options", REMEMBERING)
+def test_the_rows_of_one_run_are_those_that_a_reader_finds(
+    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient, options: dict[str, str]
+) -> None:
+    columns = (("id", "BIGINT NOT NULL"), ("note", "STRING"), ("at", "BIGINT"))
+    fields = [{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(columns)]
+    never = {"num-sorted-run.compaction-trigger": "99"}
+    table_id = create(fields=fields, options={**options, **never})["id"]
+    parts: Parts = app.state.parts
+
+    def merged(*records: dict[str, Any]) -> tuple[Any, Any, int]:
+        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+        merge_staged(parts.database, parts.warehouse, table_id)
+        shop.post(f"{TABLE}/tags", json={"tagName": "now", "ignoreIfExists": True})
+        told, snapshot = stats(shop), shop.get(f"{TABLE}/snapshots/LATEST").json()["snapshot"]
+        assert (snapshot["rows"], snapshot["storedRows"]) == (told["rows"], told["storedRows"])
+        assert snapshot["totalRecordCount"] == told["storedRows"]
+        keys = {"keys": [{"id": number} for number in range(9)]}
+        found = shop.post(f"{TABLE}/rows:batchGet", json=keys).json()["rows"]
+        return told["rows"], told["storedRows"], sum(one["found"] for one in found)
+
+    posted = [{"id": number, "note": "x", "at": 1} for number in range(5)]
+    deleted = [{"id": number, "at": 2, "_kind": "-D"} for number in (1, 3)]
+    rows, stored, found = merged(*posted, *deleted)
+    assert (rows, stored) == (found, 5)
+    assert found == (5 if "ignore-delete" in options else 3)
+    assert merged({"id": 1, "at": 3})[:2] == (None, 6)
+    assert shop.get(f"{TABLE}/tags/now").json()["snapshot"]["rows"] == rows
+    shop.post(f"{TABLE}/compact")
+    assert run_next_compaction(MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600), "worker")
+    told = stats(shop)
+    assert (told["runs"], told["rows"]) == (1, 5 if "ignore-delete" in options else 4)
+
+
+def test_each_partition_with_one_run_counts(
+    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient
+) -> None:
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "day", "type": "INT NOT NULL"}]
+    table_id = create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])["id"]
+    parts: Parts = app.state.parts
+    told = []
+    for records in ([{"id": 1, "day": 1}], [{"id": 1, "day": 2}, {"id": 2, "day": 2}], [{"id": 2, "day": 1}]):
+        shop.post(f"{TABLE}/batches", json={"records": records})
+        merge_staged(parts.database, parts.warehouse, table_id)
+        told.append((stats(shop)["rows"], stats(shop)["storedRows"]))
+    assert told == [(1, 1), (3, 3), (None, 4)]
+
+
+def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    stage(shop, 1, 2)
+    merge_staged(parts.database, parts.warehouse, table_id)
+    assert stats(shop)["rows"] == 2
+    with parts.database.transaction() as repository:  # as an older version left it
+        current = repository.snapshots.current(table_id)
+        assert current is not None
+        old = [replace(run, id=f"{run.id}-old", live_rows=None) for run in current.runs]
+        repository.snapshots.commit(table_id, current.id, old, SnapshotKind.COMPACTION)
+    assert (stats(shop)["rows"], stats(shop)["storedRows"]) == (None, 2)
+
+
+def test_images_are_counted_when_they_are_made(shop: TestClient, app: FastAPI, table_id: str) -> None:
+    parts: Parts = app.state.parts
+    parts.images.asking.builds = False
+    stage(shop, 1, 2)
+    merge_staged(parts.database, parts.warehouse, table_id)
+    assert stats(shop)["images"] == {"files": 1, "made": 0, "sizeBytes": 0}
+    assert shop.get(f"{TABLE}/rows?key=1").status_code == 200
+    build(parts.images)
+    images = stats(shop)["images"]
+    assert (images["files"], images["made"]) == (1, 1)
+    assert images["sizeBytes"] > 0

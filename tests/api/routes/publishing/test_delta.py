@@ -1,0 +1,92 @@
+"""``T/delta``: the version, how far it is behind, and lines that can be pasted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.main import create_app
+from app.services.publishing.delta import Publisher
+from app.settings import Settings
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.delta_readers import duckdb_extension
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/it's"
+
+
+class Published:
+    """A table with a name that must be quoted, in a service whose worker is the test."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.parts: Parts = client.app.state.parts  # type: ignore[attr-defined]  # a Starlette application
+        client.post(DATABASES, json={"name": "shop"})
+        options = {"delta.publish": "true", "merge-engine": "partial-update", "merge.max-staleness": "1 d"}
+        created = client.post(TABLES, json=new_table("it's", options=options))
+        self.id = created.json()["id"]
+
+    def post(self, *records: dict[str, Any], merge: bool = True) -> None:
+        assert self.client.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+        if merge:
+            merge_staged(self.parts.database, self.parts.warehouse, self.id)
+
+    def publish(self) -> None:
+        Publisher(self.parts.database, self.parts.warehouse).publish()
+
+    def told(self) -> Any:
+        answer = self.client.get(f"{TABLE}/delta")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    with TestClient(create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0)), LOOPBACK) as client:
+        yield Published(client)
+
+
+def test_nothing_is_published_before_the_first_merge(table: Published) -> None:
+    told = table.told()
+    assert (told["publishes"], told["version"], told["snapshotId"], told["earliestVersion"]) == (True, None, None, None)
+    assert (told["behindBatches"], told["behindMillis"], told["readBy"]) == (0, 0, None)
+    assert told["waiting"] == "nothing was merged yet"
+
+
+def test_the_version_and_what_it_lacks_are_told(table: Published) -> None:
+    table.post({"id": 1, "note": "a"})
+    assert "about to write version 0" in table.told()["waiting"]
+    table.publish()
+    told = table.told()
+    assert (told["version"], told["snapshotId"], told["waiting"]) == (0, 1, None)
+    assert (told["behindBatches"], told["behindRecords"], told["behindMillis"]) == (0, 0, 0)
+    table.post({"id": 1, "note": "b"}, {"id": 2})
+    table.post({"id": 3}, merge=False)
+    told = table.told()
+    assert (told["version"], told["behindBatches"], told["behindRecords"]) == (0, 2, 3)
+    assert "POST …/compact" in told["waiting"]
+
+
+def test_a_table_that_does_not_publish_says_what_to_set(table: Published) -> None:
+    table.client.post(TABLES, json=new_table("plain"))
+    told = table.client.get(f"{TABLES}/plain/delta").json()
+    assert (told["publishes"], told["waiting"]) == (False, "nothing is published: set delta.publish = true")
+
+
+def test_the_lines_can_be_pasted(table: Published) -> None:
+    table.post({"id": 1, "note": "a"})
+    table.publish()
+    lines = table.told()["readBy"]
+    query = lines["duckdb"].removeprefix("INSTALL delta; LOAD delta; ")
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        connection.load_extension(duckdb_extension())  # there is no internet here: the wheel's own
+        assert connection.sql(query).fetchall() == [(1, "a")]
+    assert eval(lines["polars"], {"polars": polars}).rows() == [(1, "a")]  # noqa: S307  # our own line
+    assert "table_name => 'it''s'" in lines["trino"]
+    assert lines["spark"].startswith('spark.read.format("delta").load("file:///')

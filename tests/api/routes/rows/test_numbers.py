@@ -1,0 +1,94 @@
+"""Numbers over HTTP: however they are written they are taken, and they are answered in one form (A.9, A.11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import TABLES, new_table
+from tests.api.routes.merging.test_merges import run
+
+CreateTable = Callable[..., dict[str, Any]]
+WIDE = f"{TABLES}/wide"
+COLUMNS = {"id": "DOUBLE", "f": "FLOAT", "d": "DOUBLE", "n": "BIGINT", "p": "DECIMAL(5, 2)", "fs": "ARRAY<FLOAT>"}
+FIELDS = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(COLUMNS.items())]
+FIELDS[2]["defaultValue"] = "-Infinity"
+SENT = (
+    '{"records": [{"id": "NaN", "f": 0.1, "d": "1e3", "n": 5.0, "p": "1.50", "fs": ["NaN", 0.3]},'
+    ' {"id": "-Infinity", "f": "0.1", "d": "Infinity", "n": "1e3", "p": 15e-1, "fs": null},'
+    ' {"id": 1e3, "f": "-Infinity", "d": null, "n": "5.0", "p": "2", "fs": []}]}'
+)
+ROWS = [
+    {"id": "NaN", "f": 0.1, "d": 1000.0, "n": 5, "p": "1.50", "fs": ["NaN", 0.3]},
+    {"id": "-Infinity", "f": 0.1, "d": "Infinity", "n": 1000, "p": "1.50", "fs": None},
+    {"id": 1000.0, "f": "-Infinity", "d": "-Infinity", "n": 5, "p": "2.00", "fs": []},
+]
+KEYS = [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e3", "1000"), ("1000.0", 1000)]
+
+
+@pytest.fixture
+def wide(app: FastAPI, create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``, in which the records of ``SENT`` are staged."""
+    create(fields=FIELDS, options={"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
+    answer = shop.post(f"{WIDE}/batches", content=SENT, headers={"content-type": "application/json"})
+    assert answer.status_code == 202, answer.text
+    return shop
+
+
+def found(client: TestClient, text: str, consistency: str) -> Any:
+    answer = client.get(f"{WIDE}/rows", params={"key": text, "consistency": consistency})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_rows_are_found_and_answered_whatever_the_numbers_are(app: FastAPI, wide: TestClient) -> None:
+    expected = [*ROWS, ROWS[2]]
+    assert [found(wide, text, "latest") for text, _ in KEYS] == expected
+    wide.post(f"{WIDE}/merges").raise_for_status()
+    run(app)
+    assert [found(wide, text, "merged") for text, _ in KEYS] == expected
+    keys = [{"id": key} for _, key in KEYS]
+    answered = wide.post(f"{WIDE}/rows:batchGet", json={"keys": keys}).json()["rows"]
+    assert [one["row"] for one in answered] == expected
+    changes = [json.loads(line) for line in wide.get(f"{WIDE}/changelog").text.splitlines()]
+    assert sorted(({k: v for k, v in one.items() if k[0] != "_"} for one in changes), key=str) == sorted(ROWS, key=str)
+
+
+def test_simulated_rows_and_reasons_have_the_same_form(shop: TestClient) -> None:
+    fields = [{"id": 0, "name": "id", "type": "INT"}, {"id": 1, "name": "f", "type": "FLOAT"}]
+    schema = new_table(fields=fields, options={"sequence.field": "f"})["schema"]
+    records = [{"id": "1", "f": "0.3"}, {"id": 1.0, "f": 0.1}, {"id": 1, "f": "NaN"}]
+    answer = shop.post("/v1/catalog/merges:simulate", json={"schema": schema, "records": records})
+    (row,) = answer.json()["rows"]
+    assert row["after"] == {"id": 1, "f": "NaN"}
+    assert [step["after"]["f"] for step in row["steps"]] == [0.3, 0.3, "NaN"]
+    assert row["steps"][1]["columns"][0]["reason"] == "sequence 0.1 < 0.3: ignored"
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity"])
+def test_bare_words_are_no_json(token: str, wide: TestClient) -> None:
+    body = f'{{"records": [{{"id": 1, "f": {token}}}]}}'
+    answer = wide.post(f"{WIDE}/batches", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "not_json")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "code"),
+    [
+        ("n", "5.5", "wrong_type"),
+        ("n", "NaN", "wrong_type"),
+        ("n", "1e19", "out_of_range"),
+        ("p", "1e3", "out_of_range"),
+        ("p", "1.555", "too_many_digits"),
+        ("f", "1e39", "out_of_range"),
+        ("d", "nan", "wrong_type"),
+    ],
+)
+def test_what_a_type_cannot_hold_is_refused_with_a_fix(column: str, value: str, code: str, wide: TestClient) -> None:
+    (fault,) = wide.post(f"{WIDE}/batches", json={"records": [{"id": 1, column: value}]}).json()["errors"]
+    assert (fault["pointer"], fault["code"], bool(fault["fix"])) == (f"/records/0/{column}", code, True)

@@ -1,0 +1,397 @@
+"""Lookups by primary key over HTTP."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from tests.api.conftest import TABLES
+from tests.api.walk import headers_of
+from tests.services.builders import merge_staged
+
+CreateTable = Callable[..., dict[str, Any]]
+ROWS = f"{TABLES}/wide/rows"
+ODD_KEYS = [
+    "",
+    " ",
+    "/",
+    "a/b",
+    "//",
+    "+",
+    "a+b",
+    "a b",
+    "%",
+    "%2F",
+    "%25",
+    "..",
+    ".",
+    "../../etc/passwd",
+    "?",
+    "a?b=c&d",
+    "#",
+    "a,b",
+    '"',
+    "\\",
+    "ü",
+    "日本",
+    "😀",
+    "e\u0301",
+    "\u0000",
+    "\n",
+    "a\n",
+    ":batchGet",
+    "null",
+    "x" * 3000,
+]
+# What HTTP clients and servers cannot carry in a path; ``/rows/`` is ``/rows`` with a slash behind it.
+NOT_IN_A_PATH = {"", "..", ".", "../../etc/passwd"}
+
+
+@pytest.fixture
+def table(create: CreateTable, shop: TestClient, app: FastAPI) -> Callable[..., Table]:
+    """Makes a table of columns (name, type) with the key columns ``key``."""
+
+    def make(*columns: tuple[str, str], key: Sequence[str] = ("id",), **options: str) -> Table:
+        fields = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(columns)]
+        made = create(fields=fields, primaryKeys=list(key), options=options)
+        return Table(shop, app, made["id"])
+
+    return make
+
+
+class Table:
+    """The table ``wide``: posts, merges, reads."""
+
+    def __init__(self, client: TestClient, app: FastAPI, table_id: str) -> None:
+        self.client = client
+        self.app = app
+        self.id = table_id
+
+    def stage(self, *records: Mapping[str, Any]) -> None:
+        answer = self.client.post(f"{TABLES}/wide/batches", json={"records": records})
+        assert answer.status_code == 202, answer.text
+
+    def merge(self, *records: Mapping[str, Any]) -> None:
+        self.stage(*records)
+        parts: Parts = self.app.state.parts
+        merge_staged(parts.database, parts.warehouse, self.id)
+
+    def get(self, *key: Any, headers: Mapping[str, str] | None = None, **params: str) -> Any:
+        return self.client.get(ROWS, params=[*(("key", one) for one in key), *params.items()], headers=headers)
+
+    def batch_get(self, *keys: Any, **params: str) -> Any:
+        return self.client.post(f"{ROWS}:batchGet", json={"keys": keys}, params=params)
+
+
+MakeTable = Callable[..., Table]
+
+
+def test_every_text_is_a_key(table: MakeTable) -> None:
+    rows = table(("id", "STRING"), ("n", "INT"))
+    rows.merge(*({"id": key, "n": number} for number, key in enumerate(ODD_KEYS)))
+    for number, key in enumerate(ODD_KEYS):
+        assert rows.get(key).json() == {"id": key, "n": number}
+    answers = rows.batch_get(*({"id": key} for key in ODD_KEYS)).json()["rows"]
+    assert answers == [
+        {"key": {"id": key}, "found": True, "row": {"id": key, "n": number}} for number, key in enumerate(ODD_KEYS)
+    ]
+
+
+def test_the_path_takes_the_keys_that_a_path_can_carry(table: MakeTable) -> None:
+    rows = table(("id", "STRING"), ("n", "INT"))
+    rows.merge(*({"id": key, "n": number} for number, key in enumerate(ODD_KEYS)))
+    for number, key in enumerate(ODD_KEYS):
+        if key not in NOT_IN_A_PATH and unquote(key) == key:  # Starlette's test client decodes twice
+            assert rows.client.get(f"{ROWS}/{quote(key, safe='')}").json() == {"id": key, "n": number}, key
+
+
+def test_keys_that_look_alike_are_different(table: MakeTable) -> None:
+    rows = table(("id", "STRING"), ("n", "INT"))
+    rows.merge({"id": "a", "n": 1}, {"id": "A", "n": 2}, {"id": "a ", "n": 3}, {"id": "\u00e9", "n": 4})
+    assert [rows.get(key).json()["n"] for key in ("a", "A", "a ", "\u00e9")] == [1, 2, 3, 4]
+    assert rows.get("e\u0301").status_code == 404
+
+
+def test_a_composite_key_is_given_in_primary_key_order(table: MakeTable) -> None:
+    rows = table(("a", "STRING"), ("n", "INT"), ("b", "INT"), key=["b", "a"])
+    rows.merge({"a": "1", "b": 2, "n": 5}, {"a": "2", "b": 1, "n": 6})
+    assert rows.get("2", "1").json() == {"a": "1", "n": 5, "b": 2}
+    assert rows.get("1", "2").json()["n"] == 6
+    assert rows.batch_get({"a": "1", "b": 2}).json()["rows"][0]["row"]["n"] == 5
+    for wrong in ((), ("2",), ("2", "1", "1")):
+        assert rows.get(*wrong).status_code == 400
+    assert rows.client.get(f"{ROWS}/2").json()["errorCode"] == "invalid_key"
+
+
+TYPED_KEYS: list[tuple[str, Any, str, list[str]]] = [
+    ("BOOLEAN", True, "true", ["1", "yes", ""]),
+    ("TINYINT", -128, "-1.280e2", ["128", "1.5", "1e3", "", "x", "٣", "9" * 50]),
+    ("BIGINT", 2**63 - 1, "9223372036854775807", ["9223372036854775808", "1_0", " 1", "0x1"]),
+    ("DOUBLE", 0.5, "5e-1", ["nan", "inf", "1e999", ""]),
+    ("FLOAT", "-Infinity", "-Infinity", ["infinity", "1e39"]),
+    ("DECIMAL(6, 2)", "-12.50", "-12.5", ["1.234", "10000", "NaN", "1e400"]),
+    ("DATE", "2024-02-29", "2024-02-29", ["2023-02-29", "2024-2-29", "now"]),
+    ("TIMESTAMP(3)", "2024-01-31T10:00:00.5", "2024-01-31T10:00:00.500", ["2024-01-31T10:00:00Z", "2024-01-31"]),
+    ("TIMESTAMP_LTZ(3)", "2024-01-31T10:00:00Z", "2024-01-31T12:00:00+02:00", ["2024-01-31T10:00:00"]),
+    ("BYTES", "+/8=", "+/8=", ["*", "AAA"]),
+    ("CHAR(2)", "é!", "é!", ["abc"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text", "bad"), TYPED_KEYS, ids=[one[0] for one in TYPED_KEYS])
+def test_a_key_of_every_type_is_read_strictly(
+    table: MakeTable, kind: str, value: Any, text: str, bad: list[str]
+) -> None:
+    rows = table(("id", kind), ("n", "INT"))
+    rows.merge({"id": value, "n": 1})
+    assert rows.get(text).json() == {"id": value, "n": 1}
+    for one in bad:
+        answer = rows.get(one)
+        assert (answer.status_code, answer.json()["errorCode"]) == (400, "invalid_key"), one
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/key/id"]
+
+
+def test_minus_zero_and_zero_are_one_key(table: MakeTable) -> None:
+    rows = table(("id", "DOUBLE"), ("n", "INT"))
+    rows.merge({"id": -0.0, "n": 1})
+    rows.merge({"id": 0.0, "n": 2})
+    assert [rows.get(text).json()["n"] for text in ("0", "-0.0")] == [2, 2]
+
+
+def test_columns_choose_what_is_answered_and_in_which_order(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("a", "INT"), ("b", "INT"))
+    rows.merge({"id": 1, "a": 2, "b": 3})
+    assert list(rows.get(1, columns="b,id").json().items()) == [("b", 3), ("id", 1)]
+    assert rows.batch_get({"id": 1}, columns="a").json()["rows"][0]["row"] == {"a": 2}
+    refused = rows.get(1, columns="b,nope,none")
+    assert (refused.status_code, len(refused.json()["errors"])) == (400, 2)
+
+
+def test_an_etag_spares_the_body_until_the_row_changes(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("a", "INT"))
+    rows.merge({"id": 1, "a": 2}, {"id": 2, "a": 2})
+    first = rows.get(1)
+    etag = first.headers["etag"]
+    assert first.headers["keyfold-snapshot"] == "1"
+    for known in (etag, f'"x", W/{etag}', "*"):
+        spared = rows.get(1, headers={"If-None-Match": known})
+        assert (spared.status_code, spared.content, spared.headers["etag"]) == (304, b"", etag)
+    rows.merge({"id": 2, "a": 3})
+    assert rows.get(1, headers={"If-None-Match": etag}).status_code == 304
+    rows.merge({"id": 1, "a": 3})
+    changed = rows.get(1, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()) == (200, {"id": 1, "a": 3})
+    assert changed.headers["etag"] != etag
+    assert changed.headers["keyfold-snapshot"] == "3"
+
+
+def test_a_row_never_written_is_told_from_a_deleted_one(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("a", "INT"))
+    assert "never written" in rows.get(1).json()["detail"]  # before the first merge
+    rows.merge({"id": 1, "a": 2})
+    rows.merge({"id": 1, "_kind": "-D"})
+    deleted, never = rows.get(1), rows.get(2)
+    assert [answer.status_code for answer in (deleted, never)] == [404, 404]
+    assert [answer.json()["errorCode"] for answer in (deleted, never)] == ["row_not_found"] * 2
+    assert "was deleted" in deleted.json()["detail"]
+    assert "was never written" in never.json()["detail"]
+    assert rows.batch_get({"id": 1}, {"id": 2}).json()["rows"] == [
+        {"key": {"id": 1}, "found": False, "row": None},
+        {"key": {"id": 2}, "found": False, "row": None},
+    ]
+
+
+def test_columns_of_many_rows_are_named_by_the_parameter_or_the_body(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("a", "INT"), ("b", "INT"))
+    rows.merge({"id": 1, "a": 2, "b": 3})
+    keys = [{"id": 1}]
+
+    def get(query: str = "", **body: Any) -> Any:
+        return rows.client.post(f"{ROWS}:batchGet{query}", json={"keys": keys, **body})
+
+    assert get(columns=["b"]).json() == get("?columns=b").json()
+    assert get(columns=["b"]).json()["rows"][0]["row"] == {"b": 3}
+    for answer, code in (
+        (get(columns=["c"]), "unknown_column"),
+        (get("?columns=a", columns=["b"]), "contradicting_parameters"),
+        (get(column=["b"]), "unknown_member"),
+    ):
+        assert (answer.status_code, [fault["code"] for fault in answer.json()["errors"]]) == (400, [code])
+
+
+@pytest.mark.parametrize("body", ['{"keys":[],"keys":[{"id":1}]}', '{"keys":[{"id":1,"id":2}]}'])
+def test_a_body_that_names_a_member_twice_is_refused(table: MakeTable, body: str) -> None:
+    rows = table(("id", "INT"))
+    answer = rows.client.post(f"{ROWS}:batchGet", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "duplicate_key")
+
+
+def test_latest_sees_what_is_staged_and_merged_does_not(table: MakeTable) -> None:
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    rows = table(("id", "INT"), ("n", "INT"), **options)
+    rows.merge({"id": 1, "n": 1})
+    rows.stage({"id": 1, "n": 10}, {"id": 2, "n": 5})
+    rows.stage({"id": 1, "n": 100})
+    assert rows.get(1, consistency="merged").json() == {"id": 1, "n": 1}
+    assert rows.get(1).json() == rows.get(1, consistency="latest").json() == {"id": 1, "n": 111}
+    unmerged = rows.get(2, consistency="merged")
+    assert (unmerged.status_code, unmerged.json()["detail"]) == (
+        404,
+        'no row {"id": 2} in shop.wide: it is not merged yet: batch 2 is staged',
+    )
+    assert "never written" in rows.get(3, consistency="merged").json()["detail"]
+    assert rows.client.get(f"{ROWS}/2").json() == {"id": 2, "n": 5}
+    both = rows.batch_get({"id": 1}, {"id": 2}).json()["rows"]
+    assert [one["row"]["n"] for one in both] == [111, 5]
+    one = rows.batch_get({"id": 1}, {"id": 2}, consistency="merged").json()["rows"]
+    assert [found["row"] for found in one] == [{"id": 1, "n": 1}, None]
+    assert rows.get(1, consistency="eventual").status_code == 400
+
+
+def test_latest_sees_a_staged_delete(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.merge({"id": 1, "n": 1})
+    rows.stage({"id": 1, "_kind": "-D"})
+    assert rows.get(1, consistency="merged").status_code == 200
+    assert "was deleted" in rows.get(1).json()["detail"]
+
+
+def test_headers_say_the_snapshot_and_the_last_batch_that_are_in_the_answer(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+
+    def seen(answer: Any) -> tuple[int, str, str | None]:
+        return answer.status_code, answer.headers["Keyfold-Snapshot"], answer.headers.get("Keyfold-Batch")
+
+    assert seen(rows.get(1)) == (404, "0", "0")
+    rows.merge({"id": 1, "n": 1})
+    rows.stage({"id": 2, "n": 1})
+    assert seen(rows.get(1)) == seen(rows.client.get(f"{ROWS}/1")) == seen(rows.batch_get({"id": 1})) == (200, "1", "2")
+    assert seen(rows.get(1, consistency="merged")) == (200, "1", "1")
+    assert seen(rows.get(3)) == (404, "1", "2")
+    assert seen(rows.get(1, headers={"If-None-Match": rows.get(1).headers["ETag"]})) == (304, "1", "2")
+    assert seen(rows.get(1, snapshot="1")) == (200, "1", None)
+
+
+def test_after_waits_for_exactly_that_batch(table: MakeTable, app: FastAPI) -> None:
+    rows = table(("id", "INT"), ("n", "INT"), **{"merge.max-staleness": "1 d"})
+    rows.merge({"id": 1, "n": 1})
+    posted = rows.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1, "n": 2}]}).json()["id"]
+    assert rows.get(1, after=posted).json()["n"] == 2
+    parts: Parts = app.state.parts
+    impatient = replace(parts, awaited=replace(parts.awaited, seconds=0.1))
+    app.state.parts = impatient
+    late = rows.get(1, after=posted, consistency="merged")
+    app.state.parts = parts
+    assert (late.status_code, "POST …/merges" in late.json()["detail"]) == (503, True)
+    with ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(rows.get, 1, after=posted, consistency="merged")
+        time.sleep(0.1)
+        merge_staged(parts.database, parts.warehouse, rows.id)
+        assert answer.result().json()["n"] == 2
+    withdrawn = rows.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1, "n": 3}]}).json()["id"]
+    rows.client.delete(f"{TABLES}/wide/batches/{withdrawn}")
+    assert (rows.get(1, after=withdrawn).status_code, rows.get(1, after="none").status_code) == (404, 404)
+    assert rows.get(1, after=posted, snapshot="1").json()["errors"][0]["code"] == "contradicting_parameters"
+
+
+ODD_LOOKUPS = ["key=1&key=2", "", "key=x", "key=1&columns=id,nope", "key=1&consistancy=merged", "key=1&consistency=x"]
+
+
+@pytest.mark.parametrize("query", ["key=1", "key=%31&columns=n", "key=1&columns=n&columns=id", "key=5", *ODD_LOOKUPS])
+def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table: MakeTable, query: str) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.merge({"id": 1, "n": 1})
+    direct = rows.client.get(f"{ROWS}?{query}")
+    documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
+    answers = (direct, documented)
+    of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in answers]
+    assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1])
+    told = [{name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers]
+    assert told[0] == told[1]
+    assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
+
+
+def test_batch_get_answers_in_request_order_without_gaps(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.merge(*({"id": key, "n": key * 10} for key in range(5)))
+    asked = [3, 99, 3, 0, -1, 4]
+    answer = rows.batch_get(*({"id": key} for key in asked))
+    assert answer.status_code == 200
+    assert answer.json()["snapshotId"] == 1
+    assert [one["key"]["id"] for one in answer.json()["rows"]] == asked
+    assert [one["row"] and one["row"]["n"] for one in answer.json()["rows"]] == [30, None, 30, 0, None, 40]
+
+
+def test_batch_get_takes_ten_thousand_keys_and_no_more(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.merge({"id": 7, "n": 1})
+    answers = rows.batch_get(*({"id": key} for key in range(10_000))).json()["rows"]
+    assert [one["key"]["id"] for one in answers] == list(range(10_000))
+    assert [one["key"]["id"] for one in answers if one["found"]] == [7]
+    assert rows.batch_get(*({"id": key} for key in range(10_001))).status_code == 400
+    assert rows.batch_get().json()["rows"] == []
+
+
+def test_batch_get_answers_arrow_to_those_who_accept_it(table: MakeTable) -> None:
+    rows = table(("a%b", "INT"), ("id", "STRING"), ("at", "TIMESTAMP(3)"), ("of", "ARRAY<INT>"), key=["id", "a%b"])
+    moment = "2024-01-31T10:00:00.5"
+    rows.merge({"id": "x", "a%b": 1, "at": moment, "of": [1, None]}, {"id": "y", "a%b": 2})
+    keys = [{"id": "y", "a%b": 2}, {"id": "z", "a%b": 3}, {"id": "x", "a%b": 1}]
+    answer = rows.client.post(
+        f"{ROWS}:batchGet", json={"keys": keys}, headers={"Accept": "text/html, application/vnd.apache.arrow.stream"}
+    )
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    assert answer.headers["keyfold-snapshot"] == "1"
+    read = pa.ipc.open_stream(answer.content).read_all()
+    assert read.column_names == ["_kf_found", "id", "a%b", "at", "of"]
+    assert read.to_pylist() == [
+        {"_kf_found": True, "id": "y", "a%b": 2, "at": None, "of": None},
+        {"_kf_found": False, "id": "z", "a%b": 3, "at": None, "of": None},
+        {"_kf_found": True, "id": "x", "a%b": 1, "at": datetime.fromisoformat(moment), "of": [1, None]},
+    ]
+    shown = rows.batch_get(*keys).json()["rows"]
+    assert [one["key"] for one in shown] == keys
+    assert shown[2]["row"] == {"a%b": 1, "id": "x", "at": moment, "of": [1, None]}
+
+
+def test_batch_get_names_every_key_that_is_none(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    answer = rows.batch_get({"id": 1}, {"id": "x"}, {"id": 2, "m": 1}, {"id": 3}, {})
+    assert answer.status_code == 400
+    assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [
+        ("/keys/1/id", "wrong_type"),
+        ("/keys/2/m", "unknown_column"),
+        ("/keys/4/id", "null_in_not_null"),
+    ]
+
+
+@pytest.mark.parametrize("key", [{}, {"id": None}, {"id": "x"}, {"id": 1, "n": 2}, 5, None, [1], {"id": {}}])
+def test_a_key_that_is_none_is_named_by_its_place(table: MakeTable, key: Any) -> None:
+    answer = table(("id", "INT"), ("n", "INT")).batch_get({"id": 1}, key)
+    assert answer.status_code == 400
+    assert all(fault["pointer"].startswith("/keys/1") for fault in answer.json()["errors"])
+
+
+def test_a_file_that_has_vanished_is_named_with_what_to_restore(table: MakeTable) -> None:
+    rows = table(("id", "INT"), ("n", "INT"))
+    rows.stage({"id": 1, "n": 1})
+    parts: Parts = rows.app.state.parts
+    parts.warehouse.filesystem.delete_dir(parts.warehouse.path(rows.id))
+    answer = rows.get(1, consistency="latest")
+    told = answer.json()
+    assert (answer.status_code, told["errorCode"], told["resourceType"]) == (503, "damaged_file", "FILE")
+    assert told["resourceName"].startswith(f"{rows.id}/staging/")
+    assert f"{told['resourceName']} is missing; restore it" in told["detail"]
+    assert answer.headers["retry-after"] == "60"

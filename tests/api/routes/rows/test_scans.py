@@ -1,0 +1,146 @@
+"""``GET T/rows:scan`` through HTTP: media types, pages, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from tests.api.conftest import TABLES, new_table
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/wide"
+SCAN = f"{TABLE}/rows:scan"
+
+
+@pytest.fixture
+def filled(app: FastAPI, shop: TestClient) -> TestClient:
+    """A table of ten merged rows, two of which are changed by what is staged, and one that is staged only."""
+    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
+    parts: Parts = app.state.parts
+    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": f"n{n % 3}"} for n in range(10)]})
+    merge_staged(parts.database, parts.warehouse, table["id"])
+    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": "new"} for n in (1, 2, 77)]})
+    return shop
+
+
+def rows(response: Any) -> list[dict[str, Any]]:
+    assert response.status_code == 200, response.text
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def test_a_scan_sees_what_is_staged_unless_it_asks_for_less(filled: TestClient) -> None:
+    answer = filled.get(SCAN)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.headers["keyfold-snapshot"] == "1"
+    assert answer.headers["keyfold-batch"] == "2"
+    assert sorted(row["id"] for row in rows(answer)) == [*range(10), 77]
+    merged = filled.get(SCAN, params={"consistency": "merged"})
+    assert merged.headers["keyfold-batch"] == "1"
+    assert sorted(row["id"] for row in rows(merged)) == [*range(10)]
+    assert rows(filled.get(SCAN, params={"snapshot": "1"})) == rows(merged)
+    for row in rows(answer):
+        assert filled.get(f"{TABLE}/rows", params={"key": row["id"]}).json() == row
+
+
+def test_the_media_types_hold_the_same_rows(filled: TestClient) -> None:
+    whole = rows(filled.get(SCAN))
+    arrow = filled.get(SCAN, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == whole
+    text = filled.get(SCAN, headers={"Accept": "text/html, text/csv;q=0.5"})
+    assert text.headers["content-type"].startswith("text/csv")
+    read = list(csv.DictReader(io.StringIO(text.text)))
+    assert [{"id": int(row["id"]), "note": row["note"]} for row in read] == whole
+    posted = filled.post(f"{TABLE}/batches", content=text.content, headers={"Content-Type": "text/csv"})
+    assert posted.json()["records"] == len(whole)
+
+
+def test_an_empty_table_is_a_whole_answer(shop: TestClient) -> None:
+    shop.post(TABLES, json=new_table())
+    assert filled_lines(shop, "application/x-ndjson") == b""
+    assert filled_lines(shop, "text/csv") == b"id,note\r\n"
+    arrow = pa.ipc.open_stream(filled_lines(shop, "application/vnd.apache.arrow.stream")).read_all()
+    assert (arrow.num_rows, arrow.column_names) == (0, ["id", "note"])
+
+
+def filled_lines(client: TestClient, kind: str) -> bytes:
+    response = client.get(SCAN, headers={"Accept": kind})
+    assert response.status_code == 200
+    return bytes(response.content)
+
+
+@pytest.mark.parametrize("size", [1, 4, 11])
+def test_the_links_of_pages_lead_to_the_end(filled: TestClient, size: int) -> None:
+    whole = rows(filled.get(SCAN, params={"columns": "note", "filter": "note.ne.n0"}))
+    found: list[dict[str, Any]] = []
+    answer = filled.get(SCAN, params={"columns": "note", "filter": "note.ne.n0", "limit": size})
+    while True:
+        found += rows(answer)
+        if "link" not in answer.headers:
+            break
+        link = answer.headers["link"]
+        assert answer.headers["keyfold-next-page"] in link
+        filled.post(f"{TABLE}/batches", json={"records": [{"id": 1000 + len(found)}]})
+        answer = filled.get(link[1 : link.index(">")])
+    assert found == whole
+
+
+def test_what_a_scan_cannot_have_is_refused(filled: TestClient) -> None:
+    token = filled.get(SCAN, params={"limit": 1}).headers["keyfold-next-page"]
+    for params, code in (
+        ({"limit": 0}, "out_of_range"),
+        ({"limit": 1_000_000}, "out_of_range"),
+        ({"limit": "x"}, "int_parsing"),
+        ({"columns": "nope"}, "unknown_column"),
+        ({"filter": "nte.eq.1"}, "unknown_column"),
+        ({"filter": "id.eq.x"}, "wrong_type"),
+        ({"filter": "note.near.x"}, "enum"),
+        ({"filter": "note.like." + "x" * 1001}, "too_long"),
+        ({"pageToken": "x"}, "not_a_position"),
+        ({"pageToken": token, "filter": "id.eq.1"}, "not_a_position"),
+        ({"pageToken": token, "snapshot": "1"}, "contradicting_parameters"),
+        ({"limt": 1}, "unknown_parameter"),
+    ):
+        answer = filled.get(SCAN, params=params)
+        assert answer.status_code == 400, (params, answer.text)
+        assert [fault["code"] for fault in answer.json()["errors"]] == [code], params
+    assert "did you mean note?" in filled.get(SCAN, params={"filter": "nte.eq.1"}).text
+    assert filled.get(SCAN, params={"snapshot": "9"}).status_code == 404
+    assert filled.get(f"{TABLE}x/rows:scan").status_code == 404
+
+
+def test_rows_are_counted(filled: TestClient) -> None:
+    assert filled.get(f"{TABLE}/rows:count").json() == {"count": 11, "exact": True, "snapshotId": 1}
+    asked = {"filter": ["note.eq.new", "id.lt.50"], "exact": "true"}
+    assert filled.get(f"{TABLE}/rows:count", params=asked).json()["count"] == 2
+    merged = {"filter": "note.eq.new", "consistency": "merged"}
+    assert filled.get(f"{TABLE}/rows:count", params=merged).json()["count"] == 0
+    assert filled.get(f"{TABLE}/rows:count", params={"exact": "perhaps"}).status_code == 400
+    assert filled.get(f"{TABLE}/rows:count", params={"filter": "x"}).status_code == 400
+
+
+def test_files_are_named(filled: TestClient) -> None:
+    answer = filled.get(f"{TABLE}/files").json()
+    assert (answer["snapshotId"], answer["complete"], answer["nextPageToken"]) == (1, True, None)
+    assert [(file["rows"], file["liveRows"]) for file in answer["files"]] == [(10, 10)]
+    assert answer["files"][0]["uri"].endswith(".parquet")
+    assert filled.get(f"{TABLE}/files", params={"snapshot": "9"}).status_code == 404
+    assert filled.get(f"{TABLE}/files", params={"pageToken": "x"}).status_code == 400
+
+
+def test_a_long_scan_is_streamed_whole(app: FastAPI, shop: TestClient) -> None:
+    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
+    parts: Parts = app.state.parts
+    note = "x" * 200
+    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": note} for n in range(9_000)]})
+    merge_staged(parts.database, parts.warehouse, table["id"])
+    answer = shop.get(SCAN)
+    assert "content-length" not in answer.headers
+    assert sorted(row["id"] for row in rows(answer)) == list(range(9_000))

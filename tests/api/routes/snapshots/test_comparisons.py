@@ -1,0 +1,108 @@
+"""``T/merges/{id}/changes`` and ``T/snapshots/{version}/changes`` over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.files.layout import data_file
+from app.services.explaining.comparisons import MOST_SAMPLE
+from tests.api.conftest import TABLES
+from tests.api.routes.merging.test_merges import CreateTable
+from tests.services.builders import merge_staged
+
+TABLE = f"{TABLES}/wide"
+
+
+@pytest.fixture
+def merged(app: FastAPI, create: CreateTable, shop: TestClient) -> str:
+    """The id of the second merge of the table ``wide``: it changed row 1, added row 3, left row 2 as it was."""
+    table_id = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
+    parts: Parts = app.state.parts
+    merge_id = ""
+    for records in ([{"id": 1, "note": "a"}, {"id": 2}], [{"id": 1, "note": "b"}, {"id": 2}, {"id": 3}]):
+        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+        merge_id = merge_staged(parts.database, parts.warehouse, table_id).id
+    return merge_id
+
+
+def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
+    answer = shop.get(f"{TABLE}/merges/{merged}/changes")
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    counts = {name: told[name] for name in ("since", "snapshotId", "exact", "share", "keys")}
+    assert counts == {"since": 1, "snapshotId": 2, "exact": True, "share": 1.0, "keys": 3}
+    assert [told[name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 0, 1]
+    assert [one for one in told["columns"] if one["changed"]] == [{"column": "note", "changed": 1}]
+    added, changed = told["sample"]
+    assert (added["became"], added["key"], added["before"], added["columns"]) == ("added", {"id": 3}, None, [])
+    assert (changed["became"], changed["before"]["note"], changed["after"]["note"]) == ("changed", "a", "b")
+    assert changed["columns"] == ["note"]
+
+
+def test_snapshots_are_compared_by_number_name_and_tag(shop: TestClient, merged: str) -> None:
+    assert shop.post(f"{TABLE}/tags", json={"tagName": "v1", "snapshotId": 1}).status_code == 200
+    told = shop.get(f"{TABLE}/merges/{merged}/changes").json()
+    assert shop.get(f"{TABLE}/snapshots/LATEST/changes").json() == told
+    assert shop.get(f"{TABLE}/snapshots/2/changes", params={"since": "v1"}).json() == told
+    first = shop.get(f"{TABLE}/snapshots/v1/changes").json()
+    assert (first["since"], first["snapshotId"], first["added"]) == (None, 1, 2)
+    back = shop.get(f"{TABLE}/snapshots/EARLIEST/changes", params={"since": "LATEST", "columns": "note"}).json()
+    assert [(one["became"], one["before"], one["after"]) for one in back["sample"]] == [
+        ("changed", {"id": 1, "note": "b"}, {"id": 1, "note": "a"}),
+        ("removed", {"id": 3, "note": None}, None),
+    ]
+    missing = shop.get(f"{TABLE}/snapshots/2/changes", params={"since": "nosuch"})
+    assert (missing.status_code, missing.json()["errorCode"]) == (404, "snapshot_not_found")
+
+
+def test_the_preference_for_whole_numbers_is_applied(shop: TestClient, merged: str) -> None:
+    path = f"{TABLE}/merges/{merged}/changes"
+    assert shop.get(path, headers={"Prefer": "integers=text"}).headers["preference-applied"] == "integers=text"
+    assert "preference-applied" not in shop.get(path).headers
+
+
+@pytest.mark.parametrize(
+    ("parameters", "pointer", "code"),
+    [
+        ({"sample": MOST_SAMPLE + 1}, "/sample", "out_of_range"),
+        ({"sample": -1}, "/sample", "out_of_range"),
+        ({"columns": "id,nosuch"}, "/columns", "unknown_column"),
+        ({"integers": "roman"}, "", "enum"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_with_the_fix(
+    shop: TestClient, merged: str, parameters: dict[str, Any], pointer: str, code: str
+) -> None:
+    for path in (f"{TABLE}/merges/{merged}/changes", f"{TABLE}/snapshots/2/changes"):
+        answer = shop.get(path, params=parameters)
+        assert answer.status_code == 400
+        assert [(one["pointer"], one["code"]) for one in answer.json()["errors"]] == [(pointer, code)]
+
+
+def test_a_merge_that_waits_and_one_that_never_was_are_told_apart(shop: TestClient, merged: str) -> None:
+    waiting = shop.post(f"{TABLE}/merges").json()["id"]
+    answer = shop.get(f"{TABLE}/merges/{waiting}/changes")
+    assert (answer.status_code, answer.json()["errorCode"]) == (409, "merge_not_committed")
+    assert "ask again when its state is succeeded" in answer.json()["detail"]
+    missing = shop.get(f"{TABLE}/merges/{'0' * 32}/changes")
+    assert (missing.status_code, missing.json()["errorCode"]) == (404, "merge_not_found")
+    assert merged != waiting
+
+
+def test_a_damaged_run_is_told_by_its_name(app: FastAPI, shop: TestClient, merged: str) -> None:
+    parts: Parts = app.state.parts
+    with parts.database.reading() as repository:
+        table = repository.tables.get("shop", "wide")
+        snapshot = repository.snapshots.get(table.id, 2)
+    run = snapshot.runs[1]
+    path = parts.warehouse.path(*data_file(table.id, run.id, run.files[0].name))
+    with open(path, "r+b") as file:
+        file.truncate(run.size_bytes - 1)
+    answer = shop.get(f"{TABLE}/merges/{merged}/changes")
+    assert (answer.status_code, answer.json()["errorCode"]) == (503, "damaged_file")
+    assert run.id in answer.json()["resourceName"]

@@ -1,0 +1,386 @@
+"""``POST {table}`` with changes, as Paimon's clients send it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api.shared.deps import Parts
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.catalog.tables import Tables
+from app.core.alter.changes import ACTIONS
+from app.core.errors import Conflict
+from app.core.table.history import NewBatch, Table
+from app.core.table.schema import TableSchema
+from app.kernel.tasks import Result
+from app.services.merging.merges import run_next_merge
+from app.services.shared.executor import MergeSite
+from app.services.tables.tables import alter_table
+from tests.api.conftest import DATABASES, TABLES
+from tests.services.builders import merge_staged
+from tests.services.executor import PythonExecutor
+
+CreateTable = Callable[..., dict[str, Any]]
+WIDE = f"{TABLES}/wide"
+FIELDS = [
+    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
+    {"id": 1, "name": "note", "type": "STRING"},
+    {"id": 2, "name": "n", "type": "INT"},
+]
+COMMENT = {"action": "updateComment", "comment": "new"}
+QUICK = {"action": "setOption", "key": "merge.max-staleness", "value": "5 s"}
+ADD = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}
+DROP = {"action": "dropColumn", "fieldNames": ["n"]}
+
+
+@pytest.fixture
+def wide(create: CreateTable, shop: TestClient) -> TestClient:
+    """A client of a catalog with the table ``wide``: a key ``id``, ``note`` and ``n``."""
+    create(fields=FIELDS)
+    return shop
+
+
+def alter(client: TestClient, *changes: Any, **params: str) -> Any:
+    return client.post(WIDE, json={"changes": changes}, params=params)
+
+
+def table(client: TestClient) -> dict[str, Any]:
+    shown: dict[str, Any] = client.get(WIDE).json()
+    return shown
+
+
+def faults(response: Any) -> list[tuple[str, str]]:
+    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
+
+
+def stage(client: TestClient) -> str:
+    answer = client.post(f"{WIDE}/batches", json={"records": [{"id": 1, "n": 7}]})
+    assert answer.status_code == 202
+    batch: str = answer.json()["id"]
+    return batch
+
+
+def merge(app: FastAPI, client: TestClient) -> None:
+    parts: Parts = app.state.parts
+    merge_staged(parts.database, parts.warehouse, table(client)["id"])
+
+
+def test_an_altered_table_is_answered_as_it_is_shown(wide: TestClient) -> None:
+    before = table(wide)
+    answer = alter(wide, ADD, COMMENT, {"action": "renameColumn", "fieldNames": ["note"], "newName": "text"})
+    assert answer.status_code == 200
+    assert answer.json() == table(wide) | {"warnings": []}
+    assert answer.json()["schemaId"] == 1
+    assert answer.json()["schema"] == before["schema"] | {
+        "fields": [
+            FIELDS[0],
+            {"id": 1, "name": "text", "type": "STRING"},
+            FIELDS[2],
+            {"id": 3, "name": "more", "type": "INT"},
+        ],
+        "comment": "new",
+    }
+    assert answer.json()["updatedAt"] >= before["updatedAt"]
+
+
+def test_changes_are_read_without_a_content_type_as_paimons_python_client_sends_them(wide: TestClient) -> None:
+    assert wide.post(WIDE, content=json.dumps({"changes": [COMMENT]}).encode()).status_code == 200
+
+
+def test_changes_that_change_nothing_make_no_new_schema(wide: TestClient) -> None:
+    assert alter(wide).json()["schemaId"] == 0
+    assert alter(wide, QUICK, {"action": "removeOption", "key": QUICK["key"]}).json()["schemaId"] == 0
+
+
+def test_one_wrong_change_undoes_all_of_them(wide: TestClient) -> None:
+    before = table(wide)
+    answer = alter(wide, ADD, COMMENT, {"action": "dropPrimaryKey"})
+    assert (answer.status_code, answer.json()["code"], faults(answer)) == (
+        400,
+        400,
+        [("/changes/2/action", "primary_key_needed")],
+    )
+    assert table(wide) == before
+
+
+def test_every_fault_is_told_with_its_fix(wide: TestClient) -> None:
+    wrong = {"action": "setOption", "key": "sequence.feld", "value": "n"}
+    unstorable = {"action": "updateComment", "comment": "a\0b"}
+    answer = alter(wide, wrong, {"action": "explode"}, unstorable, {"action": "updateComment", "comment": 5})
+    assert answer.status_code == 400
+    assert faults(answer) == [
+        ("/changes/1/action", "unknown_action"),
+        ("/changes/3/comment", "not_text"),
+        ("/changes/0/value", "unknown_option"),
+        ("/changes/2/comment", "illegal_text"),
+    ]
+    assert answer.json()["errorCount"] == 4
+    assert all(fault["fix"] for fault in answer.json()["errors"])
+    assert "unknown action 'explode'" in answer.json()["message"]
+
+
+def test_text_that_cannot_be_stored_is_refused_alone_as_well(wide: TestClient) -> None:
+    answer = alter(wide, {"action": "addColumn", "fieldNames": ["a\0"], "dataType": "INT"})
+    assert (answer.status_code, faults(answer)) == (400, [("/changes/0/fieldNames/0", "illegal_text")])
+    assert table(wide)["schemaId"] == 0
+
+
+def test_types_too_deep_to_be_stored_are_refused(wide: TestClient) -> None:
+    deep: Any = "ARRAY<" * 30 + "INT" + ">" * 30
+    for _ in range(30):
+        deep = {"type": "ARRAY", "element": deep}
+    answer = alter(wide, {"action": "addColumn", "fieldNames": ["a"], "dataType": deep})
+    assert faults(answer) == [("/changes/0/dataType", "nested_too_deeply")]
+
+
+def test_paimons_clients_are_told_which_column_is_missing_or_exists(wide: TestClient) -> None:
+    missing = alter(wide, {"action": "dropColumn", "fieldNames": ["nope"]}).json()
+    exists = alter(wide, {"action": "addColumn", "fieldNames": ["note"], "dataType": "INT"}).json()
+    assert (missing["code"], missing["resourceType"], missing["resourceName"]) == (400, "COLUMN", "nope")
+    assert (exists["code"], exists["resourceType"], exists["resourceName"]) == (409, "COLUMN", "note")
+    assert (missing["errorCode"], exists["errorCode"]) == ("column_not_found", "column_already_exists")
+
+
+def test_a_missing_column_among_other_faults_is_a_wrong_schema(wide: TestClient) -> None:
+    answer = alter(wide, {"action": "dropColumn", "fieldNames": ["nope"]}, ADD | {"fieldNames": ["note"]})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "invalid_schema")
+
+
+def test_what_is_missing_is_the_database_or_the_table(wide: TestClient) -> None:
+    for path, kind in ((f"{TABLES}/nope", "TABLE"), (f"{DATABASES}/nope/tables/wide", "DATABASE")):
+        for query in ("", "?validateOnly=true"):
+            answer = wide.post(path + query, json={"changes": [COMMENT]})
+            assert (answer.status_code, answer.json()["resourceType"]) == (404, kind)
+
+
+@pytest.mark.parametrize("body", [{}, {"changes": None}, {"changes": {"action": "x"}}, {"changes": "x"}, []])
+def test_a_body_without_a_list_of_changes_is_refused(wide: TestClient, body: Any) -> None:
+    assert wide.post(WIDE, json=body).status_code == 400
+
+
+def test_validate_only_tells_the_same_faults_and_stores_nothing(wide: TestClient) -> None:
+    before = table(wide)
+    fine = alter(wide, ADD, COMMENT, validateOnly="true")
+    assert (fine.status_code, fine.json()["violations"]) == (200, [])
+    for wrong in ({"action": "dropPrimaryKey"}, {"action": "dropColumn", "fieldNames": ["nope"]}):
+        told, done = alter(wide, wrong, validateOnly="true"), alter(wide, wrong)
+        assert (told.status_code, told.json()["errors"]) == (done.status_code, done.json()["errors"])
+    assert table(wide) == before
+
+
+def test_the_id_of_a_column_that_was_dropped_by_an_earlier_alter_never_comes_again(wide: TestClient) -> None:
+    alter(wide, DROP)
+    fields = alter(wide, ADD).json()["schema"]["fields"]
+    assert [field["id"] for field in fields] == [0, 1, 3]
+
+
+def test_an_empty_table_may_change_what_others_may_not(wide: TestClient) -> None:
+    engine = {"action": "setOption", "key": "merge-engine", "value": "partial-update"}
+    assert alter(wide, engine).status_code == 200
+    key = {"action": "setOption", "key": "primary-key", "value": "id,n"}
+    assert alter(wide, key).json()["schema"]["primaryKeys"] == ["id", "n"]
+
+
+def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(app: FastAPI, wide: TestClient) -> None:
+    engine = {"action": "setOption", "key": "merge-engine", "value": "partial-update"}
+    batch = stage(wide)
+    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+    assert faults(alter(wide, engine, validateOnly="true")) == [("/changes/0/value", "immutable_option")]
+    wide.delete(f"{WIDE}/batches/{batch}")
+    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+    stage(wide)
+    merge(app, wide)
+    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+
+
+WIDEN = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}
+STAGED_CHANGES = [
+    WIDEN,
+    {"action": "setOption", "key": "sequence.field", "value": "n"},
+    {"action": "setOption", "key": "ignore-delete", "value": "true"},
+]
+
+
+@pytest.mark.parametrize("change", STAGED_CHANGES)
+def test_staged_batches_are_not_folded_by_rules_that_they_were_not_checked_by(
+    app: FastAPI, wide: TestClient, change: dict[str, Any]
+) -> None:
+    stage(wide)
+    before = table(wide)
+    refused = alter(wide, COMMENT, change)
+    body = refused.json()
+    assert (refused.status_code, body["code"], body["resourceType"], body["resourceName"]) == (
+        409,
+        409,
+        "TABLE",
+        "wide",
+    )
+    assert body["errorCode"] == "table_has_staged_batches"
+    assert "merges" in body["message"]
+    assert table(wide) == before
+    assert alter(wide, change, validateOnly="true").status_code == 200
+    merge(app, wide)
+    assert alter(wide, COMMENT, change).status_code == 200
+
+
+RENAME = {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"}
+DEFAULT = {"action": "updateColumnDefaultValue", "fieldNames": ["note"], "newDefaultValue": "none"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ([ADD], {"id": 1, "note": None, "n": 7, "more": None}),
+        ([DROP], {"id": 1, "note": None}),
+        ([RENAME], {"id": 1, "note": None, "m": 7}),
+        ([RENAME, ADD | {"fieldNames": ["n"]}], {"id": 1, "note": None, "m": 7, "n": None}),
+        ([DEFAULT], {"id": 1, "note": None, "n": 7}),
+    ],
+)
+def test_columns_may_come_and_go_while_batches_are_staged(
+    app: FastAPI, wide: TestClient, changes: list[dict[str, Any]], row: dict[str, Any]
+) -> None:
+    stage(wide)
+    assert alter(wide, *changes).status_code == 200
+    assert wide.get(f"{WIDE}/rows?key=1&consistency=latest").json() == row
+    merge(app, wide)
+    assert wide.get(f"{WIDE}/rows?key=1").json() == row
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        COMMENT,
+        QUICK,
+        {"action": "setOption", "key": "num-sorted-run.compaction-trigger", "value": "9"},
+        {"action": "setOption", "key": "bucket", "value": "9"},
+        {"action": "updateColumnComment", "fieldNames": ["n"], "newComment": "how many"},
+        {"action": "updateColumnPosition", "move": {"fieldName": "n", "type": "FIRST"}},
+    ],
+)
+def test_changes_that_no_row_depends_on_need_not_wait_for_a_merge(
+    app: FastAPI, wide: TestClient, change: dict[str, Any]
+) -> None:
+    stage(wide)
+    assert alter(wide, change).json()["schemaId"] == 1
+    merge(app, wide)
+    assert wide.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "note": None, "n": 7}
+
+
+class Altering(PythonExecutor):
+    """Alters the table while it merges."""
+
+    def __init__(self, client: TestClient) -> None:
+        super().__init__()
+        self.client = client
+        self.answers: list[int] = []
+
+    def merge(self, *arguments: Any, **named: Any) -> list[Result]:
+        self.answers += [alter(self.client, WIDEN).status_code, alter(self.client, ADD).status_code]
+        return super().merge(*arguments, **named)
+
+
+def test_a_merge_that_runs_keeps_the_schema_it_began_with(app: FastAPI, wide: TestClient) -> None:
+    stage(wide)
+    wide.post(f"{WIDE}/merges")
+    parts: Parts = app.state.parts
+    executor = Altering(wide)
+    assert run_next_merge(MergeSite(parts.database, parts.warehouse, executor, 600), "worker")
+    assert executor.answers == [409, 200]
+    assert wide.get(f"{WIDE}/rows?key=1").json()["n"] == 7
+
+
+def test_alters_at_the_same_time_are_all_done_or_refused_and_none_is_lost(wide: TestClient) -> None:
+    def add(number: int) -> int:
+        change = {"action": "addColumn", "fieldNames": [f"c{number}"], "dataType": "INT"}
+        status: int = alter(wide, change).status_code
+        return status
+
+    with ThreadPoolExecutor(8) as threads:
+        statuses = [*threads.map(add, range(16))]
+    fields = table(wide)["schema"]["fields"][3:]
+    assert set(statuses) <= {200, 409}
+    assert {f"c{number}" for number, status in enumerate(statuses) if status == 200} == {f["name"] for f in fields}
+    assert sorted(field["id"] for field in fields) == [*range(3, 3 + len(fields))]
+
+
+@dataclass(frozen=True)
+class ContestedTables(Tables):
+    """Tables where somebody else is faster: ``happens`` before the alter has the table's lock."""
+
+    happens: Callable[[str], object]
+
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
+        self.happens(table_id)
+        return super().alter(table_id, expected_schema_id, schema, by)
+
+
+class BusyCatalog:
+    """A catalog whose transactions meet ``happens``."""
+
+    def __init__(self, catalog: CatalogDatabase, happens: Callable[[Repository, str], object]) -> None:
+        self.catalog = catalog
+        self.happens = happens
+
+    @contextmanager
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
+        with self.catalog.transaction(wakes=wakes) as repository:
+            happens = partial(self.happens, repository)
+            contested = ContestedTables(repository.transaction, repository.databases, happens)
+            yield replace(repository, tables=contested)
+
+
+def _first_batch(repository: Repository, table_id: str) -> object:
+    return repository.batches.add(table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
+
+
+def _other_alter(repository: Repository, table_id: str) -> object:
+    return repository.tables.alter(table_id, 0, repository.tables.schema_at(table_id, 0))
+
+
+@pytest.mark.parametrize(
+    ("happens", "change", "says"),
+    [(_first_batch, QUICK, "first batch"), (_first_batch, ADD, "first batch"), (_other_alter, QUICK, "someone else")],
+)
+def test_who_was_faster_is_told_and_nothing_is_done(
+    app: FastAPI, wide: TestClient, happens: Any, change: dict[str, Any], says: str
+) -> None:
+    before = table(wide)
+    parts: Parts = app.state.parts
+    with pytest.raises(Conflict, match=says):
+        alter_table(cast("Any", BusyCatalog(parts.database, happens)), ("shop", "wide"), [change])
+    assert table(wide) == before
+    assert wide.get(f"{WIDE}/batches").json()["batches"] == []
+
+
+def test_rows_are_read_by_id_after_a_rename_and_a_column_of_the_old_name(app: FastAPI, wide: TestClient) -> None:
+    stage(wide)
+    merge(app, wide)
+    rename = {"action": "renameColumn", "fieldNames": ["n"], "newName": "total"}
+    alter(wide, rename, {"action": "addColumn", "fieldNames": ["n"], "dataType": "STRING"})
+    assert wide.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "note": None, "total": 7, "n": None}
+
+
+def test_the_openapi_document_shows_every_action_with_its_members(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    route = document["paths"]["/v1/catalog/databases/{database}/tables/{table}"]["post"]
+    assert route["operationId"] == "alterTable"
+    schemas = document["components"]["schemas"]
+    assert schemas["AlterTable"]["properties"]["changes"]["items"] == {"$ref": "#/components/schemas/SchemaChange"}
+    shapes = schemas["SchemaChange"]["discriminator"]["mapping"]
+    assert shapes.keys() == ACTIONS.keys()
+    for name, action in ACTIONS.items():
+        shape = schemas[shapes[name].rsplit("/", 1)[-1]]
+        assert shape["description"] == action.meaning
+        assert shape["properties"].keys() == {"action", *(member.name for member in action.members)}
+        assert set(shape["required"]) == {"action", *(m.name for m in action.members if m.needed)}
