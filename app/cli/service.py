@@ -21,9 +21,9 @@ from app.cli.settings import DataFolder, LogAs, settings_of
 from app.core.errors import Invalid
 from app.files.object_stores import is_object_store
 from app.main import create_app, prepare_catalog
-from app.processes import Supervisor, status_of
+from app.server.processes import Supervisor, status_of
+from app.server.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.services.operating.audit_log import AuditLog
-from app.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
 from app.settings import Settings
 from app.spark import SPARK
 from app.telemetry.exposition import exposed

@@ -13,13 +13,13 @@ import httpx
 import pytest
 import trustme
 from fastapi import FastAPI
+from tests.test_certificates import AUTHORITY, write
 
 from app.catalog.database import CatalogDatabase
+from app.server.serving import StoppingServer
 from app.services.access.tokens import create_token
-from app.serving import StoppingServer
 from app.settings import Settings
 from tests.service import Service
-from tests.test_certificates import AUTHORITY, write
 
 CLIENT = "203.0.113.9"
 

@@ -61,7 +61,7 @@ def copied(to: Path) -> Path:
     """The sources alone: what an earlier build has left in the checkout must not get into this one."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, to / package, ignore=shutil.ignore_patterns("__pycache__"))
-    assets = to / "app" / "api" / "assets" / "deep"
+    assets = to / "app" / "api" / "document" / "assets" / "deep"
     assets.mkdir(parents=True, exist_ok=True)
     (assets / "of_this_test.css").write_text("")
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.serving import StoppingServer
+from app.server.serving import StoppingServer
 from tests.api.conftest import TABLES
 
 BATCHES = f"{TABLES}/wide/batches"

@@ -1,6 +1,6 @@
 """What each operation needs of a token, said once: a role, and what the token must be for (docs/decisions/0025).
 
-``middleware.permits`` asks for it before a byte of the body is read; a route whose operation has no entry does not start.
+``middleware.permits`` asks for it before a byte of the body is read. A route without an entry does not start.
 """
 
 from __future__ import annotations

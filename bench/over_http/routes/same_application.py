@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from app.main import create_app
-from app.serving import StoppingServer, listen
+from app.server.serving import StoppingServer, listen
 from app.settings import Settings
 from bench.over_http.routes.constant import constant
 

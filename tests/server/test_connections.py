@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.middleware.limits import BodyLimit
 from app.api.middleware.observed import Observed
-from app.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
-from app.serving import StoppingServer
+from app.server.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
+from app.server.serving import StoppingServer
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 

@@ -94,7 +94,7 @@ class _Refused(Exception):
 
 
 class StrictHttp(HttpToolsProtocol):
-    """uvicorn's HTTP with what httptools leaves out: the bounds of ``app.connections``, and the 400 of RFC 9112 §3.2
+    """uvicorn's HTTP with what httptools leaves out: its bounds, and the 400 of RFC 9112 §3.2
     for a request that has no Host, or two.
     """
 

@@ -16,10 +16,10 @@ from importlib.abc import MetaPathFinder
 import uvicorn
 from fastapi import FastAPI
 
-from app.certificates import Certificate
-from app.connections import ConnectionBounds, Connections, StrictHttp
 from app.main import Running, create_app
-from app.processes import Role
+from app.server.certificates import Certificate
+from app.server.connections import ConnectionBounds, Connections, StrictHttp
+from app.server.processes import Role
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 from app.worker import Worker

@@ -10,8 +10,8 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization as pem
 
-from app.certificates import Certificate
 from app.core.errors import Unavailable
+from app.server.certificates import Certificate
 
 AUTHORITY = trustme.CA()
 

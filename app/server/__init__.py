@@ -1,0 +1,1 @@
+"""Processes that serve: opened, counted, watched; their connections and certificates."""
