@@ -37,8 +37,8 @@ from app.api.shared.operations import Operations
 from app.api.shared.problems import install_problems
 from app.api.shared.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
-from app.console.gate import ConsoleGate
-from app.console.site import PAGES, install_console
+from app.console.routes import PAGES, install_console
+from app.console.site.gate import ConsoleGate
 from app.core.errors import Unavailable
 from app.files.layout import Warehouse
 from app.http.browsers import CROSS_ORIGIN

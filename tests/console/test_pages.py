@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.routing import compile_path
 
-from app.console.site import PAGES
-from app.console.visits import Page
+from app.console.routes import PAGES
+from app.console.site.visits import Page
 from app.core.access import Role
 from app.services.access.tokens import create_token
 from tests.api.conftest import LOOPBACK

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.console.gate import is_page
+from app.console.site.gate import is_page
 from app.main import create_app
 from app.services.access.tokens import create_token
 from app.settings import Settings

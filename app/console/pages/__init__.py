@@ -1,0 +1,1 @@
+"""Pages about the service: its first page, examples, operations, tokens, new tables."""

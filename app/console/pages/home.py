@@ -1,0 +1,74 @@
+"""The first page: how the service is, and its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio.from_thread
+from starlette.responses import Response
+
+from app.console.site.visits import Page, Visit
+from app.core.access import Role
+from app.services.explaining.examples import DATABASE, EXAMPLES
+from app.services.operating.overview import overview
+from app.services.operating.readiness import Condition
+
+PAGE_TABLES: Final = 50
+_FRAGMENT: Final = "pages/home_tables.html"
+
+
+@dataclass(frozen=True)
+class ServicePart:
+    """One part that the service needs, and why it cannot be used now."""
+
+    name: str
+    fault: str | None
+
+
+def show_home(visit: Visit) -> Response:
+    """The whole page."""
+    told = _told(visit)
+    return visit.page("pages/home.html", **told, digest=visit.digest(_FRAGMENT, **told))
+
+
+def show_tables(visit: Visit) -> Response:
+    """What changes of it, looked up again and again."""
+    return visit.fragment(_FRAGMENT, **_told(visit))
+
+
+def _told(visit: Visit) -> dict[str, Any]:
+    part, after = visit.asked("q").strip()[:255], visit.asked("after")
+    database, _, table = after.partition("/")
+    with visit.parts.database.reading() as repository:
+        found = overview(
+            repository,
+            visit.grant.scope,
+            after=(database, table) if after else None,
+            limit=PAGE_TABLES,
+            part=part,
+            spark_answers=visit.parts.spark_ready(),
+        )
+    told = {"overview": found, "q": part, "after": after, "parts": service_parts(visit)}
+    return {
+        **told,
+        "greets": not found.count and not part and visit.may(Role.READ, DATABASE),
+        "examples": [*EXAMPLES.values()],
+    }
+
+
+def service_parts(visit: Visit) -> list[ServicePart]:
+    """The catalog, the warehouse and Spark."""
+    condition: Condition = anyio.from_thread.run(visit.parts.condition.now)
+    spark = None if visit.parts.spark_ready() else "it starts, or does not answer: nothing is merged until it does"
+    return [
+        ServicePart("Catalog", condition.catalog),
+        ServicePart("Warehouse", condition.warehouse),
+        ServicePart("Spark", spark),
+    ]
+
+
+PAGES: Final = (
+    Page("GET", "/", show_home, Role.READ),
+    Page("GET", "/console/tables", show_tables, Role.READ),
+)

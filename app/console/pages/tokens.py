@@ -1,0 +1,87 @@
+"""Tokens: listed, made, their text shown once, and revoked, by who may do everything."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from app.console.pages.operations import OPERATIONS_PATH
+from app.console.site.visits import Page, Visit
+from app.core.access import EVERYTHING, Role
+from app.core.errors import AlreadyExists, Invalid
+from app.http.kinds import status_of
+from app.services.access.tokens import Wish, list_tokens, make_token, told_of
+from app.services.shared.pages import PageRequest
+
+TOKENS_PATH: Final = f"{OPERATIONS_PATH}/tokens"
+PAGE_TOKENS: Final = 100
+_API_PATH: Final = "/v1/tokens"
+_EMPTY: Final = {"name": "", "role": Role.READ.value, "on": EVERYTHING, "expires": ""}
+
+
+def show_tokens(visit: Visit) -> Response:
+    """All of them, and a form for another one."""
+    visit.grant.check_service(Role.ADMIN)
+    return _page(visit, _EMPTY, None)
+
+
+def create(visit: Visit) -> Response:
+    """Makes one and shows its text, this once; the form with its faults where the wish is none."""
+    visit.grant.check_service(Role.ADMIN)
+    asked = {name: visit.form.get(name, "").strip() for name in _EMPTY}
+    try:
+        wish = _wish(asked)
+        with visit.parts.database.transaction() as repository:
+            made = make_token(repository, wish)
+    except (Invalid, AlreadyExists) as error:
+        return _page(visit, asked, error)
+    visit.note("createToken", **told_of(made.token))
+    return visit.page("pages/token_made.html", made=made)
+
+
+def revoke(visit: Visit) -> Response:
+    """Takes one back, and ends its sessions."""
+    visit.grant.check_service(Role.ADMIN)
+    name = visit.form.get("name", "")
+    with visit.parts.database.transaction() as repository:
+        repository.tokens.revoke(name)
+    visit.note("revokeToken", name=name)
+    return visit.go(TOKENS_PATH)
+
+
+def _wish(asked: dict[str, str]) -> Wish:
+    """What the form asks for: a pattern a line. Raises ``Invalid`` for a role that is none."""
+    try:
+        role = Role(asked["role"])
+    except ValueError as error:
+        raise Invalid(f"choose a role: {', '.join(Role)}") from error
+    patterns = [line.strip() for line in asked["on"].splitlines() if line.strip()]
+    return Wish(asked["name"], role, patterns, asked["expires"] or None)
+
+
+def _page(visit: Visit, asked: dict[str, Any], error: Invalid | AlreadyExists | None) -> Response:
+    with visit.parts.database.reading() as repository:
+        found = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.asked("after") or None))
+        required, now = repository.tokens.required(), repository.now()
+    if error is None and not required:  # another role would leave nobody to make the second one here
+        asked = {**asked, "role": Role.ADMIN.value}
+    body = {"name": asked["name"] or "NAME", "role": asked["role"], "on": [EVERYTHING]}
+    return visit.page(
+        "pages/tokens.html",
+        200 if error is None else status_of(error),
+        found=found,
+        required=required,
+        now=now,
+        asked=asked,
+        error=error,
+        made_by=visit.curl("POST", _API_PATH, body),
+        revoked_by=visit.curl("DELETE", f"{_API_PATH}/NAME"),
+    )
+
+
+PAGES: Final = (
+    Page("GET", TOKENS_PATH, show_tokens, Role.ADMIN),
+    Page("POST", TOKENS_PATH, create, Role.ADMIN),
+    Page("POST", f"{TOKENS_PATH}/revoke", revoke, Role.ADMIN),
+)

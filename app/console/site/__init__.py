@@ -1,0 +1,1 @@
+"""A visit and what surrounds it: cookies, the gate, assets, failures, addresses."""

@@ -1,0 +1,58 @@
+"""Failures as pages: what is wrong, each fault with its fix, and where to go on."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from typing import Final
+
+from starlette.responses import Response
+
+from app.console.site.visits import Visit
+from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
+from app.core.table.damage import DamagedFile
+from app.http.kinds import status_of
+from app.http.members import REFUSAL
+from app.services.shared.damage import told
+
+log = logging.getLogger(__name__)
+_TITLES: Final = {
+    NotFound: "Not found",
+    Forbidden: "You may not do this",
+    Conflict: "Something else came first",
+    TooMany: "Too many requests",
+    Unavailable: "Not now",
+}
+
+
+def failure_page(visit: Visit, error: KeyfoldError) -> Response:
+    """The page that tells ``error``."""
+    status = status_of(error)
+    if status == 500:
+        return unforeseen_page(visit, error)
+    visit.request.scope[REFUSAL] = error.with_traceback(None)
+    title = next((title for kind, title in _TITLES.items() if isinstance(error, kind)), "This does not work")
+    response = visit.page("parts/failure.html", status, title=title, error=error)
+    if error.retry_seconds is not None:
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
+    return response
+
+
+def failed(visit: Visit, error: Exception) -> Response:
+    """The page for whatever a page raised."""
+    if isinstance(error, DamagedFile):
+        error = told(visit.parts.database, error)
+    return failure_page(visit, error) if isinstance(error, KeyfoldError) else unforeseen_page(visit, error)
+
+
+def unforeseen_page(visit: Visit, error: Exception) -> Response:
+    """Nothing of the error is shown, as in the API: the log has it under the number that is."""
+    number = uuid.uuid4()
+    log.error("%s %s failed, id %s", visit.request.method, visit.request.url.path, number, exc_info=error)
+    if isinstance(error, OSError):
+        hidden: KeyfoldError = Unavailable("a file of the service cannot be read or written now; try again later")
+        return visit.page("parts/failure.html", 503, title="Not now", error=hidden)
+    message = f"an error inside the service; its log has it under the id {number}"
+    shown = KeyfoldError(message, code=ErrorCode.INTERNAL)
+    return visit.page("parts/failure.html", 500, title="Something broke", error=shown)

@@ -1,0 +1,1 @@
+"""Pages of one table: its rows, batches, merges, snapshots, files and settings."""

@@ -1,0 +1,125 @@
+"""A table's batches: what was posted and by whom, what became of it; withdrawn, and tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from app.console.site.tabs import address_of_table
+from app.console.site.visits import Page, Visit
+from app.console.table_pages.table import PAGE_ITEMS, TABLE_PAGE, table_name, table_page
+from app.core.access import Role
+from app.core.errors import Conflict, KeyfoldError, NotFound
+from app.core.table.history import SET_ASIDE, Batch, BatchState
+from app.http.kinds import status_of
+from app.services.batches.batches import list_batches, retry_batch, withdraw_batch
+from app.services.shared.pages import PageRequest
+
+BATCHES_PATH: Final = f"{TABLE_PAGE}/batches"
+_FRAGMENT: Final = "table/batches.html"
+STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
+    BatchState.STAGED: ("staged", ""),
+    BatchState.MERGED: ("merged", "good"),
+    BatchState.DELETED: ("withdrawn", ""),
+    BatchState.DAMAGED: ("damaged", "bad"),
+    BatchState.POISONED: ("poisoned", "bad"),
+}
+"""What a state is called, and how it looks."""
+
+
+def show_batches(visit: Visit) -> Response:
+    """What was posted, newest first, and what became of it."""
+    return _page(visit, None)
+
+
+def show_list(visit: Visit) -> Response:
+    """What changes of it, looked up again and again."""
+    return visit.fragment(_FRAGMENT, **_told(visit))
+
+
+def withdraw(visit: Visit) -> Response:
+    """Takes one back that is in no merge."""
+
+    def withdrawn(batch: str) -> Batch:
+        return withdraw_batch(visit.parts.database, visit.parts.warehouse, table_name(visit), batch)
+
+    return _change(visit, "deleteBatch", withdrawn)
+
+
+def retry(visit: Visit) -> Response:
+    """Stages one again that was set aside."""
+    return _change(visit, "retryBatch", lambda batch: retry_batch(visit.parts.database, table_name(visit), batch))
+
+
+def sent_batch(visit: Visit, table_id: str, batch_id: str) -> Batch | None:
+    """The batch that a form became, to be told on the page that comes then; none for one that is gone."""
+    if not batch_id:
+        return None
+    with visit.parts.database.reading() as repository:
+        try:
+            return repository.batches.get(table_id, batch_id)
+        except NotFound:
+            return None
+
+
+def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Response:
+    """Does it to the batch that the form names, and shows the list again; with the reason where that cannot be."""
+    batch = visit.form.get("batch", "")
+    try:
+        changed(batch)
+    except (Conflict, NotFound) as error:
+        return _page(visit, error)
+    database, table = table_name(visit)
+    visit.note(operation, database=database, table=table, batch=batch)
+    return visit.go(address_of_table(visit, "/batches") + _query(_asked(visit)))
+
+
+def _page(visit: Visit, error: KeyfoldError | None) -> Response:
+    told = _told(visit)
+    status = HTTPStatus.OK if error is None else status_of(error)
+    return table_page(
+        visit, "batches", status=status, error=error, states=STATES, digest=visit.digest(_FRAGMENT, **told), **told
+    )
+
+
+def _asked(visit: Visit) -> dict[str, str]:
+    """Which of them are asked for: by the address, or by a form of the page that has it."""
+    told = {name: visit.form.get(name) or visit.asked(name) for name in ("state", "after")}
+    return told if told["state"] in STATES else {**told, "state": ""}
+
+
+def _query(asked: Mapping[str, str]) -> str:
+    said = {name: text for name, text in asked.items() if text}
+    return f"?{urlencode(said)}" if said else ""
+
+
+def _told(visit: Visit) -> dict[str, Any]:
+    asked = _asked(visit)
+    state = BatchState(asked["state"]) if asked["state"] else None
+    with visit.parts.database.reading() as repository:
+        table = repository.tables.get(*table_name(visit))
+        found = list_batches(repository, table, PageRequest(PAGE_ITEMS, asked["after"] or None), state)
+    path = address_of_table(visit, "/batches")
+    return {
+        "path": path,
+        "asked": asked,
+        "items": [(batch, *STATES[batch.state]) for batch in found.items],
+        "older": _query({**asked, "after": found.next_token}) if found.next_token else None,
+        "newest": _query({"state": asked["state"]}),
+        "set_aside": SET_ASIDE,
+        "may_change": visit.may(Role.WRITE, *table_name(visit)),
+        "merges": address_of_table(visit, "/merges"),
+        "changes": address_of_table(visit, "/snapshots/changes"),
+    }
+
+
+PAGES: Final = (
+    Page("GET", BATCHES_PATH, show_batches),
+    Page("GET", f"{BATCHES_PATH}/list", show_list),
+    Page("POST", f"{BATCHES_PATH}/withdraw", withdraw, Role.WRITE),
+    Page("POST", f"{BATCHES_PATH}/retry", retry, Role.WRITE),
+)

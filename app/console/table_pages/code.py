@@ -1,0 +1,59 @@
+"""A table as CREATE TABLE, and programs that read it and post to it, to be pasted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from starlette.responses import Response
+
+from app.console.parts.curl import table_path
+from app.console.parts.snippets import LANGUAGES, Target
+from app.console.site.tabs import key_texts
+from app.console.site.visits import Page, Visit
+from app.console.table_pages.table import TABLE_PAGE, rows_of, table_name, table_page
+from app.core.ddl.writer import table_ddl
+from app.core.errors import Invalid, KeyfoldError
+from app.core.table.history import Table
+from app.core.table.option_entries import Integers
+from app.core.types.dialects import Dialect
+from app.http.typed_columns import example_of
+from app.services.publishing.delta_state import delta_state
+
+
+def show_code(visit: Visit) -> Response:
+    """All of them on one page."""
+    with visit.parts.database.reading() as repository:
+        table = repository.tables.get(*table_name(visit))
+        delta = delta_state(repository, visit.parts.warehouse, table)
+    target = Target(
+        str(visit.request.base_url).rstrip("/") + table_path(*table_name(visit)),
+        visit.signed_in,
+        _key(visit, table),
+        {column.name: example_of(column.type, Integers.NUMBER) for column in table.schema.columns},
+        delta.read_by,
+    )
+    languages = [(one.name, one.title, [*one.snippets(target)]) for one in LANGUAGES]
+    return table_page(visit, "code", statements=_statements(table), languages=languages, delta=delta)
+
+
+def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
+    told: list[tuple[Dialect, str, Invalid | None]] = []
+    for dialect in Dialect:
+        try:
+            told.append((dialect, table_ddl(table.name, table.schema, dialect), None))
+        except Invalid as invalid:  # Spark has no words for some types
+            told.append((dialect, "", invalid))
+    return told
+
+
+def _key(visit: Visit, table: Table) -> list[str]:
+    """A key that there is, so that what is pasted finds something; an example of one in a table without rows."""
+    with suppress(KeyfoldError):  # the page is the same without it
+        found = rows_of(visit, [], None, most=1)
+        for row in found.rows:
+            return key_texts(row[name] for name in found.keys)
+    return key_texts(example_of(column.type, Integers.NUMBER) for column in table.schema.key_columns)
+
+
+PAGES: Final = (Page("GET", f"{TABLE_PAGE}/code", show_code),)

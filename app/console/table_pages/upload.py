@@ -1,0 +1,128 @@
+"""A file uploaded as one batch; its faults are shown in their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from starlette.responses import Response
+
+from app.console.site.tabs import address_of_table
+from app.console.site.visits import Page, Visit, new_once
+from app.console.table_pages.batches import sent_batch
+from app.console.table_pages.table import table_name, table_page
+from app.core.access import Role
+from app.core.errors import Invalid, KeyfoldError
+from app.http.kinds import status_of
+from app.http.parts import Parts
+from app.http.uploads import ROOM, UPLOAD_FORM_PATH, stage
+from app.services.batches.ingest import Upload
+from app.services.bodies.formats import ARROW, CSV, JSON, NDJSON, PARQUET, EmptyFields
+from app.services.bodies.record_texts import record_texts
+
+MOST_FAULTS: Final = 200
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A format as a file has it: its media type, and how names of such files end."""
+
+    words: str
+    media_type: str
+    endings: tuple[str, ...]
+
+
+KINDS: Final[Mapping[str, FileKind]] = {
+    "csv": FileKind("CSV", CSV, (".csv",)),
+    "ndjson": FileKind("NDJSON, a record a line", NDJSON[0], (".ndjson", ".jsonl", ".jsonlines")),
+    "json": FileKind('JSON, {"records": […]}', JSON, (".json",)),
+    "parquet": FileKind("Parquet", PARQUET, (".parquet", ".pq")),
+    "arrow": FileKind("Arrow, its streaming format", ARROW, (".arrow", ".arrows", ".ipc")),
+}
+_CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
+_ENDINGS: Final = (*(ending for kind in KINDS.values() for ending in kind.endings), *_CODINGS)
+
+
+def show_upload(visit: Visit) -> Response:
+    """The form, and what became of the file that was sent before."""
+    return _page(visit)
+
+
+def send(visit: Visit) -> Response:
+    """Stages the file, all or nothing."""
+    try:
+        upload = _upload(visit)
+    except Invalid as error:
+        return _page(visit, error=error)
+    try:
+        batch = stage(visit.parts, table_name(visit), upload).batch
+    except KeyfoldError as error:
+        if status_of(error) >= 500:
+            raise
+        return _page(visit, error=error, texts=_texts(upload, error))
+    return visit.go(address_of_table(visit, f"/upload?sent={batch.id}"))
+
+
+def _upload(visit: Visit) -> Upload:
+    """The file as the API gets it. Raises ``Invalid`` where there is none, or where nobody says what it is."""
+    if visit.file is None:
+        raise Invalid("choose a file")
+    name = visit.file.name.lower()
+    ending = next((one for one in _CODINGS if name.endswith(one)), "")
+    plain = name.removesuffix(ending)
+    chosen = visit.form.get("kind", "")
+    guessed = next((kind for kind, one in KINDS.items() if plain.endswith(one.endings)), None)
+    kind = KINDS.get(chosen or guessed or "")
+    if kind is None:
+        raise Invalid(f"the name {visit.file.name[:100]!r} does not say what is in the file: choose its format")
+    empty = EmptyFields.ABSENT if kind.media_type == CSV and visit.form.get("empty") == "absent" else EmptyFields.NULL
+    upload = Upload(
+        visit.file.content,
+        kind.media_type,
+        encoding=_CODINGS.get(ending, ""),
+        room=visit.request.scope[ROOM],
+        empty_fields=empty,
+        sender=visit.grant.name,
+    )
+    return replace(upload, idempotency_key=visit.once(upload.fingerprint[:32]))
+
+
+def _texts(upload: Upload, error: KeyfoldError) -> dict[int, str]:
+    """What the rows with faults say; nothing of a body that is packed."""
+    rows = {one.row for one in error.violations[:MOST_FAULTS] if one.row is not None}
+    if upload.encoding:
+        return {}
+    try:
+        return record_texts(upload.body, upload.media_type, rows)
+    except (ValueError, RecursionError, KeyfoldError):  # it is no such body: that is what is wrong with it
+        return {}
+
+
+def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int, str] | None = None) -> Response:
+    parts: Parts = visit.parts
+    with parts.database.reading() as repository:
+        table = repository.tables.get(*table_name(visit))
+    violations = error.violations[:MOST_FAULTS] if error else ()
+    return table_page(
+        visit,
+        "upload",
+        status=200 if error is None else status_of(error),
+        error=error,
+        faults_of_rows=[(one, (texts or {}).get(one.row if one.row is not None else -1)) for one in violations],
+        total=max(error.total_violations or 0, len(error.violations)) if error else 0,
+        sent=sent_batch(visit, table.id, visit.asked("sent")),
+        once=new_once(),
+        chosen={name: visit.form.get(name, "") for name in ("kind", "empty")},
+        file_kinds=KINDS,
+        accept=",".join(_ENDINGS),
+        most_bytes=parts.settings.max_body_bytes,
+        tells_named=table.schema.tells_named,
+        path=address_of_table(visit),
+    )
+
+
+PAGES: Final = (
+    Page("GET", UPLOAD_FORM_PATH, show_upload, Role.WRITE),
+    Page("POST", UPLOAD_FORM_PATH, send, Role.WRITE),
+)

@@ -1,0 +1,161 @@
+"""The last hour: plots that can be read as tables, processes, leases; who may see them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from fastapi import FastAPI
+
+from app.console.parts.plots import Line, Plot, by_powers, nice, of_bytes
+from app.console.parts.words import briefly, numbered
+from app.core.access import Role
+from app.core.table.history import TaskTrigger
+from app.http.parts import Parts
+from app.services.shared.refreshed import Refreshed
+from app.telemetry.entries import Asked, Counted, SparkState, TaskOutcome
+from app.telemetry.exposition import Told
+from app.telemetry.hour import STEP_SECONDS, Hour
+from tests.console.conftest import Browser, words
+
+OPERATIONS = "/console/operations"
+HOSTILE = "<b onx=1>\"'&{{7*7}}"
+
+
+def parts_of(app: FastAPI) -> Parts:
+    parts: Parts = app.state.parts
+    return parts
+
+
+@pytest.fixture
+def app(app: FastAPI) -> FastAPI:
+    """With an hour of its own: the application is that of all tests, some of which asked it ten minutes ago."""
+    app.state.hour = Hour(app.state.metrics)
+    return app
+
+
+@pytest.fixture
+def busy(app: FastAPI, browser: Browser) -> Browser:
+    """A browser on a service that was busy ten minutes ago."""
+    hour, then = parts_of(app).hour, time.time() - 600
+    metrics = hour.metrics
+    hour.note(then, ())
+    for seconds in (0.002, 0.002, 0.2):
+        metrics.answered("getRow", 2, seconds)
+    metrics.answered("postBatch", 4, 0.002)
+    metrics.count(Counted.ACCEPTED_RECORDS, amount=30_000)
+    metrics.observe(Counted.TASK_SECONDS, 3.0, "merge", TaskOutcome.SUCCEEDED)
+    metrics.say_spark(SparkState.READY)
+    hour.note(then + STEP_SECONDS, ())
+    return browser
+
+
+def test_each_plot_says_what_it_shows_to_who_does_not_see_it(busy: Browser) -> None:
+    busy.get(OPERATIONS)
+    said = re.findall(r'<svg role="img" aria-label="([^"]+)"', busy.shown)
+    assert len(said) == 9
+    assert re.match(r"Requests, a second, in the last hour\. answered: now \S+, at most 0\.1;", said[0])
+    assert "99 % below (p99): now " in said[1]
+
+
+def test_the_plots_can_be_read_as_tables(busy: Browser) -> None:
+    text = busy.text(f"{OPERATIONS}?as=tables")
+    assert "<svg role" not in busy.shown
+    assert re.search(r"Accepted records a second Until, UTC records (\d\d:\d\d \S+ )*\d\d:\d\d 1.000 ", text)
+    assert re.search(r"Merges .* \d\d:\d\d 3 s –", text)
+
+
+def test_without_samples_the_page_says_so_by_dashes(browser: Browser) -> None:
+    assert browser.get(OPERATIONS).status_code == 200
+    assert "service" in browser.text(OPERATIONS)
+
+
+def test_a_lease_is_told_with_its_table_and_what_waits(
+    app: FastAPI, create: Callable[..., object], browser: Browser
+) -> None:
+    for name in (HOSTILE, "waits"):
+        create(name)
+    for number, name in enumerate((HOSTILE, "waits")):
+        with parts_of(app).database.transaction() as repository:
+            table = repository.tables.get("shop", name)
+            repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
+            if not number:
+                assert repository.leases.claim("worker-<i>", 60.0)
+    text = browser.text(OPERATIONS)
+    assert re.search(r"worker-<i> 0 % 0 % 0 \d s for \d+ s more", text)
+    assert HOSTILE in text
+    assert "<b onx" not in browser.shown
+    assert "worker-<i>" not in browser.shown
+    assert "Waiting merges 1 0 compactions" in text
+
+
+def test_a_part_that_is_as_it_was_is_not_sent_again(browser: Browser) -> None:
+    browser.get(OPERATIONS)
+    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
+    assert fragment
+    answer = browser.get(fragment[1].replace("&amp;", "&"))
+    assert answer.status_code in (200, 204)  # the processes' figures may have moved
+    assert "<html" not in answer.text
+
+
+@pytest.mark.parametrize("on", ["shop.*", "shop.wide"])
+def test_who_may_not_see_the_whole_service_is_shown_no_link_and_refused(
+    signed_in: Callable[..., Browser], on: str
+) -> None:
+    browser = signed_in(Role.ADMIN, (on,))
+    assert OPERATIONS not in browser.get("/").text
+    for path in (OPERATIONS, f"{OPERATIONS}/hour"):
+        refused = browser.get(path)
+        assert (refused.status_code, "this needs a token for *" in words(refused.text)) == (403, True)
+
+
+def test_who_may_read_sees_the_hour_and_nothing_of_tokens(signed_in: Callable[..., Browser]) -> None:
+    browser = signed_in(Role.READ)
+    assert browser.get(OPERATIONS).status_code == 200
+    assert f"{OPERATIONS}/tokens" not in browser.shown
+
+
+def test_scales_end_at_numbers_that_are_easily_read() -> None:
+    assert [nice(one) for one in (0, 0.7, 1, 1.1, 4.2, 730)] == [1, 1, 1, 2, 5, 1000]
+    assert of_bytes([700_000]).top == 2**20
+    powers = by_powers([0.002, 0.8])
+    assert (powers.bottom, powers.top, powers.share(1.0)) == (0.001, 1.0, 1.0)
+    assert by_powers([]).top > by_powers([]).bottom
+
+
+def test_a_line_has_gaps_and_points_that_stand_alone() -> None:
+    line = Line("a", "blue", [(0, 1.0), (900, 2.0), (1800, None), (2700, 1.0), (3600, None)])
+    plot = Plot("T", "m", numbered, [line], now=3600)
+    assert plot.path(line) == "M0.0 50.0L150.0 0.0"
+    assert plot.dots(line) == "M450.0 50.0h0"
+    assert plot.scale == ["2", "1", "0"]
+    assert [row.values for row in plot.rows][:4] == [["–"], ["–"], ["–"], ["1"]]
+
+
+def test_a_young_service_is_drawn_over_less_than_the_hour() -> None:
+    young = Plot("T", "m", numbered, [Line("a", "blue", [(3400, 1.0), (3600, 1.0)])], now=3600)
+    assert (young.span, young.times) == (240, ["4 min ago", "3 min", "2 min", "1 min", "now"])
+    assert Plot("T", "m", numbered, [Line("a", "blue", [(0, 1.0)])], now=3600).times[0] == "60 min ago"
+
+
+def test_numbers_and_times_are_short() -> None:
+    assert [numbered(one) for one in (0, 0.0464, 3.14159, 99.96, 12_345.6)] == [
+        "0",
+        "0.0464",
+        "3.14",
+        "100",
+        "12\u2009346",
+    ]
+    assert [briefly(one) for one in (0, 0.00123, 0.5, 12.345, 75)] == ["0", "1.23 ms", "500 ms", "12.3 s", "1 min"]
+
+
+def test_tiles_say_how_many_tables_fail_and_how_many_images_there_are(app: FastAPI, browser: Browser) -> None:
+    parts = parts_of(app)
+    told = [Told(Asked.FAILING_TABLES, (), 2.0), Told(Asked.IMAGES, (), 7.0), Told(Asked.IMAGE_BYTES, (), 3 * 2**20)]
+    app.state.parts = replace(parts, scrapes=Refreshed(lambda: told, 60, 5))
+    page = words(browser.get(OPERATIONS).text)
+    assert "Failing tables 2 see why" in page
+    assert re.search(r"Images 7 ?3[.\d]* MiB of", page)
