@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 
 from app.catalog.repository import WaitingMerge
-from app.catalog.transaction import AnyRow
+from app.catalog.shared.transaction import AnyRow
 from app.core.errors import KeyfoldError
 from app.core.plan.lanes import lanes_of
 from app.core.plan.merge_plan import compile_plan

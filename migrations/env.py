@@ -7,7 +7,7 @@ import os
 import sqlalchemy as sa
 from alembic import context
 
-from app.catalog.models import metadata
+from app.catalog.shared.models import metadata
 
 
 def run(connection: sa.Connection) -> None:

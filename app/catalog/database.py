@@ -19,14 +19,14 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import exc
 
-from app.catalog.failures import translated
-from app.catalog.marks import Marks
-from app.catalog.notifications import Notifications, notify
+from app.catalog.connections.notifications import Notifications, notify
+from app.catalog.connections.sqlite import sqlite_engine
+from app.catalog.connections.writers import LOOK_SECONDS, Writers
 from app.catalog.repository import Repository
-from app.catalog.snapshot_cache import SnapshotCache
-from app.catalog.sqlite import sqlite_engine
-from app.catalog.transaction import Touched, Transaction
-from app.catalog.writers import LOOK_SECONDS, Writers
+from app.catalog.shared.failures import translated
+from app.catalog.shared.marks import Marks
+from app.catalog.shared.snapshot_cache import SnapshotCache
+from app.catalog.shared.transaction import Touched, Transaction
 from app.core.errors import Invalid, Unavailable
 from app.core.table.history import Snapshot
 from app.telemetry.entries import Access, Counted

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.transaction import Transaction
+from app.catalog.shared.transaction import Transaction
 
 _VERSION_TABLE = "alembic_version"  # Alembic's own: says the revision, which the dump of a catalog says by itself
 _ROWS_AT_ONCE = 1000

@@ -12,30 +12,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.catalog.batches import Batches
-from app.catalog.commits import Commit, Commits
-from app.catalog.damage import Damages
-from app.catalog.databases import Databases
-from app.catalog.delta_versions import DeltaVersions
-from app.catalog.forgettings import Forgettings
-from app.catalog.history import History
-from app.catalog.integrity import Integrity
-from app.catalog.lateness import LateMerges
-from app.catalog.leases import ClaimedTask, Leases
-from app.catalog.new_snapshots import NewSnapshots
-from app.catalog.overview import Overview
-from app.catalog.rewrites import Rewrites
-from app.catalog.rounds import FoldedMerge, Rounds, WaitingMerge
-from app.catalog.set_aside import SetAside
-from app.catalog.snapshots import Snapshots
-from app.catalog.stats import Stats
-from app.catalog.stops import Stops
-from app.catalog.tables import Tables
-from app.catalog.tags import Tags
-from app.catalog.tasks import Tasks
+from app.catalog.batches.batches import Batches
+from app.catalog.batches.history import History
+from app.catalog.batches.lateness import LateMerges
+from app.catalog.batches.set_aside import SetAside
+from app.catalog.shared.transaction import Transaction
+from app.catalog.snapshots.commits import Commit, Commits
+from app.catalog.snapshots.delta_versions import DeltaVersions
+from app.catalog.snapshots.new_snapshots import NewSnapshots
+from app.catalog.snapshots.rewrites import Rewrites
+from app.catalog.snapshots.snapshots import Snapshots
+from app.catalog.snapshots.tags import Tags
+from app.catalog.tables.databases import Databases
+from app.catalog.tables.tables import Tables
+from app.catalog.tasks.leases import ClaimedTask, Leases
+from app.catalog.tasks.rounds import FoldedMerge, Rounds, WaitingMerge
+from app.catalog.tasks.stops import Stops
+from app.catalog.tasks.tasks import Tasks
+from app.catalog.tasks.workers import Workers
 from app.catalog.tokens import ApiToken, Tokens
-from app.catalog.transaction import Transaction
-from app.catalog.workers import Workers
+from app.catalog.upkeep.damage import Damages
+from app.catalog.upkeep.forgettings import Forgettings
+from app.catalog.upkeep.integrity import Integrity
+from app.catalog.upkeep.overview import Overview
+from app.catalog.upkeep.stats import Stats
 
 __all__ = ["ApiToken", "ClaimedTask", "Commit", "FoldedMerge", "Repository", "WaitingMerge"]
 

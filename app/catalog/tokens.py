@@ -11,9 +11,9 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from app.catalog.failures import refusing
-from app.catalog.models import facts, tokens
-from app.catalog.transaction import AnyRow, Transaction
+from app.catalog.shared.failures import refusing
+from app.catalog.shared.models import facts, tokens
+from app.catalog.shared.transaction import AnyRow, Transaction
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, ErrorCode, Resource, not_found
 

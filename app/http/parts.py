@@ -9,8 +9,8 @@ from typing import Final, ParamSpec, TypeVar
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
+from app.catalog.connections.writers import hurried
 from app.catalog.database import CatalogDatabase
-from app.catalog.writers import hurried
 from app.files.layout import Warehouse
 from app.services.access.token_gate import TokenGate
 from app.services.batches.admission import Admission

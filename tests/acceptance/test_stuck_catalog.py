@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.catalog.writers import MOST_WAITING
+from app.catalog.connections.writers import MOST_WAITING
 from tests.acceptance.test_processes import SCHEMA
 from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
 from tests.service import Client, Service, TableClient

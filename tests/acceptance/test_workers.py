@@ -20,7 +20,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import merges
+from app.catalog.shared.models import merges
 from app.core.plan.bounds import Bounds
 from app.core.table.history import Table, TaskState
 from app.files.layout import Warehouse

@@ -21,9 +21,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.failures import refusing
-from app.catalog.models import metadata, tokens
 from app.catalog.repository import Repository
+from app.catalog.shared.failures import refusing
+from app.catalog.shared.models import metadata, tokens
 from app.core.errors import DamagedCatalog, Invalid, KeyfoldError, Unavailable
 from app.core.table.history import HistoryExtent
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run

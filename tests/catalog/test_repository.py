@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.catalog.transaction import Transaction
+from app.catalog.shared.transaction import Transaction
 
 PARTS = {name: part for name, part in get_type_hints(Repository).items() if part is not Transaction}
 

@@ -10,8 +10,8 @@ from alembic import command
 from alembic.config import Config
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.marks import TOKENS
-from app.catalog.models import tokens
+from app.catalog.shared.marks import TOKENS
+from app.catalog.shared.models import tokens
 from app.catalog.tokens import MOST_SESSIONS
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, NotFound

@@ -25,7 +25,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.catalog.models import batches
+from app.catalog.shared.models import batches
 from app.core.table.history import Task, TaskState
 from app.files.named_files import damaged_files
 from app.main import create_app

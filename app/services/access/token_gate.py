@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.marks import TOKENS
 from app.catalog.repository import ApiToken
+from app.catalog.shared.marks import TOKENS
 from app.core.access import EVERYBODY, Grant
 from app.core.errors import FaultCode, KeyfoldError, Resource, Unauthorized, Violation
 from app.services.access.token_uses import TokenUses

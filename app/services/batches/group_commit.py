@@ -10,8 +10,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from app.catalog.connections.writers import LOOK_SECONDS
 from app.catalog.database import CatalogDatabase
-from app.catalog.writers import LOOK_SECONDS
 from app.core.errors import KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.files.layout import Warehouse

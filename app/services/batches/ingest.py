@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from app.catalog.batches import key_reused
+from app.catalog.batches.batches import key_reused
 from app.catalog.database import CatalogDatabase
 from app.core.errors import (
     Conflict,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.catalog.commits import Commit
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.catalog.snapshots.commits import Commit
 from app.core.errors import FaultCode, Invalid, NotFound, Resource, Violation, not_found
 from app.core.plan.integers import integers_of
 from app.core.plan.sources import NOTHING

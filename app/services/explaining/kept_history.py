@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.catalog.commits import Commit
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.catalog.snapshots.commits import Commit
 from app.core.errors import NotFound
 from app.core.plan.evolution import renamed_record
 from app.core.rules.rule import State

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from app.catalog.leases import ClaimedTask
 from app.catalog.repository import Repository
+from app.catalog.tasks.leases import ClaimedTask
 from app.core.errors import DamagedCatalog
 from app.kernel.tasks import Job, Result
 from app.services.merging.compactions import Compaction, PlannedStep, plan_step, run_compaction

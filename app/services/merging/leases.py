@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from app.catalog.leases import ClaimedTask
+from app.catalog.tasks.leases import ClaimedTask
 from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
 from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind

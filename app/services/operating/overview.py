@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.catalog.overview import MergeFailure
 from app.catalog.repository import Repository
-from app.catalog.stats import StagedTotals
+from app.catalog.upkeep.overview import MergeFailure
+from app.catalog.upkeep.stats import StagedTotals
 from app.core.access import TokenScope
 from app.core.table.history import Table
 from app.core.table.overdue import Overdue

@@ -14,7 +14,7 @@ from cryptography import x509
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.catalog.stats import StagedTable
+from app.catalog.upkeep.stats import StagedTable
 from app.core.errors import KeyfoldError
 from app.core.table.overdue import Overdue, OverdueReason
 from app.files.layout import Warehouse

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.catalog.history import HistoryTotals
+from app.catalog.batches.history import HistoryTotals
 from app.catalog.repository import Repository
-from app.catalog.stats import RetainedTotals, StagedTotals
+from app.catalog.upkeep.stats import RetainedTotals, StagedTotals
 from app.core.plan.merge_plan import compile_plan
 from app.core.table.compaction import Stop
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written

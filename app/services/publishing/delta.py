@@ -12,8 +12,8 @@ from datetime import datetime
 from itertools import pairwise
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.delta_versions import runs_of
 from app.catalog.repository import Repository
+from app.catalog.snapshots.delta_versions import runs_of
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.delta import DeltaVersion, Published
 from app.core.table.history import Table, TaskKind, TaskTrigger

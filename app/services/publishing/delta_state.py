@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.catalog.delta_versions import Behind
 from app.catalog.repository import Repository
+from app.catalog.snapshots.delta_versions import Behind
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import Table
 from app.files.layout import Warehouse, table_folder

@@ -9,8 +9,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from app.catalog.connections.notifications import EVERYTHING
 from app.catalog.database import CatalogDatabase
-from app.catalog.notifications import EVERYTHING
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch

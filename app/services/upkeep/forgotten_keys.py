@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.forgettings import Replacements
 from app.catalog.repository import Repository
+from app.catalog.upkeep.forgettings import Replacements
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.damage import DamagedFile
 from app.core.table.forgetting import Forgetting, Remnant, RemnantKind, Sought

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.catalog.models import batches
+from app.catalog.shared.models import batches
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts

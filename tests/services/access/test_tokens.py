@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.marks import TOKENS
 from app.catalog.repository import ApiToken, Repository
+from app.catalog.shared.marks import TOKENS
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import FaultCode, Invalid, Unauthorized, Unavailable
 from app.services.access.token_gate import TokenGate

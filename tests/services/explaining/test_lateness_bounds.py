@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from weakref import ref
 
+from app.catalog.batches.lateness import CountedMerge
 from app.catalog.database import CatalogDatabase
-from app.catalog.lateness import CountedMerge
 from app.services.explaining.lateness import MOST_SENDERS, OTHERS, first_batches
 from app.services.shared.executor import MergeSite
 from tests.services.builders import merge_staged

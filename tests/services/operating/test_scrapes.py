@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 import trustme
 
-from app.catalog.models import batches, merges
+from app.catalog.shared.models import batches, merges
 from app.core.access import Role
 from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import BatchState, TaskTrigger

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import delta_versions
+from app.catalog.shared.models import delta_versions
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
 from app.files.layout import delta_log

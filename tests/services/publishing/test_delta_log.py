@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import merges
+from app.catalog.shared.models import merges
 from app.core.errors import Invalid
 from app.core.table.history import Table
 from app.files.layout import Warehouse, delta_log

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import batches, data_files
+from app.catalog.shared.models import batches, data_files
 from app.core.errors import Unavailable
 from app.core.table.damage import DamagedFile, DamageReason, FileKind
 from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState

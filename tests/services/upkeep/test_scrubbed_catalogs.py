@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.catalog import checksums
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import data_files, runs
+from app.catalog.shared import checksums
+from app.catalog.shared.models import data_files, runs
 from app.core.errors import DamagedCatalog
 from app.core.table.history import Run, Table
 from app.files.layout import Warehouse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.models import batches, changelog_files, data_files, history_files
+from app.catalog.shared.models import batches, changelog_files, data_files, history_files
 from app.core.errors import Cancelled
 from app.core.table.damage import FileKind
 from app.core.table.history import Table

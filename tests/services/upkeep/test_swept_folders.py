@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.catalog.leases import ClaimedTask
+from app.catalog.tasks.leases import ClaimedTask
 from app.core.table.history import ChangelogFile, DataFile, Run, Table, TaskKind, TaskTrigger
 from app.services.merging.merges import MergeSite
 from app.services.upkeep.sweeps import GRACE, sweep

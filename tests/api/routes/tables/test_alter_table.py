@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.catalog.tables import Tables
+from app.catalog.tables.tables import Tables
 from app.core.alter.changes import ACTIONS
 from app.core.errors import Conflict
 from app.core.table.history import NewBatch, Table

@@ -1,0 +1,1 @@
+"""Batches and the records that merges have folded."""

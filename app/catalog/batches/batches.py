@@ -1,0 +1,253 @@
+"""Batches: accepted POSTs, numbered per table in commit order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.catalog.batches.history import kept, unfiled
+from app.catalog.shared import checksums
+from app.catalog.shared.models import batches, databases, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.tables.tables import Tables
+from app.core.errors import Conflict, ErrorCode, KeyfoldError, KeyReused, NotFound, Resource, not_found
+from app.core.table.history import UNMERGED, Batch, BatchState, NewBatch
+
+_OVER = (BatchState.MERGED, BatchState.DELETED)
+_LARGEST_NUMBER = 2**63 - 1
+# Made once: to build a statement takes as long as to run it.
+_ADDED = batches.insert()
+_NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(last_batch_number=sa.bindparam("number"))
+_BY_KEY = sa.select(batches).where(
+    batches.c.table_id == sa.bindparam("table"), batches.c.idempotency_key == sa.bindparam("key")
+)
+
+
+def _not_staged(batch_id: str, why: str) -> Conflict:
+    return Conflict(
+        f"batch {batch_id!r} cannot be deleted: {why}",
+        code=ErrorCode.BATCH_NOT_STAGED,
+        resource_type="BATCH",
+        resource_name=batch_id,
+    )
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the repository knows about batches."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def add(self, table_id: str, new: NewBatch) -> Batch:
+        """The batch that ``new`` became, staged under the table's next number.
+
+        When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
+        answer and nothing is added. Raises ``KeyReused`` when the key was used for another request, ``Conflict`` when
+        the table has another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
+        """
+        [outcome] = self.add_all(table_id, [new])
+        if isinstance(outcome, KeyfoldError):
+            raise outcome
+        return outcome
+
+    def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
+        """What became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict keeps
+        none of the others out. Raises ``NotFound`` when the table is gone.
+        """
+        # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
+        # no gaps and whoever sees batch n sees every batch before it.
+        return self.add_locked(self.tables.lock(table_id), news)
+
+    def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
+        """The same for a table that ``Tables.lock`` has answered in this transaction."""
+        added: list[Batch] = []
+        outcomes = [self._outcome(table, new, added) for new in news]
+        if added:
+            self.transaction.execute(_NUMBERED, {"table": table.id, "number": added[-1].number})
+            self.transaction.execute(
+                _ADDED, [{**vars(batch), "checksum": checksums.of_batch(batch)} for batch in added]
+            )
+        return outcomes
+
+    def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | KeyfoldError:
+        """The earlier batch of the same request, or one more of ``added``."""
+        if new.idempotency_key is not None:
+            same = [batch for batch in added if batch.idempotency_key == new.idempotency_key]
+            earlier = same[0] if same else self.find_by_key(table.id, new.idempotency_key)
+            if earlier is not None:
+                return _same_request(earlier, new)
+        if table.schema_id != new.schema_id:
+            return Conflict(f"table {table.id!r} was altered while the batch was read; post it again")
+        batch = Batch(
+            table_id=table.id,
+            number=table.last_batch_number + len(added) + 1,
+            state=BatchState.STAGED,
+            accepted_at=self.transaction.now(),
+            merge_id=None,
+            snapshot_id=None,
+            **vars(new),
+        )
+        added.append(batch)
+        return batch
+
+    def get(self, table_id: str, batch_id: str) -> Batch:
+        """The table's batch with this id. Raises ``NotFound``."""
+        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.id == batch_id)
+        row = self.transaction.execute(query).first()
+        if row is None:
+            raise not_found(Resource.BATCH, batch_id)
+        return checksums.batch_of(row)
+
+    def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
+        """The table's batch that was posted with this Idempotency-Key, if any."""
+        row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
+        return None if row is None else checksums.batch_of(row)
+
+    def page(
+        self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
+    ) -> list[Batch]:
+        """Up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
+        after = max(after_number or 0, 0)
+        if after >= _LARGEST_NUMBER:
+            return []
+        return self._some(table_id, batches.c.number > after, batches.c.number, limit, state)
+
+    def newest(
+        self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
+    ) -> list[Batch]:
+        """Up to ``limit`` batches, the last one first, those that came before ``after_number``, those in ``state``."""
+        before = _LARGEST_NUMBER if after_number is None else min(after_number, _LARGEST_NUMBER)
+        return self._some(table_id, batches.c.number < before, batches.c.number.desc(), limit, state)
+
+    def _some(
+        self,
+        table_id: str,
+        which: sa.ColumnElement[bool],
+        order: sa.ColumnElement[int],
+        limit: int,
+        state: BatchState | None,
+    ) -> list[Batch]:
+        query = sa.select(batches).where(batches.c.table_id == table_id, which)
+        if state is not None:
+            query = query.where(batches.c.state == state)
+        return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
+
+    def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
+        """All batches of the table that no snapshot has, in number order, those after the number ``after``."""
+        return self.staged_where(batches.c.table_id == table_id, batches.c.number > after)
+
+    def staged_numbers(self, table_id: str) -> list[int]:
+        """The numbers of all batches of the table that no snapshot has, in order."""
+        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        return list(
+            self.transaction.execute(sa.select(batches.c.number).where(mine).order_by(batches.c.number)).scalars()
+        )
+
+    def count_merged_after(self, table_id: str, number: int) -> int:
+        """Return how many batches were merged into snapshots after the one of this number."""
+        query = sa.select(sa.func.count()).where(
+            batches.c.table_id == table_id, batches.c.state == BatchState.MERGED, batches.c.snapshot_id > number
+        )
+        return int(self.transaction.execute(query).scalar_one())
+
+    def last_number(self, table_id: str) -> int:
+        """The number of the last batch that was accepted, 0 before the first. Raises ``NotFound`` for the table."""
+        found = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
+        if found is None:
+            raise not_found(Resource.TABLE, table_id)
+        return int(found)
+
+    def last_number_of(self, database: str, name: str) -> tuple[str, int] | None:
+        """The id and the last batch's number of the table of this name; None if there is none."""
+        row = self.transaction.execute(
+            sa.select(tables.c.id, tables.c.last_batch_number)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(databases.c.name == database, tables.c.name == name)
+        ).first()
+        return None if row is None else (row.id, row.last_batch_number)
+
+    def delete_staged(self, table_id: str, batch_id: str) -> Batch:
+        """The batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
+
+        Raises ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
+        """
+        self.tables.lock(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
+        batch = self.get(table_id, batch_id)
+        if batch.state is BatchState.DELETED:
+            return batch
+        if batch.state is BatchState.MERGED:
+            raise _not_staged(batch_id, f"it is merged into snapshot {batch.snapshot_id}")
+        if batch.merge_id is not None and batch.state is BatchState.STAGED:
+            raise _not_staged(batch_id, f"merge {batch.merge_id!r} is folding it now")
+        change = batches.update().where(batches.c.id == batch_id).values(state=BatchState.DELETED)
+        self.transaction.execute(change)
+        return self.get(table_id, batch_id)
+
+    def unmerged(self, table_id: str) -> list[Batch]:
+        """The batches that are staged or set aside, in number order: those whose files are needed."""
+        mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
+        return [
+            checksums.batch_of(row)
+            for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
+        ]
+
+    def live_staging_files(self, table_id: str) -> set[str]:
+        """The staging files that a merge may still read, or that are history which is in no history file yet; any
+        other staging file of the table is garbage.
+        """
+        mine = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
+        return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
+
+    def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
+        """Those of ``files`` that nobody needs, nor ever before the transaction ends: batches are added under the
+        same lock.
+        """
+        try:
+            self.tables.lock(table_id)
+        except NotFound:
+            return set(files)
+        return set(files) - self.live_staging_files(table_id)
+
+    def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
+        """Forgets up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
+        Idempotency-Key ``keyed_before``, and none whose records are kept as history; says how many.
+        """
+        old = (
+            sa.select(batches.c.id)
+            .where(batches.c.table_id == table_id, batches.c.state.in_(_OVER), batches.c.accepted_at < before)
+            .where(batches.c.idempotency_key.is_(None) | (batches.c.accepted_at < keyed_before))
+            .where(sa.not_(kept()))
+            .order_by(batches.c.number)
+            .limit(most)
+        )
+        return self.transaction.execute(batches.delete().where(batches.c.id.in_(old))).rowcount
+
+    def of_merge(self, merge_id: str) -> list[Batch]:
+        """The batches that the merge has claimed or folded, in number order."""
+        query = sa.select(batches).where(batches.c.merge_id == merge_id).order_by(batches.c.number)
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]
+
+    def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
+        """The batches under ``conditions`` that no snapshot has, in number order."""
+        query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
+        return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
+
+
+def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:
+    if earlier.fingerprint == new.fingerprint:
+        return earlier
+    return key_reused(earlier)
+
+
+def key_reused(earlier: Batch) -> KeyReused:
+    """The failure of a request that sends the Idempotency-Key of ``earlier``, which was another one."""
+    return KeyReused(
+        f"the Idempotency-Key {earlier.idempotency_key!r} was used for another request (batch {earlier.id!r});"
+        " send a new key with a new request",
+        resource_type="BATCH",
+        resource_name=earlier.id,
+    )

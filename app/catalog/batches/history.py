@@ -1,0 +1,219 @@
+"""History: the records that merges have folded, kept for a while to explain rows (docs/decisions/0034).
+
+Two numbers of snapshots say for each table what is kept and where: merges do nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, fields
+
+import sqlalchemy as sa
+
+from app.catalog.shared import checksums
+from app.catalog.shared.models import (
+    batches,
+    data_files,
+    histories,
+    history_bases,
+    history_files,
+    snapshot_runs,
+    snapshots,
+    tables,
+)
+from app.catalog.shared.transaction import Transaction
+from app.catalog.tables.tables import Tables
+from app.core.errors import NotFound
+from app.core.table.history import Base, Batch, BatchState, HistoryExtent, HistoryFile
+
+_FILE = tuple(history_files.c[one.name] for one in fields(HistoryFile))
+_AT_ONCE = 500  # numbers in one query
+
+
+def kept() -> sa.ColumnElement[bool]:
+    """Whether the records of a batch are kept as history."""
+    return _merged_after(histories.c.since)
+
+
+def unfiled() -> sa.ColumnElement[bool]:
+    """Whether they are so in the batch's staging file alone."""
+    return _merged_after(histories.c.filed)
+
+
+def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
+    """Whether a batch that has records came into a later snapshot than its table's history says."""
+    said = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id).scalar_subquery()
+    later = batches.c.snapshot_id > sa.func.coalesce(said, 0)
+    return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, later)
+
+
+@dataclass(frozen=True)
+class HistoryTotals:
+    """The records of merged batches that are kept, all since snapshot ``since`` (0: all that there were), and what
+    keeping them takes: their files, and the runs that are there only for the ``bases``, from which they are explained.
+    """
+
+    since: int = 0
+    batches: int = 0
+    records: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    bases: int = 0
+    base_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class History:
+    """What the repository knows about it."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def of(self, table_id: str) -> HistoryExtent:
+        """What is kept of the table's."""
+        query = sa.select(histories.c.since, histories.c.filed).where(histories.c.table_id == table_id)
+        row = self.transaction.execute(query).first()
+        return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
+
+    def behind(self) -> list[str]:
+        """The ids of the tables that have later snapshots than those whose records are in history files."""
+        of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
+        later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
+        return list(self.transaction.execute(sa.select(tables.c.id).select_from(of).where(later)).scalars())
+
+    def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
+        """The batches whose records are kept in their staging files alone, in merge order, those of later snapshots
+        than ``after``; the first ``most`` of them.
+        """
+        mine = (batches.c.table_id == table_id) & (batches.c.snapshot_id > after) & unfiled()
+        query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]
+
+    def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
+        """Those of the table's batches that have one of the ``numbers``, by number."""
+        asked = sorted(numbers)
+        found = (self._some(table_id, asked[start : start + _AT_ONCE]) for start in range(0, len(asked), _AT_ONCE))
+        return {batch.number: batch for some in found for batch in some}
+
+    def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:
+        """The table's history files, oldest first, those that have records of later snapshots than ``after``."""
+        query = sa.select(*_FILE).where(history_files.c.table_id == table_id, history_files.c.last_snapshot > after)
+        # Where a merge was cut into several files, the one that begins with it comes before those that have it alone.
+        age = (history_files.c.last_snapshot, history_files.c.first_snapshot)
+        ordered = query.order_by(*age, history_files.c.schema_id, history_files.c.name)
+        return [HistoryFile(*row) for row in self.transaction.execute(ordered)]
+
+    def bases(self, table_id: str) -> list[Base]:
+        """The snapshots that are kept for what came after them, oldest first."""
+        same = (snapshots.c.table_id == history_bases.c.table_id) & (snapshots.c.id == history_bases.c.snapshot_id)
+        query = sa.select(snapshots.c.id, snapshots.c.committed_at).join(history_bases, same)
+        mine = query.where(history_bases.c.table_id == table_id).order_by(snapshots.c.id)
+        return [Base(*row) for row in self.transaction.execute(mine)]
+
+    def size_after(self, table_id: str, snapshot_id: int) -> int:
+        """Bytes of the files that have records of later snapshots, of history and of staging."""
+        filed = sa.select(sa.func.coalesce(sa.func.sum(history_files.c.size_bytes), 0)).where(
+            history_files.c.table_id == table_id, history_files.c.last_snapshot > snapshot_id
+        )
+        staged = sa.select(sa.func.coalesce(sa.func.sum(batches.c.size_bytes), 0)).where(
+            batches.c.table_id == table_id, batches.c.snapshot_id > snapshot_id, unfiled()
+        )
+        return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
+
+    def totals(self, table_id: str) -> HistoryTotals:
+        """What is kept of the table's."""
+        since = self.of(table_id).since
+        count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(batches.c.records), 0))
+        merged, records = self.transaction.execute(count.where(batches.c.table_id == table_id, kept())).one()
+        files, bases = len(self.files(table_id)), len(self.bases(table_id))
+        size, base_bytes = self.size_after(table_id, since), self._base_bytes(table_id)
+        return HistoryTotals(since, merged, int(records), files, size, bases, base_bytes)
+
+    def _base_bytes(self, table_id: str) -> int:
+        """Of the runs that no snapshot names but bases that are not current."""
+        named, current = snapshot_runs.c, sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
+        bases = sa.select(history_bases.c.snapshot_id).where(history_bases.c.table_id == table_id)
+        others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())
+        elsewhere = sa.select(named.run_id).where(named.table_id == table_id, others)
+        size = sa.select(sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
+        mine = size.where(data_files.c.table_id == table_id, data_files.c.run_id.not_in(elsewhere))
+        return int(self.transaction.execute(mine).scalar_one())
+
+    def begin_after(self, table_id: str, since: int, bases: Collection[int]) -> None:
+        """Forgets what came into snapshots up to ``since``, and keeps the snapshots ``bases`` for the rest, and no
+        others. Raises ``NotFound`` when the table is gone.
+        """
+        self.tables.lock(table_id)
+        before = self.of(table_id)
+        self._say(table_id, before, HistoryExtent(since, max(since, before.filed)))
+        kept = {base.snapshot_id for base in self.bases(table_id)}
+        if unneeded := kept - set(bases):
+            mine = (history_bases.c.table_id == table_id) & history_bases.c.snapshot_id.in_(unneeded)
+            self.transaction.execute(history_bases.delete().where(mine))
+        if new := set(bases) - kept:
+            values = [{"table_id": table_id, "snapshot_id": number} for number in sorted(new)]
+            self.transaction.execute(history_bases.insert(), values)
+        old = (history_files.c.table_id == table_id) & (history_files.c.last_snapshot <= since)
+        self.transaction.execute(history_files.delete().where(old))
+
+    def file(
+        self,
+        table_id: str,
+        before: HistoryExtent,
+        filed: int,
+        files: Sequence[HistoryFile],
+        read: Collection[Batch] = (),
+    ) -> bool:
+        """Names ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
+        they were ``read`` of the batches.
+
+        False, and nothing is named, where history is not as it was ``before``, or keys were taken out of a batch
+        meanwhile. Raises ``NotFound`` when the table is gone.
+        """
+        self.tables.lock(table_id)
+        if self.of(table_id) != before or not self._as_they_were(table_id, read):
+            return False
+        self._add(table_id, files)
+        self._say(table_id, before, HistoryExtent(before.since, filed))
+        return True
+
+    def _as_they_were(self, table_id: str, read: Collection[Batch]) -> bool:
+        return {batch.file for batch in read} <= {batch.file for batch in self.unfiled(table_id)}
+
+    def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
+        """Names ``whole`` in the place of ``parts``, whose records it has. False, and nothing is named, where one of
+        them is not there any more. Raises ``NotFound`` when the table is gone.
+        """
+        self.tables.lock(table_id)
+        mine = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])
+        known = self.transaction.execute(sa.select(sa.func.count()).select_from(history_files).where(mine))
+        if known.scalar_one() != len(parts):
+            return False
+        self.transaction.execute(history_files.delete().where(mine))
+        self._add(table_id, [whole])
+        return True
+
+    def unnamed(self, table_id: str, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that no history file has, nor ever before the transaction ends: they are named under the
+        same lock.
+        """
+        try:
+            self.tables.lock(table_id)
+        except NotFound:
+            return set(names)
+        return set(names) - {file.name for file in self.files(table_id)}
+
+    def _add(self, table_id: str, files: Sequence[HistoryFile]) -> None:
+        if files:
+            self.transaction.execute(history_files.insert(), [{"table_id": table_id, **asdict(file)} for file in files])
+
+    def _say(self, table_id: str, before: HistoryExtent, now: HistoryExtent) -> None:
+        if now == before:
+            return
+        change = histories.update().where(histories.c.table_id == table_id).values(asdict(now))
+        if not self.transaction.execute(change).rowcount:
+            self.transaction.execute(histories.insert().values(table_id=table_id, **asdict(now)))
+
+    def _some(self, table_id: str, numbers: Sequence[int]) -> list[Batch]:
+        query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.number.in_(numbers))
+        return [checksums.batch_of(row) for row in self.transaction.execute(query)]

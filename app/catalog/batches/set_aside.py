@@ -1,0 +1,98 @@
+"""Batches whose records no merge can fold, or whose file is damaged: found, and set aside, so that the rest of their
+table goes on (docs/decisions/0026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.shared import checksums
+from app.catalog.shared.models import batches, tables
+from app.catalog.shared.transaction import Transaction
+from app.catalog.tables.tables import Tables
+from app.core.errors import Conflict, ErrorCode
+from app.core.table.history import SET_ASIDE, Batch, BatchState, Blame
+
+TRIES = {BatchState.DAMAGED: 3, BatchState.POISONED: 2}
+"""After how many merges that one batch made fail it is set aside: what was not there may be back."""
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What the repository does about batches that make merges fail."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def narrow(self, table_id: str, claimed: Sequence[Batch], blame: Blame) -> bool:
+        """What a merge of ``claimed`` that failed by its records says of them; whether the next one will do without
+        waiting, because it takes fewer batches, or not the one that was found.
+        """
+        suspects = [batch for batch in claimed if batch.records and blame.batch_id in (None, batch.id)]
+        if len(suspects) > 1:
+            self._limit(table_id, max(1, len(claimed) // 2))
+            return True
+        if not suspects:
+            return False
+        [found] = suspects
+        tried = sa.select(batches.c.tries).where(batches.c.id == found.id)
+        tries: int = self.transaction.execute(tried).scalar_one() + 1
+        away = tries >= TRIES[blame.state]
+        values = {"state": blame.state, "fault": blame.fault} if away else {}
+        self.transaction.execute(batches.update().where(batches.c.id == found.id).values(tries=tries, **values))
+        if away:
+            self._limit(table_id, None)
+        return away
+
+    def limit(self, table_id: str) -> int | None:
+        """The most batches that the next merge takes; None: all."""
+        found: int | None = self.transaction.execute(
+            sa.select(tables.c.merge_at_most).where(tables.c.id == table_id)
+        ).scalar()
+        return found
+
+    def goes_on(self, table_id: str) -> bool:
+        """Whether a merge that succeeded has left batches to the next one; where it has not, that one takes all."""
+        if self.limit(table_id) is None:
+            return False
+        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        if self.transaction.execute(sa.select(batches.c.id).where(mine).limit(1)).first() is not None:
+            return True
+        self._limit(table_id, None)
+        return False
+
+    def count(self, table_id: str) -> int:
+        """Batches that are set aside."""
+        mine = (batches.c.table_id == table_id) & batches.c.state.in_(SET_ASIDE)
+        return int(self.transaction.execute(sa.select(sa.func.count()).where(mine)).scalar_one())
+
+    def take_back(self, batch: Batch) -> None:
+        """Stages a batch that was set aside again, as if it had come now: what was merged meanwhile came before.
+
+        Raises ``Conflict`` for one that was not.
+        """
+        if batch.state not in SET_ASIDE:
+            raise Conflict(
+                f"batch {batch.id!r} is {batch.state}: only one that was set aside is tried again",
+                code=ErrorCode.BATCH_NOT_SET_ASIDE,
+                resource_type="BATCH",
+                resource_name=batch.id,
+            )
+        number = self.tables.lock(batch.table_id).last_batch_number + 1
+        self.transaction.execute(tables.update().where(tables.c.id == batch.table_id).values(last_batch_number=number))
+        again: dict[str, Any] = {
+            "state": BatchState.STAGED,
+            "number": number,
+            "tries": 0,
+            "fault": None,
+            "merge_id": None,
+        }
+        again["checksum"] = checksums.of_batch(replace(batch, number=number))
+        self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(again))
+
+    def _limit(self, table_id: str, most: int | None) -> None:
+        self.transaction.execute(tables.update().where(tables.c.id == table_id).values(merge_at_most=most))

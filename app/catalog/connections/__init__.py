@@ -1,0 +1,1 @@
+"""Connections to the database: SQLite's file, PostgreSQL's notifications, waiting writers."""

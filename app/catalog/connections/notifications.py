@@ -1,0 +1,61 @@
+"""What PostgreSQL tells of commits on other machines: NOTIFY inside the transaction, LISTEN in each serving process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import sqlalchemy as sa
+
+from app.catalog.shared.transaction import Touched
+from app.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    import psycopg
+
+CHANNEL = "keyfold_commits"
+EVERYTHING = "*"
+
+
+def notify(connection: sa.Connection, touched: Touched, identity: int) -> None:
+    """Have the commit tell which tables it changes; ``identity`` is the machine's, which knows by its marks."""
+    for table_id in sorted(touched.locked) or [EVERYTHING]:
+        connection.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{identity} {table_id}")))
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """One connection that listens."""
+
+    connection: psycopg.Connection
+    identity: int
+
+    @classmethod
+    def listening(cls, engine: sa.Engine, identity: int) -> Notifications:
+        """A connection of its own, outside the pool, that hears of every commit from now on."""
+        pooled = engine.raw_connection()
+        connection = cast("psycopg.Connection", pooled.driver_connection)
+        pooled.detach()
+        connection.autocommit = True
+        connection.execute(f"LISTEN {CHANNEL}")
+        return cls(connection, identity)
+
+    def within(self, seconds: float) -> Iterator[str]:
+        """The tables that other machines changed, or ``EVERYTHING``, as they come within ``seconds``.
+
+        Raises ``Unavailable`` when the connection is lost.
+        """
+        import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
+
+        try:
+            for one in self.connection.notifies(timeout=seconds):
+                identity, _, table_id = one.payload.partition(" ")
+                if int(identity) != self.identity:
+                    yield table_id
+        except psycopg.Error as error:
+            raise Unavailable("the connection that listens for commits was lost") from error
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.connection.close()

@@ -1,0 +1,1 @@
+"""What every part of the repository stands on: tables of the database, transactions, checksums."""

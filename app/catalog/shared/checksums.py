@@ -1,0 +1,106 @@
+"""Checksums of what the catalog says of tables, files, batches and schemas: a flipped bit in it is never answered from.
+
+A row without one is of a release before migration 0015. Digests of files are in none: they may be added later, and a
+damaged one is noticed by the file that it is compared with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from xxhash import xxh3_64_hexdigest
+
+from app.catalog.shared.transaction import AnyRow
+from app.core.errors import DamagedCatalog
+from app.core.table.history import Batch, Run, Snapshot
+
+_OF_TABLE = ("id", "database_id", "name", "name_hash", "schema_id", "snapshot_id")
+
+
+def _checksum(*values: object) -> str:
+    return xxh3_64_hexdigest(repr(values).encode("utf-8", "surrogatepass"))
+
+
+def of_name(database: str, name: str) -> str:
+    """Return that of a table's full name: what ``name_hash`` is."""
+    return _checksum(database, name)
+
+
+def of_table(row: AnyRow, **changed: object) -> str:
+    """Return that of what a row of ``tables`` says of which table it is, its schema and its snapshot, once ``changed``.
+
+    The counters of the row are in none: they change too often, and no answer depends on them.
+    """
+    return _checksum(*(changed[name] if name in changed else getattr(row, name) for name in _OF_TABLE))
+
+
+def of_new_table(values: Mapping[str, object]) -> str:
+    """Return the same of a row that is about to be inserted."""
+    return _checksum(*(values.get(name) for name in _OF_TABLE))
+
+
+def check_table(row: AnyRow) -> None:
+    """Raise ``DamagedCatalog`` where a row of ``tables`` is not what was stored."""
+    check(row.checksum, of_table(row), f"the row of table {row.id}")
+
+
+def of_run(table_id: str, run: Run) -> str:
+    """Return that of a run and its files."""
+    files = [(one.name, one.rows, one.size_bytes, one.min_token, one.max_token) for one in run.files]
+    changed_at = None if run.changed_at is None else run.changed_at.isoformat()
+    totals = () if run.totals is None else (json.dumps(run.totals, sort_keys=True),)
+    return _checksum(
+        table_id, run.id, run.schema_id, run.partition, run.full, changed_at, run.live_rows, files, *totals
+    )
+
+
+def of_snapshot(table_id: str, number: int, schema_id: int, run_ids: Sequence[str]) -> str:
+    """Return that of the list of a snapshot's runs, oldest first."""
+    return _checksum(table_id, number, schema_id, [*run_ids])
+
+
+def of_snapshot_made(snapshot: Snapshot) -> str:
+    """Return the same of a snapshot with its runs."""
+    return of_snapshot(snapshot.table_id, snapshot.id, snapshot.schema_id, [run.id for run in snapshot.runs])
+
+
+def of_runs_named(table_id: str, number: int) -> str:
+    """Return how a message calls what ``of_snapshot`` is of."""
+    return f"the list of runs of snapshot {number} of table {table_id}"
+
+
+def of_batch(batch: Batch) -> str:
+    """Return that of what never changes of a batch, but by a change that computes it anew."""
+    return _checksum(
+        batch.id,
+        batch.table_id,
+        batch.number,
+        batch.schema_id,
+        batch.file,
+        batch.records,
+        batch.ignored,
+        batch.size_bytes,
+        batch.fingerprint,
+        batch.idempotency_key,
+    )
+
+
+def batch_of(row: AnyRow) -> Batch:
+    """Return the batch of a row of ``batches``. Raise ``DamagedCatalog`` where it is not what was stored."""
+    values = dict(row._mapping)
+    stored = values.pop("checksum")
+    batch = Batch(**values)
+    check(stored, of_batch(batch), f"batch {batch.id} of table {batch.table_id}")
+    return batch
+
+
+def of_schema(table_id: str, schema_id: int, body: str) -> str:
+    """Return that of a stored schema."""
+    return _checksum(table_id, schema_id, body)
+
+
+def check(stored: str | None, found: str, what: str) -> None:
+    """Raise ``DamagedCatalog`` where ``what`` is not what was stored."""
+    if stored is not None and stored != found:
+        raise DamagedCatalog(f"{what} is not what was stored")

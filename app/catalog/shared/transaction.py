@@ -1,0 +1,78 @@
+"""What every part of the repository stands on: one connection inside a transaction, and its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.shared.marks import TOKENS
+from app.catalog.shared.models import batches, facts, snapshots, tables, tokens
+from app.catalog.shared.snapshot_cache import SnapshotCache
+
+AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query's columns
+LARGEST_NUMBER = 2**31 - 1
+_SEEN = (batches, snapshots, tables)  # lookups depend on them; on others only where these change, too
+
+
+@dataclass
+class Touched:
+    """The tables that a transaction changes in what lookups see: those it has locked, once it changes any; and the
+    ``TOKENS`` where it changes those.
+    """
+
+    locked: set[str] = field(default_factory=set)
+    changes: bool = False
+
+    def note(self, statement: sa.Executable) -> None:
+        """Counts ``statement``. A table that is only just made is in nobody's view."""
+        if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
+            self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
+        elif isinstance(statement, sa.UpdateBase) and statement.table in (tokens, facts):
+            self.changes = True
+            self.locked.add(TOKENS)
+
+    @property
+    def everything(self) -> bool:
+        """Whether it cannot be told which tables are changed, because none was locked."""
+        return self.changes and not self.locked
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction of the catalog over ``connection``; whoever opened it ends it.
+
+    ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests),
+    ``touched`` collects whose lookups change with the commit.
+    """
+
+    connection: sa.Connection
+    loaded: SnapshotCache = field(default_factory=SnapshotCache)
+    clock: Callable[[], datetime] | None = None
+    touched: Touched = field(default_factory=Touched)
+
+    def execute(self, statement: sa.Executable, values: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
+        """The result of ``statement``, run with ``values`` (one mapping, or a list of them for as many rows)."""
+        self.touched.note(statement)
+        return self.connection.execute(statement, values)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the transaction may write, and so may see what is never committed."""
+        return bool(self.connection.get_execution_options().get("writes", False))
+
+    def now(self) -> datetime:
+        """The time by the database's clock on PostgreSQL, so that leases hold between machines whose clocks differ.
+
+        SQLite has one machine and hence one clock. Either may be set back: a stored time may lie in the future, and
+        nothing may wait for it.
+        """
+        if self.clock is not None:
+            return self.clock()
+        if self.connection.dialect.name == "sqlite":
+            return datetime.now(UTC)
+        time: datetime = self.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+        return time.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Snapshots, the runs they name, and what brought each."""

@@ -1,0 +1,95 @@
+"""Commits: which snapshots are kept, and what brought each of them, without their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.catalog.shared.models import batches, databases, snapshots, tables
+from app.catalog.shared.transaction import Transaction
+from app.core.table.history import BatchState, SnapshotKind
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A snapshot without its runs; ``schema_id`` is the table's schema at the commit, ``rewritten`` says how often keys
+    were taken out of its files.
+    """
+
+    snapshot_id: int
+    kind: SnapshotKind
+    schema_id: int
+    committed_at: datetime
+    rewritten: int = 0
+
+
+_COLUMNS = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at, snapshots.c.rewritten)
+
+
+@dataclass(frozen=True)
+class Commits:
+    """What the repository knows about the order of snapshots."""
+
+    transaction: Transaction
+
+    def kept(self, table_id: str) -> range:
+        """The snapshots that are kept without a gap up to the current one, which is the last; empty before the first
+        commit.
+
+        A tagged snapshot that outlived its neighbours is not among them: what came after it is gone.
+        """
+        current = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
+        number = self.transaction.execute(current).scalar_one_or_none()
+        if number is None:
+            return range(1, 1)
+        before = snapshots.alias("before")
+        has_predecessor = (
+            sa.select(before.c.id).where(before.c.table_id == table_id, before.c.id == snapshots.c.id - 1).exists()
+        )
+        first = sa.select(sa.func.max(snapshots.c.id)).where(
+            snapshots.c.table_id == table_id, snapshots.c.id <= number, sa.not_(has_predecessor)
+        )
+        return range(self.transaction.execute(first).scalar_one(), number + 1)
+
+    def find(self, table_id: str, number: int) -> Commit | None:
+        """The snapshot of this number; None if there is none (any more)."""
+        query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id, snapshots.c.id == number)
+        row = self.transaction.execute(query).first()
+        return None if row is None else Commit(*row)
+
+    def every(self, table_id: str) -> list[Commit]:
+        """All snapshots that have not expired, in order."""
+        query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
+        return [Commit(*row) for row in self.transaction.execute(query)]
+
+    def heads(self, table_ids: Collection[str]) -> dict[str, int]:
+        """The current snapshot of each of the tables that exist; 0 before the first commit."""
+        query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))
+        return {row.id: row.snapshot_id or 0 for row in self.transaction.execute(query)}
+
+    def states(self, table_ids: Collection[str]) -> dict[str, tuple[str, str, int, int | None, int, int]]:
+        """What changes of each of the tables that exist when lookups see something else: database, name, schema,
+        current snapshot, last batch, and how many batches are staged.
+        """
+        staged = (
+            sa.select(sa.func.count())
+            .where(batches.c.table_id == tables.c.id, batches.c.state == BatchState.STAGED)
+            .scalar_subquery()
+        )
+        query = (
+            sa.select(
+                tables.c.id,
+                databases.c.name,
+                tables.c.name,
+                tables.c.schema_id,
+                tables.c.snapshot_id,
+                tables.c.last_batch_number,
+                staged,
+            )
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(tables.c.id.in_(table_ids))
+        )
+        return {row[0]: (row[1], row[2], row[3], row[4], row[5], row[6]) for row in self.transaction.execute(query)}

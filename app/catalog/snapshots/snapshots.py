@@ -1,0 +1,325 @@
+"""Snapshots, the runs they name, and the files of runs. A run that many snapshots share is stored once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+
+import sqlalchemy as sa
+
+from app.catalog.shared import checksums
+from app.catalog.shared.models import (
+    changelog_files,
+    data_files,
+    delta_versions,
+    history_bases,
+    runs,
+    snapshot_runs,
+    snapshots,
+    tags,
+)
+from app.catalog.shared.transaction import LARGEST_NUMBER, AnyRow, Transaction
+from app.catalog.snapshots.new_snapshots import RUN_COLUMNS, NewSnapshot, NewSnapshots
+from app.catalog.snapshots.rewrites import Rewrites
+from app.catalog.tables.tables import Tables
+from app.core.errors import Conflict, NotFound, Resource, not_found
+from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
+
+_DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
+_RUNS_BY_NAME = 500  # whose files are asked for by name
+_CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
+
+
+def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
+    """Return the run. Raise ``DamagedCatalog`` where row and files are not what was stored."""
+    run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows, row.totals)
+    checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
+    return run
+
+
+def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
+    """Return the snapshot. Raise ``DamagedCatalog`` where its runs are not those that were stored."""
+    made = Snapshot(row.id, row.table_id, tuple(of_snapshot), row.merge_id, row.committed_at, row.kind, row.schema_id)
+    what = checksums.of_runs_named(row.table_id, row.id)
+    checksums.check(row.checksum, checksums.of_snapshot_made(made), what)
+    return made
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """What the repository knows about snapshots."""
+
+    transaction: Transaction
+    tables: Tables
+    new_snapshots: NewSnapshots
+    rewrites: Rewrites
+
+    def current(self, table_id: str) -> Snapshot | None:
+        """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
+        current = self.tables.current_snapshot(table_id)
+        return None if current is None else self._existing(table_id, current)
+
+    def of(self, table: Table) -> Snapshot | None:
+        """What readers saw when ``table`` was read, which must have been in this very transaction."""
+        return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
+
+    def get(self, table_id: str, number: int) -> Snapshot:
+        """The table's snapshot of this number. Raises ``NotFound``, with those that exist, if there is none (any
+        more).
+        """
+        rewritten = self._rewritten(table_id, number) if 0 < number <= LARGEST_NUMBER else None
+        if rewritten is None:
+            raise self.not_found(table_id, f"snapshot {number}", str(number))
+        return self._existing(table_id, number, rewritten)
+
+    def _rewritten(self, table_id: str, number: int) -> int | None:
+        """How often keys were taken out of the snapshot; None if there is none."""
+        mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+        found: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
+        return found
+
+    def find(self, table_id: str, number: int) -> Snapshot | None:
+        """The same; None if there is none."""
+        found = self._load(table_id, snapshots.c.id == number)
+        return found[0] if found else None
+
+    def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
+        """The number of the newest snapshot of one of these kinds that has not expired."""
+        query = sa.select(sa.func.max(snapshots.c.id)).where(snapshots.c.table_id == table_id)
+        found: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
+        return found
+
+    def ends(self, table_id: str) -> tuple[int, int] | None:
+        """The numbers of the earliest and the latest snapshot, None before the first commit.
+
+        Some between may have expired.
+        """
+        query = sa.select(sa.func.min(snapshots.c.id), sa.func.max(snapshots.c.id))
+        row = self.transaction.execute(query.where(snapshots.c.table_id == table_id)).one()
+        return None if row[0] is None else (row[0], row[1])
+
+    def page(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
+        """Up to ``limit`` snapshots, newest first, those older than number ``after``."""
+        below = LARGEST_NUMBER if after is None else max(min(after, LARGEST_NUMBER), 0)
+        page = (
+            sa.select(snapshots.c.id)
+            .where(snapshots.c.table_id == table_id, snapshots.c.id < below)
+            .order_by(snapshots.c.id.desc())
+            .limit(limit)
+        )
+        numbers = self.transaction.execute(page).scalars().all()
+        if not numbers:
+            return []
+        return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
+
+    def not_found(self, table_id: str, what: str, name: str) -> NotFound:
+        """The failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
+        known = self.ends(table_id)
+        there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
+        message = f"{what} does not exist (any more): {there}; GET …/snapshots lists them"
+        return not_found(Resource.SNAPSHOT, name, message)
+
+    def rows_of(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
+        """State rows of each of the snapshots ``numbers`` that exists."""
+        query = (
+            sa.select(snapshots.c.id, sa.func.coalesce(sa.func.sum(data_files.c.rows), 0))
+            .join(snapshot_runs, _on(snapshot_runs, snapshots, snapshot_id="id"), isouter=True)
+            .join(data_files, _on(data_files, snapshot_runs, run_id="run_id"), isouter=True)
+            .where(snapshots.c.table_id == table_id, snapshots.c.id.in_(numbers))
+            .group_by(snapshots.c.id)
+        )
+        return {number: int(rows) for number, rows in self.transaction.execute(query)}
+
+    def roll_back(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
+        """A new snapshot with the runs of snapshot ``number``; no batch changes.
+
+        Raises ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
+        ``base_snapshot_id``, if one is given. No other commit comes between: the table is locked from the start.
+        """
+        current = self.tables.lock(table_id).snapshot_id
+        target = self.get(table_id, number)
+        base = current if base_snapshot_id is None else base_snapshot_id
+        made = self.commit(table_id, base, target.runs, SnapshotKind.ROLLBACK)
+        self.rewrites.add(made, restored_from=number)
+        return made
+
+    def drop_partitions(self, base: Snapshot, dropped: Collection[str]) -> Snapshot:
+        """The snapshot after ``base`` without the runs of the partitions ``dropped`` (JSON texts). Raises
+        ``Conflict``.
+        """
+        kept = [run for run in base.runs if run.partition not in dropped]
+        made = self.commit(base.table_id, base.id, kept, SnapshotKind.PARTITION_DROP)
+        self.rewrites.add(made, partitions=tuple(sorted(dropped)))
+        return made
+
+    def commit(
+        self,
+        table_id: str,
+        base_snapshot_id: int | None,
+        new_runs: Sequence[Run],
+        kind: SnapshotKind,
+        *,
+        merge_id: str | None = None,
+        changelog: Sequence[ChangelogFile] = (),
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
+
+        Raises ``Conflict`` when another commit came first (the current snapshot is not ``base_snapshot_id``) or the
+        table is gone.
+        """
+        try:
+            row = self.tables.lock(table_id)
+        except NotFound as error:
+            raise Conflict(f"the table {table_id!r} was dropped while it was being merged") from error
+        new = NewSnapshot(table_id, base_snapshot_id, new_runs, kind, merge_id, changelog)
+        [made] = self.new_snapshots.commit({table_id: row}, [new])
+        return made
+
+    def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
+        """The schema under which the newest run of each of the snapshots ``numbers`` was written, of those that have
+        not expired.
+        """
+        query = (
+            sa.select(snapshot_runs.c.snapshot_id, runs.c.schema_id)
+            .join(runs, _on(snapshot_runs, runs, run_id="id"))
+            .where(snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id.in_(numbers))
+            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+        )
+        return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
+
+    def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
+        """The files of the changes that a snapshot brought, in order."""
+        columns = changelog_files.c
+        query = (
+            sa.select(*_CHANGELOG_FILE)
+            .where(columns.table_id == table_id, columns.snapshot_id == snapshot_id)
+            .order_by(columns.position)
+        )
+        return [ChangelogFile(*row) for row in self.transaction.execute(query)]
+
+    def every_run(self, table_id: str) -> list[Run]:
+        """The runs that any snapshot of the table names, each once."""
+        of_run = self.every_data_file(table_id)
+        query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
+        return [run_of(table_id, row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
+
+    def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
+        """The files of the runs that any snapshot of the table names, in token order, by run."""
+        return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
+
+    def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
+        """The changelog files of the table, each with the number of its snapshot."""
+        columns = changelog_files.c
+        query = sa.select(columns.snapshot_id, *_CHANGELOG_FILE).where(columns.table_id == table_id)
+        ordered = query.order_by(columns.snapshot_id, columns.position)
+        return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
+
+    def live_changelog_files(self, table_id: str) -> set[str]:
+        """The names of the changelog files that a snapshot of the table names; all others are garbage."""
+        query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
+        return set(self.transaction.execute(query).scalars())
+
+    def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
+        """``(table id, run id)`` of every run (of one table) that some snapshot names; any other run's files are
+        garbage.
+        """
+        query = sa.select(snapshot_runs.c.table_id, snapshot_runs.c.run_id).distinct()
+        if table_id is not None:
+            query = query.where(snapshot_runs.c.table_id == table_id)
+        return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
+
+    def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
+        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no version of a Delta
+        log and no history keeps, and the runs only they named.
+
+        Returns their numbers in order. Raises ``NotFound`` when the table is gone.
+        """
+        current = self.tables.lock(table_id).snapshot_id
+        keeping = (tags, delta_versions, history_bases)
+        kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
+        keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
+        every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
+        expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]
+        forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))
+        if expired:
+            self.transaction.execute(forget, [{"number": number} for number in expired])
+            named = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
+            self.transaction.execute(runs.delete().where(runs.c.table_id == table_id, runs.c.id.not_in(named)))
+        return expired
+
+    def add_runs(self, table_id: str, new: Sequence[Run]) -> None:
+        """Stores runs that snapshots are about to name. Whoever calls holds the table's lock."""
+        self.new_snapshots.add_runs(table_id, new)
+
+    def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raises
+        ``Conflict``.
+        """
+        made = self.commit(table_id, base_snapshot_id, new_runs, SnapshotKind.FORGETTING)
+        self.rewrites.add(made)
+        return made
+
+    def _existing(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot:
+        """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded. No keys
+        are taken out of one while it is current.
+        """
+        known = self.transaction.loaded.get(table_id, number, rewritten)
+        if known is not None:
+            return known
+        found = self._load(table_id, snapshots.c.id == number)
+        if not found:  # a writing transaction that holds no lock sees it expire
+            raise self.not_found(table_id, f"snapshot {number}", str(number))
+        if not self.transaction.writes:
+            self.transaction.loaded.keep(found[0], rewritten)
+        return found[0]
+
+    def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
+        """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are. The
+        files of runs that the process knows are not read again: a commit costs what it adds, not what there is.
+        """
+        mine = (snapshots.c.table_id == table_id) & which
+        rows = self.transaction.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
+        if not rows:
+            return []
+        of_snapshot: dict[int, list[Run]] = defaultdict(list)
+        named = (
+            sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS, runs.c.checksum)
+            .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
+            .join(runs, _on(snapshot_runs, runs, run_id="id"))
+            .where(mine)
+            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+        )
+        known = self.transaction.loaded.runs(table_id)
+        named_runs = self.transaction.execute(named).all()
+        new = {row.id for row in named_runs} - known.keys()
+        which = data_files.c.run_id.in_(new) if len(new) <= _RUNS_BY_NAME else _named_by(mine)
+        files = self._files(table_id, which) if new else {}
+        for row in named_runs:
+            run = known.get(row.id)
+            of_snapshot[row.snapshot_id].append(run or run_of(table_id, row, tuple(files[row.id])))
+        return [_snapshot(row, of_snapshot[row.id]) for row in rows]
+
+    def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
+        """The files that ``which`` selects, in token order, by run."""
+        query = (
+            sa.select(data_files.c.run_id, *_DATA_FILE)
+            .where(data_files.c.table_id == table_id, which)
+            .order_by(data_files.c.run_id, data_files.c.position)
+        )
+        files: dict[str, list[DataFile]] = defaultdict(list)
+        for run_id, *values in self.transaction.execute(query):
+            files[run_id].append(DataFile(*values))
+        return files
+
+
+def _named_by(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """The files of every run that a snapshot of ``which`` names."""
+    same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
+    return data_files.c.run_id.in_(sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which))
+
+
+def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
+    """The join of two tables on the table id and the given columns of both."""
+    same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
+    return sa.and_(left.c.table_id == right.c.table_id, *same)

@@ -1,0 +1,1 @@
+"""Databases and tables, and the schemas that tables have had."""

@@ -1,0 +1,139 @@
+"""Databases: namespaces of tables."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.catalog.shared.failures import refusing
+from app.catalog.shared.models import databases, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.core.errors import AlreadyExists, Conflict, ErrorCode, Resource, not_found
+from app.core.table.history import Database
+
+
+def _database(row: AnyRow) -> Database:
+    times = (row.created_at, row.updated_at)
+    return Database(row.id, row.name, row.options, *times, row.created_by, row.updated_by)
+
+
+def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
+    """SQL's LIKE, with a backslash as escape on both databases."""
+    return column.like(pattern, escape="\\")
+
+
+def named(
+    column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
+) -> Iterator[sa.ColumnElement[bool]]:
+    """What a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``, to be
+    one of ``among``.
+    """
+    if after is not None:
+        yield column > after
+    if like is not None:
+        yield matching(column, like)
+    if among is not None:
+        yield column.in_(sorted(among))
+
+
+@dataclass(frozen=True)
+class Databases:
+    """What the repository knows about databases."""
+
+    transaction: Transaction
+
+    def create(self, name: str, options: Mapping[str, str], by: str = "") -> Database:
+        """A new database, made by the bearer of the token ``by``. Raises ``AlreadyExists`` for a name in use."""
+        now = self.transaction.now()
+        database = Database(uuid.uuid4().hex, name, dict(options), now, now, by, by)
+        exists = AlreadyExists(
+            f"database {name!r} exists already",
+            code=ErrorCode.DATABASE_ALREADY_EXISTS,
+            resource_type="DATABASE",
+            resource_name=name,
+        )
+        insert = databases.insert().values(
+            id=database.id,
+            name=name,
+            options=database.options,
+            created_at=now,
+            updated_at=now,
+            created_by=by,
+            updated_by=by,
+        )
+        with refusing(self.transaction.connection, {"uq_databases_name": exists}):
+            self.transaction.execute(insert)
+        return database
+
+    def count(self) -> int:
+        """How many databases there are."""
+        return int(self.transaction.execute(sa.select(sa.func.count()).select_from(databases)).scalar_one())
+
+    def get(self, name: str) -> Database:
+        """The database called ``name``. Raises ``NotFound``."""
+        return _database(self.row(name))
+
+    def page(
+        self,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Database]:
+        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``,
+        those that ``among`` names.
+        """
+        query = sa.select(databases).order_by(databases.c.name).limit(limit)
+        query = query.where(*named(databases.c.name, after, like, among))
+        return [_database(row) for row in self.transaction.execute(query)]
+
+    def names(
+        self,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[str]:
+        """The names of the same databases."""
+        query = sa.select(databases.c.name).order_by(databases.c.name).limit(limit)
+        return [*self.transaction.execute(query.where(*named(databases.c.name, after, like, among))).scalars()]
+
+    def update_options(
+        self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
+    ) -> Database:
+        """The database with the options ``removals`` taken away and ``updates`` set. Raises ``NotFound``."""
+        row = self.row(name, lock=True)
+        options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
+        change = (
+            databases.update()
+            .where(databases.c.id == row.id)
+            .values(options=options, updated_at=self.transaction.now(), updated_by=by)
+        )
+        self.transaction.execute(change)
+        return self.get(name)
+
+    def drop(self, name: str) -> None:
+        """Removes an empty database. Raises ``NotFound``, or ``Conflict`` when it has tables."""
+        # The lock keeps new tables out until the commit: creating one needs a share lock on this row.
+        row = self.row(name, lock=True)
+        if self.transaction.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():
+            raise Conflict(
+                f"database {name!r} has tables; drop them first, or all of them with it: DELETE …?cascade=true",
+                code=ErrorCode.DATABASE_NOT_EMPTY,
+                resource_type="DATABASE",
+                resource_name=name,
+            )
+        self.transaction.execute(databases.delete().where(databases.c.id == row.id))
+
+    def row(self, name: str, *, lock: bool = False) -> AnyRow:
+        """The database's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
+        query = sa.select(databases).where(databases.c.name == name)
+        row = self.transaction.execute(query.with_for_update() if lock else query).first()
+        if row is None:
+            raise not_found(Resource.DATABASE, name)
+        return row

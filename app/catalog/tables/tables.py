@@ -1,0 +1,397 @@
+"""Tables and the schemas they have had."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.catalog.shared import checksums
+from app.catalog.shared.failures import refusing
+from app.catalog.shared.models import (
+    batches,
+    databases,
+    delta_versions,
+    history_bases,
+    snapshots,
+    table_schemas,
+    tables,
+    tags,
+)
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.tables.databases import Databases, named
+from app.catalog.tables.stored_schemas import HIGHEST_ID, schema_in, schema_text
+from app.core.errors import (
+    AlreadyExists,
+    Conflict,
+    DamagedCatalog,
+    ErrorCode,
+    KeyfoldError,
+    Resource,
+    not_found,
+)
+from app.core.table.history import Table, Written
+from app.core.table.schema import TableSchema
+
+
+def table_of(row: AnyRow) -> Table:
+    """Return the table that a row of ``TABLES`` describes. Raise ``DamagedCatalog``."""
+    what = f"the row of table {row.id}"
+    checksums.check(row.row_checksum, checksums.of_table(row), what)
+    checksums.check(row.name_hash, checksums.of_name(row.database, row.name), what)
+    schema = schema_in(row.id, row.schema_id, row)
+    return Table(
+        row.id,
+        row.database,
+        row.name,
+        row.schema_id,
+        schema,
+        row.snapshot_id,
+        row.created_at,
+        row.updated_at,
+        row.created_by,
+        row.updated_by,
+    )
+
+
+def intact(rows: Iterable[AnyRow]) -> Iterator[tuple[AnyRow, Table]]:
+    """Yield rows of ``TABLES`` with their tables, without damaged ones: work for all tables goes on for the others. Who
+    asks for a damaged one itself is told, and so are scrubs.
+    """
+    for row in rows:
+        with suppress(DamagedCatalog):
+            yield row, table_of(row)
+
+
+def _already_exists(database: str, name: str) -> AlreadyExists:
+    full_name = f"{database}.{name}"
+    return AlreadyExists(
+        f"table {full_name!r} exists already",
+        code=ErrorCode.TABLE_ALREADY_EXISTS,
+        resource_type="TABLE",
+        resource_name=name,
+    )
+
+
+# One row per table, with its database's name and its current schema.
+TABLES = sa.select(
+    tables.c.id,
+    databases.c.name.label("database"),
+    tables.c.database_id,
+    tables.c.name,
+    tables.c.name_hash,
+    tables.c.checksum.label("row_checksum"),
+    tables.c.schema_id,
+    table_schemas.c.body,
+    table_schemas.c.checksum,
+    tables.c.snapshot_id,
+    tables.c.created_at,
+    tables.c.updated_at,
+    tables.c.created_by,
+    tables.c.updated_by,
+).select_from(
+    tables.join(databases, databases.c.id == tables.c.database_id).join(
+        table_schemas,
+        (table_schemas.c.table_id == tables.c.id) & (table_schemas.c.schema_id == tables.c.schema_id),
+    )
+)
+
+# Made once: to build a statement takes as long as to run it.
+_BY_NAME = TABLES.where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
+_BY_ID = TABLES.where(tables.c.id == sa.bindparam("table"))
+_BY_HASH = sa.select(tables.c.id).where(tables.c.name_hash == sa.bindparam("hash"))
+_OWN = sa.select(tables).where(tables.c.id == sa.bindparam("table"))
+_ALL_LOCKED = (
+    sa.select(tables)
+    .where(tables.c.id.in_(sa.bindparam("tables", expanding=True)))
+    .order_by(tables.c.id)
+    .with_for_update()
+)
+_LOCKED = _OWN.with_for_update()
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the repository knows about tables."""
+
+    transaction: Transaction
+    databases: Databases
+
+    def create(self, database: str, name: str, schema: TableSchema, by: str = "") -> Table:
+        """A new table with schema 0, made by the bearer of the token ``by``. Raises ``AlreadyExists``, or ``NotFound``
+        for the database.
+        """
+        database_id = self.databases.row(database).id
+        now = self.transaction.now()
+        table = Table(uuid.uuid4().hex, database, name, 0, schema, None, now, now, by, by)
+        values = {
+            "id": table.id,
+            "database_id": database_id,
+            "name": name,
+            "name_hash": checksums.of_name(database, name),
+            "schema_id": 0,
+            "last_batch_number": 0,
+            "created_at": now,
+            "updated_at": now,
+            "created_by": by,
+            "updated_by": by,
+        }
+        with self._refusing_twins(database, name):
+            self.transaction.execute(tables.insert().values(**values, checksum=checksums.of_new_table(values)))
+        self._add_schema(table.id, 0, schema, schema.highest_field_id)
+        return table
+
+    def count(self) -> int:
+        """How many tables there are, in all databases."""
+        return int(self.transaction.execute(sa.select(sa.func.count()).select_from(tables)).scalar_one())
+
+    def get(self, database: str, name: str) -> Table:
+        """The table ``database.name``. Raises ``NotFound``; its code tells a missing database from a missing table."""
+        return table_of(self._row(database, name))
+
+    def find(self, table_id: str) -> Table | None:
+        """The table with this id, or None if it was dropped."""
+        row = self.transaction.execute(_BY_ID, {"table": table_id}).first()
+        if row is None:
+            self._check_gone(table_id)
+        return None if row is None else table_of(row)
+
+    def _check_gone(self, table_id: str) -> None:
+        """Raise ``DamagedCatalog`` where there is a table of this id after all: its database or schema is not there."""
+        row = self.transaction.execute(_OWN, {"table": table_id}).first()
+        if row is not None:
+            checksums.check_table(row)
+            raise DamagedCatalog(f"table {table_id} has no database, or no schema {row.schema_id}")
+
+    def current_snapshot(self, table_id: str) -> int | None:
+        """The number of the table's current snapshot; None before the first commit, and where the table is gone."""
+        row = self.transaction.execute(_OWN, {"table": table_id}).first()
+        if row is None:
+            return None
+        checksums.check_table(row)
+        number: int | None = row.snapshot_id
+        return number
+
+    def page(
+        self,
+        database: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[Table]:
+        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``, those
+        that ``among`` names.
+
+        Raises ``NotFound`` for the database.
+        """
+        query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
+        query = query.where(*named(tables.c.name, after, like, among))
+        return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name).limit(limit))]
+
+    def names(
+        self,
+        database: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        like: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> list[str]:
+        """The names of the same tables, all of them without a ``limit``. Raises as ``page``."""
+        mine = tables.c.database_id == self.databases.row(database).id
+        query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(mine)
+        query = query.where(*named(tables.c.name, after, like, among))
+        found = self.transaction.execute(query.order_by(tables.c.name).limit(limit)).all()
+        for row in found:
+            checksums.check(row.name_hash, checksums.of_name(database, row.name), f"the row of table {row.id}")
+        return [row.name for row in found]
+
+    def ids(self, database: str) -> list[str]:
+        """The ids of the tables of a database. Raises ``NotFound``."""
+        query = sa.select(tables.c.id).where(tables.c.database_id == self.databases.row(database).id)
+        return [*self.transaction.execute(query).scalars()]
+
+    def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
+        """About how many bytes the schemas of the tables ``names`` take, in name order. Raises as ``page``."""
+        size = sa.func.length(table_schemas.c.body)
+        query = TABLES.with_only_columns(size).where(tables.c.database_id == self.databases.row(database).id)
+        query = query.where(tables.c.name.in_(names)).order_by(tables.c.name)
+        return [*self.transaction.execute(query).scalars()]
+
+    def rename(self, database: str, name: str, new_database: str, new_name: str, by: str = "") -> Table:
+        """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
+        row = self._lock_named(database, name)
+        target = self.databases.row(new_database).id
+        says = {"database_id": target, "name": new_name, "name_hash": checksums.of_name(new_database, new_name)}
+        self._set(row, says, by, self._refusing_twins(new_database, new_name))
+        return self.existing(row.id)
+
+    def _set(
+        self, row: AnyRow, says: Mapping[str, object], by: str, refusing_some: AbstractContextManager[None]
+    ) -> None:
+        """Change what a row that is locked says."""
+        dated = {"updated_at": self.transaction.now(), "updated_by": by, "checksum": checksums.of_table(row, **says)}
+        with refusing_some:
+            self.transaction.execute(tables.update().where(tables.c.id == row.id).values({**says, **dated}))
+
+    def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
+        """The table with ``schema`` as its next schema. Raises ``Conflict`` when another alter came first."""
+        row = self.lock(table_id)
+        if row.schema_id != expected_schema_id:
+            raise Conflict(
+                f"the table was altered by someone else: its schema is {row.schema_id} now, not {expected_schema_id};"
+                " read the table again and repeat the change",
+                resource_type="TABLE",
+                resource_name=row.name,
+            )
+        highest_id = max(schema.highest_field_id, self._highest_id(table_id, expected_schema_id))
+        self._add_schema(table_id, expected_schema_id + 1, schema, highest_id)
+        self._set(row, {"schema_id": expected_schema_id + 1}, by, nullcontext())
+        return self.existing(table_id)
+
+    def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
+        """The schema that the table had under ``schema_id``. Raises ``NotFound`` when the table is gone."""
+        return schema_in(table_id, schema_id, self._stored(table_id, schema_id))
+
+    def _stored(self, table_id: str, schema_id: int) -> AnyRow:
+        query = sa.select(table_schemas.c.body, table_schemas.c.checksum).where(
+            table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
+        )
+        row = self.transaction.execute(query).first()
+        if row is None:
+            raise not_found(Resource.TABLE, table_id)
+        return row
+
+    def highest_field_id(self, table: Table) -> int:
+        """The largest id of any column or field that the table ever had: one of a dropped column must not come
+        again.
+        """
+        return self._highest_id(table.id, table.schema_id)
+
+    def _highest_id(self, table_id: str, schema_id: int) -> int:
+        """Kept with each schema, so that an alter need not read all of those before it."""
+        highest = -1
+        for number in range(schema_id, -1, -1):
+            row = self._stored(table_id, number)
+            schema = schema_in(table_id, number, row)
+            known = json.loads(row.body).get(HIGHEST_ID)
+            highest = max(highest, schema.highest_field_id, -1 if known is None else known)
+            if known is not None:
+                break
+        return highest
+
+    def every_id(self) -> list[str]:
+        """The ids of all tables."""
+        return list(self.transaction.execute(sa.select(tables.c.id).order_by(tables.c.id)).scalars())
+
+    def every_intact(self) -> list[Table]:
+        """The tables of all databases by name, without damaged ones."""
+        rows = self.transaction.execute(TABLES.order_by(databases.c.name, tables.c.name))
+        return [table for _, table in intact(rows)]
+
+    def every_name(self) -> dict[str, str]:
+        """The names of all tables with their databases', by id: also of those whose rows are damaged."""
+        of = tables.outerjoin(databases, databases.c.id == tables.c.database_id)
+        query = sa.select(tables.c.id, databases.c.name, tables.c.name).select_from(of).order_by(tables.c.id)
+        return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
+
+    def schema_id_of(self, table_id: str) -> int | None:
+        """The number of the table's current schema; None where the table is gone."""
+        query = sa.select(tables.c.schema_id).where(tables.c.id == table_id)
+        found: int | None = self.transaction.execute(query).scalar_one_or_none()
+        return found
+
+    def written(self, table_id: str) -> Written:
+        """Bytes that the table's commits have written. Raises ``NotFound`` when the table is gone."""
+        query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
+        row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
+        if row is None:
+            raise not_found(Resource.TABLE, table_id)
+        return Written(*row)
+
+    def merges_since_full(self, table_id: str) -> int:
+        """Merges committed since the table's last full compaction; 0 for a table that is gone."""
+        query = sa.select(tables.c.merges_since_full).where(tables.c.id == table_id)
+        return int(self.transaction.execute(query).scalar_one_or_none() or 0)
+
+    def drop(self, database: str, name: str) -> Table:
+        """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
+        table = self.existing(self._lock_named(database, name).id)
+        for naming in (tags, delta_versions, history_bases, snapshots, batches):  # they name what cannot go before them
+            self.transaction.execute(naming.delete().where(naming.c.table_id == table.id))
+        self.transaction.execute(tables.delete().where(tables.c.id == table.id))
+        return table
+
+    def lock(self, table_id: str) -> AnyRow:
+        """The table's own row, ours until the transaction ends. Raises ``NotFound``, ``DamagedCatalog``.
+
+        On SQLite the whole write transaction is the lock.
+        """
+        row = self.transaction.execute(_LOCKED, {"table": table_id}).first()
+        if row is None:
+            raise not_found(Resource.TABLE, table_id)
+        checksums.check_table(row)
+        self.transaction.touched.locked.add(table_id)
+        return row
+
+    def lock_all(self, table_ids: Collection[str]) -> dict[str, AnyRow]:
+        """The rows of those of the tables that exist, by id, ours until the transaction ends. They are locked by id:
+        no two that lock several deadlock. Those whose rows are damaged are left out, as if they did not exist.
+        """
+        rows = self.transaction.execute(_ALL_LOCKED, {"tables": [*table_ids]})
+        found = {row.id: row for row in rows if row.checksum in (None, checksums.of_table(row))}
+        self.transaction.touched.locked.update(found)
+        return found
+
+    def _lock_named(self, database: str, name: str) -> AnyRow:
+        """The row of the table ``database.name``, which nobody else renames or drops until the transaction ends."""
+        row = self.lock(self._row(database, name).id)
+        if self._row(database, name).id != row.id:  # it changed while we waited for the lock
+            raise not_found(Resource.TABLE, name)
+        return row
+
+    def _row(self, database: str, name: str) -> AnyRow:
+        row = self.transaction.execute(_BY_NAME, {"database": database, "table": name}).first()
+        if row is None:
+            row = self._strayed(database, name)
+        if row is None:
+            self.databases.row(database)
+            raise not_found(Resource.TABLE, name)
+        return row
+
+    def _strayed(self, database: str, name: str) -> AnyRow | None:
+        """The row of a table that its name does not find, because an index of the database file is damaged.
+
+        Raise ``DamagedCatalog`` where the name in the row is, or what the row is joined with.
+        """
+        for table_id in self.transaction.execute(_BY_HASH, {"hash": checksums.of_name(database, name)}).scalars():
+            table = self.find(table_id)
+            if table is not None and (table.database, table.name) == (database, name):
+                return self.transaction.execute(_BY_ID, {"table": table_id}).one()
+        return None
+
+    def existing(self, table_id: str) -> Table:
+        """The table with this id. Raises ``NotFound``."""
+        table = self.find(table_id)
+        if table is None:
+            raise not_found(Resource.TABLE, table_id)
+        return table
+
+    def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema, highest_id: int) -> None:
+        body = schema_text(schema, highest_id)
+        checksum = checksums.of_schema(table_id, schema_id, body)
+        values = {"table_id": table_id, "schema_id": schema_id, "body": body, "checksum": checksum}
+        self.transaction.execute(table_schemas.insert().values(values))
+
+    def _refusing_twins(self, database: str, name: str) -> AbstractContextManager[None]:
+        refusals: dict[str, KeyfoldError] = {
+            "uq_tables_database_id_name": _already_exists(database, name),
+            "fk_tables_database_id_databases": not_found(Resource.DATABASE, database),  # dropped a moment ago
+        }
+        return refusing(self.transaction.connection, refusals)

@@ -1,0 +1,1 @@
+"""Merges and compactions: queued, claimed under a lease, ended."""

@@ -1,0 +1,400 @@
+"""Tasks as the worker runs them: claimed under a lease, renewed, and ended by a commit or a failure.
+
+No transaction stays open while Spark works. Whoever ends a task must still hold its lease, and a commit must still
+find the snapshot that it began with.
+
+Locks on PostgreSQL are taken in one order, the table's row before the task's row, so that no two of these deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.batches.batches import Batches
+from app.catalog.batches.set_aside import SetAside
+from app.catalog.shared.models import batches, forgettings, merges, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.snapshots.snapshots import Snapshots
+from app.catalog.tables.tables import Tables
+from app.catalog.tasks.stops import Stops
+from app.catalog.tasks.tasks import UNFINISHED, Tasks, task_of
+from app.core.errors import Conflict, NotFound
+from app.core.table.compaction import MERGES_WAIT
+from app.core.table.history import (
+    Batch,
+    BatchState,
+    Blame,
+    ChangelogFile,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+    Task,
+    TaskKind,
+    TaskState,
+    TaskTrigger,
+)
+
+_CANDIDATES = 100  # more tables than that wait for the next call
+# A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
+# steps only lengthen a lease by as much.
+_CLOCK_STEP = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class ClaimedTask:
+    """A task that ``lease_owner`` may run now: fold ``batches`` (in number order) onto ``base``, or compact it."""
+
+    task: Task
+    table: Table
+    batches: tuple[Batch, ...]
+    base: Snapshot | None
+    lease_owner: str
+
+
+# Put together once: workers ask at every commit, and this took a tenth of what a small merge does.
+_running = merges.alias("running")
+_RUNS = sa.exists().where(
+    _running.c.table_id == merges.c.table_id, _running.c.kind == merges.c.kind, _running.c.state == TaskState.RUNNING
+)
+_FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
+WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
+
+
+def claimable(now: datetime) -> sa.ColumnElement[bool]:
+    """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
+    let the lease expire.
+
+    Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
+    """
+    over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
+    return WAITS | (merges.c.state == TaskState.RUNNING) & over
+
+
+def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
+    """What was begun before what waits; a request of the future is one from before the clock was set back."""
+    begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
+    return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
+
+
+def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
+    """The columns of a task that is leased for so many seconds from now on."""
+    return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
+
+
+def _lease_lost(task_id: str, owner: str) -> Conflict:
+    return Conflict(
+        f"merge {task_id!r} is not leased to {owner!r} (any more); drop its work, another worker does it again",
+        resource_type="MERGE",
+        resource_name=task_id,
+    )
+
+
+@dataclass(frozen=True)
+class Leases:
+    """What the repository does for a worker."""
+
+    transaction: Transaction
+    tables: Tables
+    batches: Batches
+    snapshots: Snapshots
+    tasks: Tasks
+    set_aside: SetAside
+    stops: Stops
+
+    def may_claim(self, kind: TaskKind) -> bool:
+        """Whether there is something to claim; a look that takes no lock."""
+        return bool(self.candidates(kind, counts_stops=kind is TaskKind.MERGE))
+
+    def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
+        """The oldest task of the kind that nobody runs, now leased to ``owner``; or None.
+
+        A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
+        newer ones, a merge with the batches that came since.
+        """
+        for candidate in islice(self.candidates(kind), _CANDIDATES):
+            claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
+            if claimed is not None or candidate.cancel_requested:  # its table is locked: no second one is
+                return claimed
+        return None
+
+    def candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
+        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others, unless
+        nobody ``counts_stops``. What was begun goes on.
+        """
+        now = self.transaction.now()
+        columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
+        query = sa.select(*columns).where(UNFINISHED, claimable(now), merges.c.kind == kind)
+        found = self.transaction.execute(query.order_by(*oldest_first(now))).all()
+        stopped = self.stops.stopped() if found and counts_stops else frozenset()
+        if kind is TaskKind.MERGE:
+            return [one for one in found if one.state is not TaskState.PENDING or one.table_id not in stopped]
+        # One that merges have waited for in vain is not put off for those that merges wait for now.
+        return sorted(found, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
+
+    def renew(
+        self,
+        task_id: str,
+        owner: str,
+        lease_seconds: float,
+        progress: float = 0.0,
+        progress_detail: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Keeps the lease and notes the progress; true when somebody asked to cancel.
+
+        Raises ``Conflict`` when the lease is lost: another worker took over, the task is over, or the table is gone.
+        """
+        renewed = (
+            merges.update()
+            .where(merges.c.id == task_id, merges.c.lease_owner == owner, merges.c.state == TaskState.RUNNING)
+            .values(
+                **lease_values(owner, self.transaction.now(), lease_seconds),
+                progress=progress,
+                progress_detail=dict(progress_detail or {}),
+            )
+            .returning(merges.c.cancel_requested)
+        )
+        cancel_requested: bool | None = self.transaction.execute(renewed).scalar_one_or_none()
+        if cancel_requested is None:
+            raise _lease_lost(task_id, owner)
+        return cancel_requested
+
+    def hand_back(self, task_id: str, owner: str) -> None:
+        """Ends the lease and forgets its owner: whoever claims the task next begins it anew.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        self._hold(task_id, owner)
+        over = {"lease_owner": None, "leased_at": self.transaction.now(), "lease_expires_at": self.transaction.now()}
+        self.transaction.execute(merges.update().where(merges.c.id == task_id).values(over))
+
+    def commit_merge(
+        self,
+        merge_id: str,
+        owner: str,
+        new_runs: Sequence[Run],
+        *,
+        base_snapshot_id: int | None,
+        rows: int,
+        records: int,
+        changelog: Sequence[ChangelogFile] = (),
+        detail: Mapping[str, int] | None = None,
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
+
+        The claimed batches are in it and the merge has succeeded, all in the caller's transaction. Raises ``Conflict``
+        when another commit came first, the lease is lost or the table is gone.
+        """
+        table_id = self._hold(merge_id, owner).table_id
+        snapshot = self.snapshots.commit(
+            table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id=merge_id, changelog=changelog
+        )
+        self._mark_merged(merge_id, snapshot.id)
+        self._go_on(table_id)
+        self._end(
+            merge_id,
+            TaskState.SUCCEEDED,
+            progress=1.0,
+            progress_detail=dict(detail or {}),
+            snapshot_id=snapshot.id,
+            rows=rows,
+            records=records,
+        )
+        return snapshot
+
+    def commit_compaction(
+        self,
+        task_id: str,
+        owner: str,
+        new_runs: Sequence[Run],
+        *,
+        base_snapshot_id: int | None,
+        changelog: Sequence[ChangelogFile] = (),
+    ) -> Snapshot:
+        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its lease.
+
+        Raises ``Conflict`` when another commit came first, the lease is lost or the table is gone.
+        """
+        table_id = self._hold(task_id, owner).table_id
+        return self.snapshots.commit(
+            table_id, base_snapshot_id, new_runs, SnapshotKind.COMPACTION, merge_id=task_id, changelog=changelog
+        )
+
+    def finish_compaction(
+        self,
+        task_id: str,
+        owner: str,
+        *,
+        snapshot_id: int | None,
+        rows: int,
+        detail: Mapping[str, int] | None = None,
+    ) -> Task:
+        """The compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        self._hold(task_id, owner)
+        done = {"progress": 1.0, "progress_detail": dict(detail or {}), "snapshot_id": snapshot_id, "rows": rows}
+        return self._end(task_id, TaskState.SUCCEEDED, **done)
+
+    def finish_merge_without_changes(self, merge_id: str, owner: str) -> Task:
+        """The merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
+
+        Raises ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
+        """
+        table_id = self._hold(merge_id, owner).table_id
+        claimed = self.batches.staged_where(batches.c.merge_id == merge_id)
+        if any(batch.records for batch in claimed):
+            raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
+        current = self.tables.existing(table_id).snapshot_id
+        self._mark_merged(merge_id, current)
+        self._go_on(table_id)
+        return self._end(merge_id, TaskState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
+
+    def fail(self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None) -> Task:
+        """The task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes them,
+        but for what is set aside because ``blame`` says that its records made the merge fail.
+
+        Raises ``Conflict`` when the lease is lost.
+        """
+        held = self._hold(task_id, owner)
+        claimed = self.batches.staged_where(batches.c.merge_id == task_id)
+        ended = self._give_up(task_id, TaskState.CANCELLED if cancelled else TaskState.FAILED, error)
+        if held.kind is not TaskKind.MERGE or cancelled:
+            return ended
+        if blame is not None and self.set_aside.narrow(held.table_id, claimed, blame):
+            self._forget_failures(held.table_id)
+            self.tasks.request(held.table_id, held.trigger)
+        else:
+            self._count_failure(ended)
+        return ended
+
+    def take(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
+        """The claim of one task, or None when another worker was faster.
+
+        The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
+        could deadlock with one that goes the other way.
+        """
+        with self.transaction.connection.begin_nested() as savepoint:
+            row = self._lock_claimable(task_id, table_id)
+            if row is None:
+                savepoint.rollback()
+                return None
+            if row.cancel_requested:  # its worker died before it could obey
+                self._give_up(task_id, TaskState.CANCELLED, "cancelled on request")
+                return None
+            return self._claim(row, owner, lease_seconds)
+
+    def _lock_claimable(self, task_id: str, table_id: str) -> AnyRow | None:
+        """The task's row if it can still be claimed.
+
+        One that someone else holds (its late worker renews it, its requester cancels it) is left to them.
+        """
+        try:
+            self.tables.lock(table_id)
+        except NotFound:
+            return None
+        query = sa.select(merges).where(merges.c.id == task_id, claimable(self.transaction.now()))
+        return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
+
+    def _claim(self, row: AnyRow, owner: str, lease_seconds: float) -> ClaimedTask:
+        """The claim of the task whose locked row is given."""
+        taken = self._take_batches(row)
+        now = self.transaction.now()
+        start = (
+            merges.update()
+            .where(merges.c.id == row.id)
+            .values(
+                state=TaskState.RUNNING,
+                started_at=now,
+                **lease_values(owner, now, lease_seconds),
+                progress=0.0,
+                progress_detail={},
+                batches=taken,
+            )
+            .returning(merges)
+        )
+        started = self.transaction.execute(start).one()
+        return ClaimedTask(
+            task=task_of(started),
+            table=self.tables.existing(row.table_id),
+            batches=tuple(self.batches.staged_where(batches.c.merge_id == row.id)),
+            base=self.snapshots.current(row.table_id),
+            lease_owner=owner,
+        )
+
+    def _take_batches(self, row: AnyRow) -> int:
+        """Claims the staged batches for a merge, all or the first (``SetAside.limit``); how many. A compaction takes
+        none.
+        """
+        if row.kind is not TaskKind.MERGE:
+            return 0
+        mine = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
+        # No state row is made of records that are to be forgotten and of later ones: nobody could part them.
+        until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
+            forgettings.c.table_id == row.table_id, forgettings.c.forgotten_at.is_(None)
+        )
+        mine &= batches.c.number <= sa.func.coalesce(until.scalar_subquery(), batches.c.number)
+        take = batches.update().where(mine)
+        most = self.set_aside.limit(row.table_id)
+        if most is not None:
+            first = sa.select(batches.c.id).where(mine).order_by(batches.c.number).limit(most)
+            take = take.where(batches.c.id.in_(first))
+        return self.transaction.execute(take.values(merge_id=row.id)).rowcount
+
+    def _hold(self, task_id: str, owner: str) -> AnyRow:
+        """The task's row, locked after its table. Raises ``Conflict`` unless it runs under ``owner``'s lease.
+
+        An expired lease that nobody took is still ``owner``'s.
+        """
+        table_id = self.transaction.execute(sa.select(merges.c.table_id).where(merges.c.id == task_id)).scalar()
+        if table_id is None:
+            raise _lease_lost(task_id, owner)
+        try:
+            self.tables.lock(table_id)
+            row = self.tasks.row(table_id, task_id, lock=True)
+        except NotFound as error:
+            raise _lease_lost(task_id, owner) from error
+        if row.state is not TaskState.RUNNING or row.lease_owner != owner:
+            raise _lease_lost(task_id, owner)
+        return row
+
+    def _count_failure(self, merge: Task) -> None:
+        change = tables.update().where(tables.c.id == merge.table_id)
+        failed = tables.c.failed_merges + 1
+        self.transaction.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
+
+    def _go_on(self, table_id: str) -> None:
+        """After a merge that succeeded: the next one at once, where it has left batches to it."""
+        self._forget_failures(table_id)
+        if self.set_aside.goes_on(table_id):
+            self.tasks.request(table_id, TaskTrigger.ROWS)
+
+    def _forget_failures(self, table_id: str) -> None:
+        failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
+        self.transaction.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
+
+    def _mark_merged(self, merge_id: str, snapshot_id: int | None) -> None:
+        claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
+        self.transaction.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
+
+    def _give_up(self, task_id: str, state: TaskState, error: str) -> Task:
+        """Ends a task and sets its batches free."""
+        claimed = batches.update().where(batches.c.merge_id == task_id, batches.c.state == BatchState.STAGED)
+        self.transaction.execute(claimed.values(merge_id=None))
+        return self._end(task_id, state, error=error)
+
+    def _end(self, task_id: str, state: TaskState, **values: Any) -> Task:
+        end = (
+            merges.update()
+            .where(merges.c.id == task_id)
+            .values(state=state, finished_at=self.transaction.now(), lease_expires_at=None, **values)
+            .returning(merges)
+        )
+        return task_of(self.transaction.execute(end).one())

@@ -1,0 +1,239 @@
+"""Rounds: small merges of several tables claimed in one transaction and committed in another one, in as many statements
+as one merge takes (docs/decisions/0041).
+
+Every merge has its own lease, snapshot and end all the same. What is out of the ordinary is left out of a round and
+goes by ``app.catalog.tasks.leases``. Whoever locks several tables does so by id, so that no two deadlock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.catalog.batches.batches import Batches
+from app.catalog.shared.models import batches, merges, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.snapshots.new_snapshots import NewSnapshot
+from app.catalog.snapshots.snapshots import Snapshots
+from app.catalog.tables.tables import TABLES, Tables, intact
+from app.catalog.tasks.leases import (
+    WAITS,
+    ClaimedTask,
+    claimable,
+    lease_values,
+    oldest_first,
+)
+from app.catalog.tasks.stops import Stops
+from app.catalog.tasks.tasks import UNFINISHED, task_of
+from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
+
+MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
+# Made once: to build a statement takes as long as to run it.
+_TAKEN = (
+    batches.update()
+    .where(batches.c.table_id == sa.bindparam("table"), batches.c.state == BatchState.STAGED)
+    .values(merge_id=sa.bindparam("merge"))
+)
+_BEGUN = (
+    merges.update()
+    .where(merges.c.id == sa.bindparam("task"))
+    .values(
+        {
+            merges.c.state: TaskState.RUNNING,
+            merges.c.started_at: sa.bindparam("now"),
+            merges.c.lease_owner: sa.bindparam("owner"),
+            merges.c.leased_at: sa.bindparam("now"),
+            merges.c.lease_expires_at: sa.bindparam("until"),
+            merges.c.progress: 0.0,
+            merges.c.progress_detail: {},
+            merges.c.batches: sa.bindparam("taken"),
+        }
+    )
+)
+_MERGED = (
+    batches.update()
+    .where(batches.c.merge_id == sa.bindparam("merge"), batches.c.state == BatchState.STAGED)
+    .values(state=BatchState.MERGED, snapshot_id=sa.bindparam("snapshot"))
+)
+_ENDED = (
+    merges.update()
+    .where(merges.c.id == sa.bindparam("merge"))
+    .values(
+        {
+            merges.c.state: TaskState.SUCCEEDED,
+            merges.c.finished_at: sa.bindparam("now"),
+            merges.c.lease_expires_at: None,
+            merges.c.progress: 1.0,
+            merges.c.progress_detail: {},
+            merges.c.snapshot_id: sa.bindparam("snapshot"),
+            merges.c.rows: sa.bindparam("folded"),
+            merges.c.records: sa.bindparam("of"),
+        }
+    )
+)
+
+
+@dataclass(frozen=True)
+class WaitingMerge:
+    """A merge that nobody runs, and what it would fold.
+
+    ``plain``: it was never begun, all its batches have the table's present schema, and it may take all of them.
+    """
+
+    task_id: str
+    table: Table
+    records: int
+    size_bytes: int
+    plain: bool
+
+
+@dataclass(frozen=True)
+class FoldedMerge:
+    """What a merge of a round brings: the runs it has written, of ``records``."""
+
+    claimed: ClaimedTask
+    runs: tuple[Run, ...]
+    records: int
+
+    @property
+    def rows(self) -> int:
+        """State rows of its runs."""
+        return sum(run.rows for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What the repository does for rounds."""
+
+    transaction: Transaction
+    tables: Tables
+    batches: Batches
+    snapshots: Snapshots
+    stops: Stops
+
+    def waiting(self) -> list[WaitingMerge]:
+        """The merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that takes
+        no lock.
+        """
+        now, staged = self.transaction.now(), batches.c
+        of_table = (staged.table_id == merges.c.table_id) & (staged.state == BatchState.STAGED)
+        sums = [
+            sa.func.coalesce(sa.func.sum(column), 0).label(column.name)
+            for column in (staged.records, staged.size_bytes)
+        ]
+        query = (
+            sa.select(merges.c.id, merges.c.table_id, merges.c.state, *sums)
+            .add_columns(sa.func.min(staged.schema_id).label("oldest"), sa.func.max(staged.schema_id).label("newest"))
+            .select_from(merges.join(batches, of_table, isouter=True))
+            .where(UNFINISHED, claimable(now), merges.c.kind == TaskKind.MERGE)
+            .group_by(merges.c.id)
+            .order_by(*oldest_first(now))
+            .limit(MOST_SEEN)
+        )
+        stopped = self.stops.stopped()
+        if stopped:
+            query = query.where((merges.c.state != TaskState.PENDING) | merges.c.table_id.not_in(stopped))
+        rows = self.transaction.execute(query).all()
+        known = self._tables({row.table_id for row in rows})
+        return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
+
+    def _tables(self, ids: Collection[str]) -> Mapping[str, tuple[Table, bool]]:
+        """Those of the tables that exist and are intact, and whether their merges take all batches."""
+        if not ids:
+            return {}
+        query = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(ids))
+        found = intact(self.transaction.execute(query))
+        return {row.id: (table, row.merge_at_most is None) for row, table in found}
+
+    def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
+        """Those of the ``plain`` merges that nobody else has claimed meanwhile, now leased to ``owner``, in the order
+        given; each takes every staged batch of its table.
+        """
+        locked = self.tables.lock_all([one.table.id for one in chosen])
+        there = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
+        waits = sa.select(merges).where(merges.c.id.in_([one.task_id for one in there]), WAITS)
+        waits = waits.where(merges.c.cancel_requested.is_(sa.false()))
+        rows = {row.id: row for row in self.transaction.execute(waits.with_for_update(skip_locked=True))}
+        mine = [one for one in there if one.task_id in rows]
+        if not mine:
+            return []
+        self.transaction.execute(_TAKEN, [{"table": one.table.id, "merge": one.task_id} for one in mine])
+        taken = defaultdict(list)
+        for batch in self.batches.staged_where(batches.c.merge_id.in_([*rows])):
+            taken[batch.merge_id].append(batch)
+        now = self.transaction.now()
+        lease = lease_values(owner, now, lease_seconds)
+        begun = {"now": now, "owner": owner, "until": lease["lease_expires_at"]}
+        counts = [{**begun, "task": one.task_id, "taken": len(taken[one.task_id])} for one in mine]
+        self.transaction.execute(_BEGUN, counts)
+        return [
+            self._claimed(one, task_of(rows[one.task_id]), taken[one.task_id], locked[one.table.id], owner, now)
+            for one in mine
+        ]
+
+    def _claimed(
+        self, one: WaitingMerge, pending: Task, taken: Sequence[Batch], row: AnyRow, owner: str, now: datetime
+    ) -> ClaimedTask:
+        table = replace(one.table, snapshot_id=row.snapshot_id)
+        task = replace(pending, state=TaskState.RUNNING, started_at=now, batches=len(taken))
+        return ClaimedTask(task, table, tuple(taken), self.snapshots.of(table), owner)
+
+    def commit(self, folded: Sequence[FoldedMerge]) -> dict[str, Snapshot]:
+        """The snapshots that merges became, by the ids of the merges: those that still hold their lease, whose table
+        has the schema and the claims that they began with. Of the others nothing is stored.
+
+        They are appended to whatever is current: a run of new records fits on any snapshot.
+        """
+        locked = self.tables.lock_all([one.claimed.table.id for one in folded])
+        held = sa.select(merges.c.id, merges.c.lease_owner).where(
+            merges.c.id.in_([one.claimed.task.id for one in folded]),
+            merges.c.state == TaskState.RUNNING,
+            merges.c.cancel_requested.is_(sa.false()),
+        )
+        owners = {row.id: row.lease_owner for row in self.transaction.execute(held.with_for_update())}
+        fit = [one for one in folded if _still_fits(one, locked, owners)]
+        if not fit:
+            return {}
+        made = self.snapshots.new_snapshots.commit(
+            locked, [self._snapshot(one, locked[one.claimed.table.id]) for one in fit]
+        )
+        now = self.transaction.now()
+        ended = [
+            {"merge": one.claimed.task.id, "snapshot": snapshot.id, "now": now, "folded": one.rows, "of": one.records}
+            for one, snapshot in zip(fit, made, strict=True)
+        ]
+        self.transaction.execute(_MERGED, [{name: one[name] for name in ("merge", "snapshot")} for one in ended])
+        self.transaction.execute(_ENDED, ended)
+        self._forget_failures([locked[snapshot.table_id] for snapshot in made])
+        return {one.claimed.task.id: snapshot for one, snapshot in zip(fit, made, strict=True)}
+
+    def _snapshot(self, one: FoldedMerge, row: AnyRow) -> NewSnapshot:
+        base = self.snapshots.of(replace(one.claimed.table, snapshot_id=row.snapshot_id))
+        runs = (*(base.runs if base else ()), *one.runs)
+        return NewSnapshot(row.id, row.snapshot_id, runs, SnapshotKind.MERGE, one.claimed.task.id, added=one.runs)
+
+    def _forget_failures(self, rows: Sequence[AnyRow]) -> None:
+        failing = [row.id for row in rows if row.failed_merges]
+        if failing:
+            change = tables.update().where(tables.c.id.in_(failing))
+            self.transaction.execute(change.values(failed_merges=0, merge_failed_at=None))
+
+
+def _waiting(row: AnyRow, table: Table, takes_all: bool) -> WaitingMerge:
+    present = row.oldest == row.newest == table.schema_id
+    plain = row.state is TaskState.PENDING and takes_all and present
+    return WaitingMerge(row.id, table, int(row.records), int(row.size_bytes), plain)
+
+
+def _is_as_seen(one: WaitingMerge, row: AnyRow) -> bool:
+    return row.schema_id == one.table.schema_id and row.merge_at_most is None
+
+
+def _still_fits(one: FoldedMerge, locked: Mapping[str, AnyRow], owners: Mapping[str, str]) -> bool:
+    row = locked.get(one.claimed.table.id)
+    same = row is not None and row.schema_id == one.claimed.table.schema_id and row.merge_at_most is None
+    return same and owners.get(one.claimed.task.id) == one.claimed.lease_owner

@@ -1,0 +1,275 @@
+"""Merges and compactions as their requesters see them, and the backlogs that make the worker ask for them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from app.catalog.shared.models import batches, merges, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.tables.tables import TABLES, Tables, intact
+from app.core.errors import Invalid, NotFound, Resource, not_found
+from app.core.table.history import Backlog, BatchState, Failures, Table, Task, TaskKind, TaskState, TaskTrigger
+
+FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
+    TaskKind.MERGE: tables.c.forgotten_merges,
+    TaskKind.COMPACTION: tables.c.forgotten_compactions,
+}
+"""Where a table counts those that succeeded and are not listed any more."""
+
+# Beside other conditions it adds none, but leads to the indexes of what has not ended: all that are listed are many.
+_other = merges.alias("other")
+UNFINISHED = merges.c.id.in_(
+    sa.union_all(
+        *(sa.select(_other.c.id).where(_other.c.state == state) for state in (TaskState.PENDING, TaskState.RUNNING))
+    )
+)
+"""Merges and compactions that wait or run."""
+
+_ONE_AFTER_ANOTHER = timedelta(microseconds=1)  # of requests that come together
+_ADDED = merges.insert()
+_TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
+
+
+def task_of(row: AnyRow) -> Task:
+    """The task that a row of ``merges`` describes; its lease is the worker's business and left out."""
+    return Task(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What the repository knows about tasks that are asked for, watched and cancelled."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def request(
+        self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
+    ) -> Task:
+        """The table's pending task of the kind, new unless one is pending already.
+
+        A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
+        ``NotFound`` when the table is gone.
+        """
+        self.tables.lock(table_id)
+        mine = (merges.c.table_id == table_id) & (merges.c.kind == kind)
+        pending = sa.select(merges).where(mine, merges.c.state == TaskState.PENDING)
+        row = self.transaction.execute(pending).first()
+        if row is not None and full and not row.full:
+            self.transaction.execute(merges.update().where(merges.c.id == row.id).values(full=True))
+            return self.get(table_id, row.id)
+        if row is not None:
+            return task_of(row)
+        task = Task(
+            uuid.uuid4().hex, table_id, TaskState.PENDING, trigger, self.transaction.now(), kind=kind, full=full
+        )
+        values = {column.key: getattr(task, column.key) for column in _TASK_COLUMNS}
+        self.transaction.execute(_ADDED, values)
+        return task
+
+    def request_all(self, triggers: Mapping[str, TaskTrigger], kind: TaskKind = TaskKind.MERGE) -> None:
+        """A pending task of the kind of each of the tables (by id) that still exist, as ``request`` has it; they are
+        claimed in the order given.
+        """
+        there = self.tables.lock_all(triggers)
+        waits = self.pending(there, kind)
+        new = [table_id for table_id in triggers if table_id in there and table_id not in waits]
+        now = self.transaction.now()
+        tasks = [
+            Task(
+                uuid.uuid4().hex,
+                one,
+                TaskState.PENDING,
+                triggers[one],
+                now - (len(new) - place) * _ONE_AFTER_ANOTHER,
+                kind=kind,
+            )
+            for place, one in enumerate(new)
+        ]
+        if tasks:
+            values = [{column.key: getattr(task, column.key) for column in _TASK_COLUMNS} for task in tasks]
+            self.transaction.execute(_ADDED, values)
+
+    def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
+        """Those of the tables that have a pending task of the kind."""
+        query = sa.select(merges.c.table_id).where(
+            merges.c.table_id.in_(table_ids), merges.c.kind == kind, merges.c.state == TaskState.PENDING
+        )
+        return set(self.transaction.execute(query).scalars())
+
+    def get(self, table_id: str, task_id: str) -> Task:
+        """The table's task with this id. Raises ``NotFound``."""
+        return task_of(self.row(table_id, task_id))
+
+    def page(
+        self,
+        table_id: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        state: TaskState | None = None,
+        kind: TaskKind | None = None,
+    ) -> list[Task]:
+        """Up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``, those
+        in ``state`` and of ``kind``.
+
+        Raises ``Invalid`` when ``after`` is no task of the table.
+        """
+        query = sa.select(merges).where(merges.c.table_id == table_id)
+        if state is not None:
+            query = query.where(merges.c.state == state)
+        if kind is not None:
+            query = query.where(merges.c.kind == kind)
+        place = sa.tuple_(merges.c.requested_at, merges.c.id)
+        if after is not None:
+            try:
+                last = self.get(table_id, after)
+            except NotFound as error:
+                raise Invalid("the page token is not one that this list gave") from error
+            query = query.where(place < sa.tuple_(sa.literal(last.requested_at, merges.c.requested_at.type), last.id))
+        query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
+        return [task_of(row) for row in self.transaction.execute(query)]
+
+    def request_cancel(self, table_id: str, task_id: str) -> Task:
+        """The task: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
+
+        Raises ``NotFound``.
+        """
+        row = self.row(table_id, task_id, lock=True)
+        change = merges.update().where(merges.c.id == task_id)
+        if row.state is TaskState.PENDING:
+            cancelled = {"state": TaskState.CANCELLED, "cancel_requested": True, "finished_at": self.transaction.now()}
+            self.transaction.execute(change.values(cancelled))
+        elif row.state is TaskState.RUNNING:
+            self.transaction.execute(change.values(cancel_requested=True))
+        return self.get(table_id, task_id)
+
+    def forget(self, table_id: str, before: datetime, most: int) -> int:
+        """Forgets up to ``most`` merges and compactions that were over ``before`` and that no batch names, but never
+        the last of its kind that succeeded; says how many. They stay counted.
+        """
+        newest = (
+            sa.select(merges.c.id)
+            .where(merges.c.table_id == table_id, merges.c.state == TaskState.SUCCEEDED)
+            .order_by(merges.c.finished_at.desc(), merges.c.id)
+            .limit(1)
+        )
+        last = [self.transaction.execute(newest.where(merges.c.kind == kind)).scalar() for kind in TaskKind]
+        over = (merges.c.table_id == table_id) & (merges.c.finished_at < before)
+        named = sa.select(batches.c.id).where(batches.c.merge_id == merges.c.id).exists()
+        old = sa.select(merges.c.id, merges.c.kind, merges.c.state).where(over, ~named)
+        old = old.where(merges.c.id.not_in([task_id for task_id in last if task_id is not None]))
+        found = list(self.transaction.execute(old.order_by(merges.c.finished_at).limit(most)))
+        if found:
+            self.transaction.execute(merges.delete().where(merges.c.id.in_([row.id for row in found])))
+            counted = Counter(row.kind for row in found if row.state is TaskState.SUCCEEDED)
+            self.transaction.execute(
+                tables.update()
+                .where(tables.c.id == table_id)
+                .values({column.key: column + counted[kind] for kind, column in FORGOTTEN.items()})
+            )
+        return len(found)
+
+    def compacts(self, table_id: str) -> bool:
+        """Whether a compaction of the table waits or runs."""
+        active = merges.c.state.in_((TaskState.PENDING, TaskState.RUNNING))
+        query = sa.select(merges.c.id).where(
+            merges.c.table_id == table_id, merges.c.kind == TaskKind.COMPACTION, active
+        )
+        return self.transaction.execute(query.limit(1)).first() is not None
+
+    def running(self, table_id: str) -> list[str]:
+        """The ids of the merges and compactions of the table that a worker has claimed."""
+        mine = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
+        return list(self.transaction.execute(sa.select(merges.c.id).where(mine).order_by(merges.c.id)).scalars())
+
+    def oldest_running_since(self, table_id: str) -> datetime | None:
+        """When the oldest merge or compaction of the table that runs now began; None while none runs."""
+        query = sa.select(sa.func.min(merges.c.started_at))
+        running = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
+        started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
+        return started
+
+    def failed_compactions(self, table_id: str | None = None) -> dict[str, Failures]:
+        """The failures of the tables (or of one) whose last compaction that came to an end has failed. One that was
+        cancelled is none.
+        """
+        compactions = merges.c.kind == TaskKind.COMPACTION
+        if table_id is not None:
+            compactions &= merges.c.table_id == table_id
+        succeeded = (
+            sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at).label("at"))
+            .where(compactions, merges.c.state == TaskState.SUCCEEDED)
+            .group_by(merges.c.table_id)
+            .subquery()
+        )
+        since = succeeded.c.at.is_(None) | (merges.c.finished_at > succeeded.c.at)
+        query = (
+            sa.select(
+                merges.c.table_id, sa.func.count().label("failures"), sa.func.max(merges.c.finished_at).label("at")
+            )
+            .join(succeeded, succeeded.c.table_id == merges.c.table_id, isouter=True)
+            .where(compactions, merges.c.state == TaskState.FAILED, since)
+            .group_by(merges.c.table_id)
+        )
+        return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query)}
+
+    def backlogs(self) -> list[Backlog]:
+        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, the
+        one with the oldest batch first.
+        """
+        waiting = (
+            sa.select(
+                batches.c.table_id,
+                sa.func.count().label("batches"),
+                sa.func.sum(batches.c.records).label("records"),
+                sa.func.min(batches.c.accepted_at).label("oldest"),
+                sa.func.max(batches.c.accepted_at).label("newest"),
+            )
+            .where(batches.c.state == BatchState.STAGED, batches.c.merge_id.is_(None))
+            .group_by(batches.c.table_id)
+            .subquery()
+        )
+        pending = sa.select(merges.c.table_id).where(
+            merges.c.state == TaskState.PENDING, merges.c.kind == TaskKind.MERGE
+        )
+        query = (
+            TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
+            .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))
+            .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
+            .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
+            .order_by(waiting.c.oldest, tables.c.id)
+        )
+        return [_backlog(row, table) for row, table in intact(self.transaction.execute(query))]
+
+    def batches_wait(self) -> bool:
+        """Whether some table whose merges do not fail has staged batches that no running merge has claimed."""
+        unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
+        query = sa.select(batches.c.id).join(tables, tables.c.id == batches.c.table_id)
+        found = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
+        return found.first() is not None
+
+    def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
+        """The task's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
+        query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == task_id)
+        row = self.transaction.execute(query.with_for_update() if lock else query).first()
+        if row is None:
+            raise not_found(Resource.MERGE, task_id)
+        return row
+
+
+def _backlog(row: AnyRow, table: Table) -> Backlog:
+    return Backlog(
+        table=table,
+        batches=row.batches or 0,
+        records=int(row.records or 0),
+        oldest_accepted_at=row.oldest,
+        newest_accepted_at=row.newest,
+        failures=Failures(row.failed_merges, row.merge_failed_at) if row.failed_merges else None,
+        pending=row.pending,
+    )

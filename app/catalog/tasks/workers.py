@@ -1,0 +1,66 @@
+"""What the workers of all machines have under way, as their leases say, and what waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.catalog.shared.models import databases, merges, tables
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.core.table.history import TaskKind, TaskState
+
+
+@dataclass(frozen=True)
+class HeldLease:
+    """A merge or compaction that ``owner`` works on; another worker may take it once the lease is over."""
+
+    database: str
+    table: str
+    task_id: str
+    kind: TaskKind
+    owner: str
+    progress: float
+    batches: int
+    started_at: datetime | None
+    renewed_at: datetime | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What the repository knows of workers. One that has nothing to do holds no lease, and is not known."""
+
+    transaction: Transaction
+
+    def leases(self, limit: int) -> list[HeldLease]:
+        """Up to ``limit`` tasks that run, the longest first."""
+        query = sa.select(merges, databases.c.name.label("database"), tables.c.name.label("table"))
+        query = query.join(tables, tables.c.id == merges.c.table_id).join(
+            databases, databases.c.id == tables.c.database_id
+        )
+        query = query.where(merges.c.state == TaskState.RUNNING).order_by(merges.c.started_at, merges.c.id)
+        return [_lease(row) for row in self.transaction.execute(query.limit(limit))]
+
+    def waiting(self) -> Mapping[TaskKind, int]:
+        """How many tasks of each kind nobody has begun."""
+        query = sa.select(merges.c.kind, sa.func.count()).where(merges.c.state == TaskState.PENDING)
+        found = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
+        return {kind: found.get(kind, 0) for kind in TaskKind}
+
+
+def _lease(row: AnyRow) -> HeldLease:
+    return HeldLease(
+        database=row.database,
+        table=row.table,
+        task_id=row.id,
+        kind=row.kind,
+        owner=row.lease_owner or "",
+        progress=row.progress,
+        batches=row.batches,
+        started_at=row.started_at,
+        renewed_at=row.leased_at,
+        expires_at=row.lease_expires_at,
+    )

@@ -1,0 +1,1 @@
+"""Damage, forgotten keys, checks of the catalog itself, counts."""

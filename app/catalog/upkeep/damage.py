@@ -1,0 +1,134 @@
+"""Damage that was found: which files the catalog names are missing or not what was written, and since when."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.batches.history import unfiled
+from app.catalog.shared.models import batches, changelog_files, damages, data_files, history_files, runs
+from app.catalog.shared.transaction import Transaction
+from app.catalog.tables.tables import Tables
+from app.core.errors import NotFound
+from app.core.table.damage import Damage, DamagedFile, FileKind, NamedFile
+from app.core.table.history import HISTORY_FOLDER, UNMERGED
+
+_COLUMNS = tuple(damages.c[one.name] for one in fields(Damage))
+
+
+_history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name
+
+
+def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
+    """Whether anybody needs a file of each kind that belongs to what ``of`` has by name: a batch that waits, a run that
+    a snapshot has, the changes of a snapshot, records that are kept.
+    """
+    changes = changelog_files.c
+    return {
+        FileKind.STAGING: sa.exists().where(batches.c.id == of["batch_id"], batches.c.state.in_(UNMERGED)),
+        FileKind.RUN: sa.exists().where(runs.c.table_id == of["table_id"], runs.c.id == of["run_id"]),
+        FileKind.CHANGELOG: sa.exists().where(
+            changes.table_id == of["table_id"], changes.snapshot_id == of["snapshot_id"]
+        ),
+        FileKind.HISTORY: sa.or_(
+            sa.exists().where(batches.c.id == of["batch_id"], unfiled()),
+            sa.exists().where(history_files.c.table_id == of["table_id"], _history_path == of["path"]),
+        ),
+    }
+
+
+def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
+    """Where the catalog names files of the kind, and which of them belong to what ``file`` does."""
+    if file.batch_id is not None:
+        return batches, batches.c.id == file.batch_id
+    if file.kind is FileKind.HISTORY:
+        return history_files, (history_files.c.table_id == file.table_id) & (_history_path == file.path)
+    of, column, owner = (
+        (data_files, data_files.c.run_id, file.run_id)
+        if file.kind is FileKind.RUN
+        else (changelog_files, changelog_files.c.snapshot_id, file.snapshot_id)
+    )
+    return of, (of.c.table_id == file.table_id) & (column == owner)
+
+
+def _is_needed() -> sa.ColumnElement[bool]:
+    return sa.or_(*((damages.c.kind == kind) & found for kind, found in _needed(damages.c).items()))
+
+
+@dataclass(frozen=True)
+class Damages:
+    """What the repository knows about damage."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def note(self, found: Sequence[DamagedFile]) -> None:
+        """Keep what was found; of a file that was known to be damaged the last finding, and when it was first found.
+
+        What a dropped table had is nobody's damage.
+        """
+        for error in found:
+            try:
+                self.tables.lock(error.file.table_id)  # who notes the same file at the same time waits
+            except NotFound:
+                continue
+            self._note(error)
+
+    def _note(self, error: DamagedFile) -> None:
+        file = error.file
+        told = {"reason": error.reason, "expected": file.expected, "found": error.found}
+        mine = (damages.c.table_id == file.table_id) & (damages.c.path == file.path)
+        if self.transaction.execute(damages.update().where(mine).values(told)).rowcount:
+            return
+        own = {name: value for name, value in asdict(file).items() if name in damages.c}
+        self.transaction.execute(damages.insert().values({**own, **told, "found_at": self.transaction.now()}))
+
+    def clear(self, table_id: str, paths: Collection[str]) -> None:
+        """Forget the damage of files that were found well."""
+        well = damages.delete().where(damages.c.table_id == table_id, damages.c.path.in_(paths))
+        self.transaction.execute(well)
+
+    def sum_up(self, file: NamedFile, digest: str, block_digests: bytes) -> None:
+        """Keep what the bytes of a file come to that has no digest; one that has keeps it."""
+        of, mine = _rows(file)
+        sums = {"digest": digest, "block_digests": block_digests}
+        values = {name: value for name, value in sums.items() if name in of.c}
+        name = of.c.file if of is batches else of.c.name
+        for row in self.transaction.execute(sa.select(name.label("name")).where(mine, of.c.digest.is_(None))).all():
+            if file.path.endswith(f"/{row.name}"):
+                self.transaction.execute(of.update().where(mine, name == row.name).values(values))
+
+    def forget_unneeded(self) -> int:
+        """Forget the damage of files that nobody needs any more; of how many."""
+        return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
+
+    def knows(self, error: DamagedFile) -> bool:
+        """Whether the file is known to be damaged for this reason; who reads another part of it finds other bytes."""
+        query = sa.select(sa.literal(1)).where(
+            damages.c.table_id == error.file.table_id,
+            damages.c.path == error.file.path,
+            damages.c.reason == error.reason,
+        )
+        return self.transaction.execute(query).first() is not None
+
+    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Damage]:
+        """Up to ``limit`` damages of files that are still needed, by path: those after the path ``after``."""
+        query = sa.select(*_COLUMNS).where(damages.c.table_id == table_id, _is_needed())
+        if after is not None:
+            query = query.where(damages.c.path > after)
+        return [Damage(*row) for row in self.transaction.execute(query.order_by(damages.c.path).limit(limit))]
+
+    def paths(self) -> dict[str, set[str]]:
+        """What is known to be damaged, by table; tables without damage are not in it."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self.transaction.execute(sa.select(damages.c.table_id, damages.c.path)):
+            found[row.table_id].add(row.path)
+        return found
+
+    def is_needed(self, file: NamedFile) -> bool:
+        """Whether the catalog still names the file for somebody."""
+        return bool(self.transaction.execute(sa.select(_needed(vars(file))[file.kind])).scalar_one())

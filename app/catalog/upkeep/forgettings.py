@@ -1,0 +1,272 @@
+"""Forgettings: which keys are to be forgotten, how far that is, and what takes the place of what held them
+(docs/decisions/0036).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from app.catalog.shared import checksums
+from app.catalog.shared.models import (
+    batches,
+    changelog_files,
+    delta_versions,
+    forgettings,
+    history_files,
+    merges,
+    runs,
+    snapshot_runs,
+    snapshots,
+)
+from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.snapshots.snapshots import Snapshots
+from app.catalog.tables.tables import Tables
+from app.core.errors import Invalid, NotFound, Resource, not_found
+from app.core.table.forgetting import BLANKED, Forgetting, KeyPrint, Remnant, RemnantKind
+from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, TaskState
+
+_PENDING = forgettings.c.forgotten_at.is_(None)
+_UNENDED = forgettings.c.gone_at.is_(None)
+_BATCH: Final = ("file", "records", "size_bytes", "digest")
+_HISTORY: Final = ("name", "records", "size_bytes", "digest", "block_digests")
+_CHANGES: Final = ("name", "rows", "size_bytes", "digest", "block_digests")
+
+
+def _forgetting(row: AnyRow) -> Forgetting:
+    values = dict(row._mapping)
+    values["prints"] = [KeyPrint(*one) for one in values["prints"]]
+    values["remnants"] = [_remnant(one) for one in values["remnants"]]
+    return Forgetting(**values)
+
+
+def _remnant(stored: Mapping[str, Any]) -> Remnant:
+    until = stored["until"]
+    at = None if until is None else datetime.fromtimestamp(until, UTC)
+    return Remnant(RemnantKind(stored["kind"]), stored["count"], stored["example"], at)
+
+
+def _stored(remnants: Sequence[Remnant]) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": one.kind.value,
+            "count": one.count,
+            "example": one.example,
+            "until": None if one.until is None else one.until.timestamp(),
+        }
+        for one in remnants
+    ]
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """What takes the place of what held keys: runs and history files by id and name, None where nothing is left; the
+    changelogs of snapshots by number; batches as they are now.
+    """
+
+    runs: Mapping[str, Run | None]
+    changelogs: Mapping[int, Sequence[ChangelogFile]]
+    history: Mapping[str, HistoryFile]
+    batches: Sequence[Batch]
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.runs or self.changelogs or self.history or self.batches)
+
+
+@dataclass(frozen=True)
+class Forgettings:
+    """What the repository knows about them."""
+
+    transaction: Transaction
+    tables: Tables
+    snapshots: Snapshots
+
+    def add(
+        self, table_id: str, salt: str, prints: Sequence[KeyPrint], requested_by: str, reference: str | None
+    ) -> Forgetting:
+        """A new one, of all records that were accepted until now. Raises ``NotFound`` when the table is gone."""
+        until = self.tables.lock(table_id).last_batch_number
+        now = self.transaction.now()
+        new = Forgetting(uuid.uuid4().hex, table_id, salt, prints, len(prints), until, now, requested_by, reference)
+        values = {
+            "id": new.id,
+            "table_id": table_id,
+            "salt": salt,
+            "prints": [[one.token, one.digest] for one in prints],
+            "keys": new.keys,
+            "until_batch": until,
+            "requested_at": now,
+            "requested_by": requested_by,
+            "reference": reference,
+            "held": [],
+            "remnants": [],
+        }
+        self.transaction.execute(forgettings.insert().values(values))
+        return new
+
+    def get(self, table_id: str, forgetting_id: str) -> Forgetting:
+        """The table's forgetting with this id. Raises ``NotFound``."""
+        mine = (forgettings.c.table_id == table_id) & (forgettings.c.id == forgetting_id)
+        row = self.transaction.execute(sa.select(forgettings).where(mine)).first()
+        if row is None:
+            raise not_found(Resource.FORGETTING, forgetting_id)
+        return _forgetting(row)
+
+    def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Forgetting]:
+        """Up to ``limit`` of the table's, newest first, those that come after the one with the id ``after``. Raises
+        ``Invalid`` where there is no such one.
+        """
+        query = sa.select(forgettings).where(forgettings.c.table_id == table_id)
+        place = (forgettings.c.requested_at, forgettings.c.id)
+        if after is not None:
+            try:
+                last = self.get(table_id, after)
+            except NotFound as error:
+                raise Invalid("the page token is not one that this list gave") from error
+            at = sa.literal(last.requested_at, forgettings.c.requested_at.type)
+            query = query.where(sa.tuple_(*place) < sa.tuple_(at, last.id))
+        query = query.order_by(*(one.desc() for one in place)).limit(limit)
+        return [_forgetting(row) for row in self.transaction.execute(query)]
+
+    def pending(self, table_id: str) -> list[Forgetting]:
+        """Those of the table of which nothing is forgotten yet, the oldest first."""
+        mine = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
+        return [_forgetting(row) for row in self.transaction.execute(mine.order_by(forgettings.c.requested_at))]
+
+    def tables_pending(self) -> list[str]:
+        """The ids of the tables that have such."""
+        return list(self.transaction.execute(sa.select(forgettings.c.table_id).where(_PENDING).distinct()).scalars())
+
+    def pending_since(self, table_id: str) -> datetime | None:
+        """When the oldest of them was asked for; None where there is none."""
+        oldest = sa.select(sa.func.min(forgettings.c.requested_at)).where(forgettings.c.table_id == table_id, _PENDING)
+        found: datetime | None = self.transaction.execute(oldest).scalar_one()
+        return found
+
+    def unended(self, table_id: str | None = None) -> list[Forgetting]:
+        """Those that are forgotten and not gone yet, of one table or all."""
+        query = sa.select(forgettings).where(_UNENDED, sa.not_(_PENDING))
+        if table_id is not None:
+            query = query.where(forgettings.c.table_id == table_id)
+        return [_forgetting(row) for row in self.transaction.execute(query.order_by(forgettings.c.requested_at))]
+
+    def any_after(self, table_id: str, snapshot_id: int) -> bool:
+        """Whether keys were forgotten in a snapshot after the one of this number."""
+        later = (forgettings.c.table_id == table_id) & (forgettings.c.snapshot_id > snapshot_id)
+        return self.transaction.execute(sa.select(forgettings.c.id).where(later).limit(1)).first() is not None
+
+    def published(self, table_id: str) -> set[int]:
+        """The snapshots whose files a version of the table's Delta log names."""
+        query = sa.select(delta_versions.c.snapshot_id).where(delta_versions.c.table_id == table_id)
+        return set(self.transaction.execute(query).scalars())
+
+    def naming(self, table_id: str, run_ids: Collection[str]) -> set[int]:
+        """The snapshots that name one of the runs."""
+        mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.run_id.in_(run_ids)
+        return set(self.transaction.execute(sa.select(snapshot_runs.c.snapshot_id).where(mine).distinct()).scalars())
+
+    def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
+        """Has the snapshots of these ``numbers`` name the runs that took the place of others, which are forgotten where
+        no snapshot names them any more. Whoever calls holds the table's lock.
+        """
+        self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
+        mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
+        for old, new in replaced.items():
+            named = mine & (snapshot_runs.c.run_id == old)
+            if new is None:
+                self.transaction.execute(snapshot_runs.delete().where(named))
+            else:
+                self.transaction.execute(snapshot_runs.update().where(named).values(run_id=new.id))
+        self.note_rewritten(table_id, numbers)
+        named_still = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
+        gone = (runs.c.table_id == table_id) & runs.c.id.in_(list(replaced)) & runs.c.id.not_in(named_still)
+        self.transaction.execute(runs.delete().where(gone))
+
+    def note_rewritten(self, table_id: str, numbers: Collection[int]) -> None:
+        """These snapshots are not what they were: whoever has loaded them loads them again."""
+        changed = (snapshots.c.table_id == table_id) & snapshots.c.id.in_(numbers)
+        self.transaction.execute(snapshots.update().where(changed).values(rewritten=snapshots.c.rewritten + 1))
+        named = sa.select(snapshot_runs.c.run_id).where(
+            snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id == sa.bindparam("number")
+        )
+        for number, schema_id in self.transaction.execute(
+            sa.select(snapshots.c.id, snapshots.c.schema_id).where(changed)
+        ):
+            run_ids = self.transaction.execute(named.order_by(snapshot_runs.c.position), {"number": number}).scalars()
+            checksum = checksums.of_snapshot(table_id, number, schema_id, [*run_ids])
+            mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+            self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
+
+    def replace_files(self, table_id: str, by: Replacements) -> None:
+        """Has the catalog name the files of ``by`` that are of no run. Whoever calls holds the table's lock."""
+        for batch in by.batches:
+            values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
+            self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))
+        for name, file in by.history.items():
+            mine = (history_files.c.table_id == table_id) & (history_files.c.name == name)
+            if file.records:
+                new = {column: getattr(file, column) for column in _HISTORY}
+                self.transaction.execute(history_files.update().where(mine).values(new))
+            else:
+                self.transaction.execute(history_files.delete().where(mine))
+        for number, files in by.changelogs.items():
+            self._replace_changelog(table_id, number, files)
+        self.note_rewritten(table_id, set(by.changelogs))
+
+    def _replace_changelog(self, table_id: str, number: int, files: Sequence[ChangelogFile]) -> None:
+        mine = (changelog_files.c.table_id == table_id) & (changelog_files.c.snapshot_id == number)
+        self.transaction.execute(changelog_files.delete().where(mine))
+        key = {"table_id": table_id, "snapshot_id": number}
+        values = [
+            {**key, "position": place, **{name: getattr(file, name) for name in _CHANGES}}
+            for place, file in enumerate(files)
+        ]
+        if values:
+            self.transaction.execute(changelog_files.insert(), values)
+
+    def blank_texts(self, table_id: str) -> None:
+        """Blanks what failed tasks and faulty batches of the table are told to have come upon: it may name a key."""
+        if self.transaction.connection.dialect.name == "sqlite":  # what was there is overwritten, not only unlinked
+            self.transaction.execute(sa.text("PRAGMA secure_delete = ON"))
+        over = merges.c.state.in_((TaskState.FAILED, TaskState.CANCELLED)) & merges.c.error.is_not(None)
+        self.transaction.execute(merges.update().where(merges.c.table_id == table_id, over).values(error=BLANKED))
+        faulty = (batches.c.table_id == table_id) & batches.c.fault.is_not(None)
+        self.transaction.execute(batches.update().where(faulty).values(fault=BLANKED))
+
+    def note_forgotten(
+        self, forgetting: Forgetting, snapshot_id: int | None, rows: int, records: int, held: Collection[int]
+    ) -> None:
+        """Nobody who reads the table from now on finds its keys."""
+        self._change(
+            forgetting.id,
+            forgotten_at=self.transaction.now(),
+            snapshot_id=snapshot_id,
+            rows=rows,
+            records=records,
+            held=sorted(held),
+            remnants=[],
+        )
+
+    def note_remnants(self, forgetting: Forgetting, remnants: Sequence[Remnant]) -> None:
+        """What may still hold its keys."""
+        self._change(forgetting.id, remnants=_stored(remnants))
+
+    def note_held(self, forgetting: Forgetting, held: Collection[int]) -> None:
+        """The older snapshots that still hold its keys."""
+        self._change(forgetting.id, held=sorted(held))
+
+    def end(self, forgetting: Forgetting) -> None:
+        """Nothing holds its keys any more: neither what they are known by."""
+        if self.transaction.connection.dialect.name == "sqlite":
+            self.transaction.execute(sa.text("PRAGMA secure_delete = ON"))
+        now = self.transaction.now()
+        self._change(forgetting.id, gone_at=now, salt="", prints=[], held=[], remnants=[])
+
+    def _change(self, forgetting_id: str, **values: Any) -> None:
+        self.transaction.execute(forgettings.update().where(forgettings.c.id == forgetting_id).values(values))

@@ -1,0 +1,139 @@
+"""Snapshots, runs and data files of the catalog."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.shared.models import data_files, runs
+from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.table.history import Snapshot, SnapshotKind, Table
+from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+
+
+def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
+    """A snapshot per name, each with one run more than the one before."""
+    kept = [run(name) for name in names]
+    return [commit(database, request_and_claim(database, table), kept[: count + 1]) for count in range(len(names))]
+
+
+def test_a_table_without_a_commit_has_no_snapshot(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    with database.reading() as repository:
+        assert repository.snapshots.current(table.id) is None
+        assert repository.snapshots.current("no table") is None
+        assert repository.snapshots.page(table.id, limit=9) == []
+
+
+def test_every_snapshot_is_read_back_with_its_runs_and_files_in_order(database: CatalogDatabase) -> None:
+    table, other = create_table(database), create_table(database, "other")
+    grow(database, other, "z", "y")
+    first, second, third = grow(database, table, "z", "a", "m")
+    with database.reading() as repository:
+        assert repository.snapshots.get(table.id, 1) == first
+        assert repository.snapshots.get(table.id, 2) == second
+        assert repository.snapshots.current(table.id) == third
+        assert third.runs == (run("z"), run("a"), run("m"))
+        assert third.runs[0].files[0].min_token == -(2**63)
+
+
+def test_a_run_that_snapshots_share_is_stored_once(database: CatalogDatabase) -> None:
+    grow(database, create_table(database), "a", "b", "c")
+    with database.reading() as repository:
+        assert repository.transaction.execute(sa.select(sa.func.count()).select_from(runs)).scalar() == 3
+        assert repository.transaction.execute(sa.select(sa.func.count()).select_from(data_files)).scalar() == 6
+
+
+def test_a_snapshot_may_be_empty(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    commit(database, request_and_claim(database, table), [])
+    with database.reading() as repository:
+        assert repository.snapshots.get(table.id, 1).runs == ()
+
+
+@pytest.mark.parametrize("number", [-1, 0, 3, 10**30])
+def test_a_snapshot_that_does_not_exist_is_not_found(database: CatalogDatabase, number: int) -> None:
+    table = create_table(database)
+    grow(database, table, "a", "b")
+    with pytest.raises(NotFound) as missing, database.reading() as repository:
+        repository.snapshots.get(table.id, number)
+    assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    made = grow(database, table, "a", "b", "c", "d", "e")
+    with database.reading() as repository:
+        assert repository.snapshots.page(table.id, limit=2) == [made[4], made[3]]
+        assert repository.snapshots.page(table.id, after=4, limit=2) == [made[2], made[1]]
+        assert repository.snapshots.page(table.id, after=2, limit=2) == [made[0]]
+        assert repository.snapshots.page(table.id, after=1, limit=2) == []
+        assert repository.snapshots.page(table.id, after=-(10**30), limit=2) == []
+
+
+def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    grow(database, table, "a", "b")
+    batch = post(database, table)
+    with database.transaction() as repository:
+        compacted = repository.snapshots.commit(table.id, 2, [run("ab", files=3)], SnapshotKind.COMPACTION)
+        assert (compacted.id, compacted.merge_id) == (3, None)
+    with database.reading() as repository:
+        assert repository.snapshots.current(table.id) == compacted
+        assert repository.batches.staged(table.id) == [batch]
+
+
+def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    grow(database, table, "a")
+
+    def compact(number: int) -> bool:
+        try:
+            with database.transaction() as repository:
+                repository.snapshots.commit(table.id, 1, [run(f"c{number}")], SnapshotKind.COMPACTION)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(compact, range(16))) == 1
+
+
+def test_a_reader_keeps_the_snapshot_that_it_began_with(database: CatalogDatabase) -> None:
+    table = create_table(database)
+    [first] = grow(database, table, "a")
+    with database.reading() as repository:
+        assert repository.snapshots.current(table.id) == first
+        with database.transaction() as writer:
+            writer.snapshots.commit(table.id, 1, [run("c")], SnapshotKind.COMPACTION)
+            writer.snapshots.expire(table.id, [])
+        assert repository.snapshots.current(table.id) == first
+    with database.reading() as repository:
+        current = repository.snapshots.current(table.id)
+        assert current is not None
+        assert current.runs == (run("c"),)
+
+
+def test_expired_snapshots_take_the_runs_that_only_they_named(database: CatalogDatabase) -> None:
+    table, other = create_table(database), create_table(database, "other")
+    grow(database, other, "a", "b")
+    grow(database, table, "a", "b")
+    with database.transaction() as repository:
+        current = repository.snapshots.commit(table.id, 2, [run("b"), run("c")], SnapshotKind.COMPACTION)
+    with database.transaction() as repository:
+        assert repository.snapshots.expire(table.id, [2, 77]) == [1]
+        assert {(table.id, "a"), (other.id, "a")} <= repository.snapshots.live_run_ids()
+        assert repository.snapshots.expire(table.id, []) == [2]
+        assert repository.snapshots.expire(table.id, []) == []
+        assert repository.snapshots.live_run_ids() == {
+            (table.id, "b"),
+            (table.id, "c"),
+            (other.id, "a"),
+            (other.id, "b"),
+        }
+        assert repository.snapshots.current(table.id) == current
+        files = sa.select(data_files.c.run_id).where(data_files.c.table_id == table.id).distinct()
+        assert set(repository.transaction.execute(files).scalars()) == {"b", "c"}
