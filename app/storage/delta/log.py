@@ -1,7 +1,7 @@
 """Versions of a Delta log as files: each a file of actions, JSON line by line, that is there as a whole or not at all.
 
-What a version holds is decided by the catalog alone (``delta_versions``), so that it does not matter who
-writes it, nor how often. Delta's PROTOCOL.md says the form.
+What a version holds is decided by the catalog alone (``delta_versions``). So it does not matter who writes it, nor how
+often. Delta's PROTOCOL.md says the form.
 """
 
 from __future__ import annotations
