@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.core.table.option_entries import Consistency
+from app.core.table.options.entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
 from app.files.object_stores import check_root
 from app.telemetry.logs import LogFormat

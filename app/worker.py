@@ -14,8 +14,8 @@ from functools import partial
 from app.catalog.repository import WaitingMerge
 from app.catalog.shared.transaction import AnyRow
 from app.core.errors import KeyfoldError
-from app.core.plan.lanes import lanes_of
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.late_lanes import lanes_of
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import TaskKind
 from app.services.explaining.history import file_histories
 from app.services.explaining.late_counting import LateCounting

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.connect.session import SparkSession
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.history import Batch, NewBatch, Snapshot, Table, Task, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema

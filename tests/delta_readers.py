@@ -12,7 +12,7 @@ import duckdb_extension_delta
 import polars
 from deltalake import DeltaTable, QueryBuilder
 
-from app.core.plan.answers import row_json
+from app.core.plan.records.answers import row_json
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind

@@ -34,12 +34,20 @@ COPIED_FILES = (
 FIRST: Mapping[str, tuple[str, ...]] = {
     "options": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py", "tests/core/table"),
-        *("tests/core/alter", "tests/core/plan/test_option_checks.py", "tests/core/plan/test_altered_options.py"),
+        *(
+            "tests/core/alter",
+            "tests/core/plan/checks/test_option_checks.py",
+            "tests/core/plan/test_altered_options.py",
+        ),
         "tests/api/routes/tables/test_misspelt_options.py",
     ),
     "functions": (
         *("tests/test_semantics_document.py", "tests/test_entries_everywhere.py"),
-        *("tests/core/plan/test_option_checks.py", "tests/core/functions", "tests/core/plan/test_fold.py"),
+        *(
+            "tests/core/plan/checks/test_option_checks.py",
+            "tests/core/functions",
+            "tests/core/plan/merging/test_fold.py",
+        ),
     ),
     "types": ("tests/test_types_everywhere.py", "tests/core/types", "tests/core/table", "tests/core/plan"),
     "faults": ("tests/test_semantics_document.py", "tests/api/test_fault_codes.py"),
@@ -100,7 +108,7 @@ class Source:
 
 def options() -> Iterator[Mutant]:
     """Options without an entry, entries without one of the things they say, entries that read like the next one."""
-    source = Source("app/core/table/option_entries.py")
+    source = Source("app/core/table/options/entries.py")
     entries = [call for call in source.calls("Option") if call.args]
     for entry, following in zip(entries, [*entries[1:], entries[0]], strict=True):
         name = source.of(entry.args[0])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.storage.ingest.pieces import Piece, decoded_pieces
 
 

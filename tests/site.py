@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.evolution import combined_row
-from app.core.plan.fold import finish, shown_row
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.merging.evolution import combined_row
+from app.core.plan.merging.fold import finish, shown_row
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.history import Batch, BatchState, ChangelogFile, Run
 from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind

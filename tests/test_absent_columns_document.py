@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.fold import combine_all, finish, lift
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.fold import combine_all, finish, lift
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.named_columns import names_in
 from app.core.table.records import Record, RowKind
 from tests.core.tables import table

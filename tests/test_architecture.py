@@ -21,7 +21,7 @@ STEPS = {
     "POST …/batches": [
         "app/api/routes/batches/batches.py",
         "app/services/batches/ingest.py",
-        "app/core/plan/record_decoder.py",
+        "app/core/plan/records/record_decoder.py",
     ],
     "staging file": ["app/storage/staging/staging.py"],
     "catalog: batch n": ["app/catalog/batches/batches.py"],

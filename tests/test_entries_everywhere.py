@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from app.core.functions.entries import ALIASES, FUNCTIONS
-from app.core.plan.explanations import EXPLANATIONS
+from app.core.plan.explaining.explanations import EXPLANATIONS
 from app.core.rules.replay import Replay
 from app.core.rules.rule import Rule
-from app.core.table.option_entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from tests.histories import FUNCTION_TYPES, RETRACTABLE
 from tests.oracle import STEPS
 from tests.oracle_collections import COLLECTIONS
 
 ROOT = Path(__file__).parent.parent
-ENTRIES = ROOT / "app/core/table/option_entries.py"
+ENTRIES = ROOT / "app/core/table/options/entries.py"
 FILES = [path for path in sorted(ROOT.glob("tests/cases/*.json")) if path.name != "ddl_docs.json"]
 CASES = [case for path in FILES for case in json.loads(path.read_text())]
 

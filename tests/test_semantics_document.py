@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.core.functions.entries import FUNCTIONS
-from app.core.table.option import Change, Option
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.option import Change, Option
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = (ROOT / "docs" / "semantics.md").read_text()

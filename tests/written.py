@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import token_of

@@ -10,7 +10,7 @@ import typer
 from app.cli.catalog import there
 from app.cli.settings import DataFolder, settings_of
 from app.core.errors import DamagedCatalog
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.services.upkeep.scrubs import verify as read_and_compare
 from app.telemetry.logs import log_to_stderr

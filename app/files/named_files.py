@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from app.core.errors import KeyfoldError, Unavailable
-from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, BatchState, ChangelogFile, DataFile, HistoryFile, Run
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.files.checksums import BLOCK_BYTES, DIGEST_BYTES, Checksums, block_digest, checksums_of
 from app.files.layout import Warehouse, changelog_file, data_file, history_file, staging_file
 from app.files.writable import NO_ROOM, is_claimed, reason_of

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.table.damage import NamedFile
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
+from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_run, opened_parquet
 from app.files.tokens import Tokens

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.files.arrow import staged_file_schema, staging_schema

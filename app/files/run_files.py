@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.records import TOKEN_COLUMN
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind

@@ -25,7 +25,7 @@ from app.core.errors import (
     Unsupported,
     UnsupportedMediaType,
 )
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 
 KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.core.plan.integers import as_text
-from app.core.table.option_entries import Integers
+from app.core.plan.records.integers import as_text
+from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.http.parts import Parts
 from app.services.batches.ingest import Accepted, Change, accept_batch
 from app.services.rows.known_rows import known_rows

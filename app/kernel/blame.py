@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.fold import combine_all, fold
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.fold import combine_all, fold
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.table.keys import key_to_json

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.table.named_columns import named_words
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, RowKind

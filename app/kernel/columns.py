@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.placeholders import Step
-from app.core.plan.terms import (
+from app.core.plan.merging.placeholders import Step
+from app.core.plan.merging.terms import (
     Added,
     Constant,
     EitherBits,

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.placeholders import (
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.placeholders import (
     Step,
     combine_steps,
     combines_by_columns,

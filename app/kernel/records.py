@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.widening import same_type, widened
-from app.core.table.damage import NamedFile
 from app.core.table.history import Batch
 from app.core.table.named_columns import ALL_NAMED, named_words, words_naming
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
+from app.core.table.upkeep.damage import NamedFile
 from app.files.arrow import arrow_type, staged_file_schema, staging_schema
 from app.files.layout import Warehouse
 from app.files.named_files import check_file, decoding, file_of_batch, opened_parquet, read_whole

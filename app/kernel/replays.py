@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.placeholders import Step
-from app.core.plan.terms import Side
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.merging.placeholders import Step
+from app.core.plan.merging.terms import Side
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.replay import Replay

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from app.core.errors import Unfoldable
-from app.core.plan.merge_plan import compile_plan
-from app.core.table.damage import DamagedFile
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.keys import key_to_json
 from app.core.table.records import TOKEN_COLUMN
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.ahead import ahead
 from app.files.layout import Warehouse, changelog_file, data_file
 from app.files.writable import NO_ROOM, reason_of

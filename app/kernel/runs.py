@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.evolution import RunSteps, carried_over, combined_runs, converted, sources_of
-from app.core.plan.evolution import same_types as same_types_in
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import RunSteps, carried_over, combined_runs, converted, sources_of
+from app.core.plan.merging.evolution import same_types as same_types_in
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
 from app.files.layout import Warehouse

@@ -12,10 +12,10 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
-from app.core.table.damage import DamageReason, NamedFile
 from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.core.table.schema import TableSchema
 from app.core.table.total_ranges import TotalRanges
+from app.core.table.upkeep.damage import DamageReason, NamedFile
 
 LEAST_TOKEN: Final = -(2**63)
 MOST_TOKEN: Final = 2**63 - 1

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import TotalBounds
 from app.core.table.history import ChangelogFile, DataFile

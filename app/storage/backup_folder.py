@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import Invalid
-from app.core.table.damage import DamagedFile, DamageReason, NamedFile
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, NamedFile
 from app.files.checksums import SummedSink
 from app.files.layout import Warehouse, sync_folder
 from app.files.named_files import missing, not_now

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
 
-from app.core.table.overdue import OverdueReason
+from app.core.table.upkeep.overdue import OverdueReason
 
 OTHERS: Final = "(others)"  # the label of what is beyond a bound; no name can hold a parenthesis
 NO_OPERATION: Final = "none"  # requests that no route took: refused by the gate, too large, of an unknown path

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.core.plan.fold import combine_all, compacted, finish, fold
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.fold import combine_all, compacted, finish, fold
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.records import Record, RowKind, arrival
 from app.files.arrow import arrow_field

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.connect.session import SparkSession
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.records import TOKEN_COLUMN
 from app.files.layout import Warehouse, data_file
 from app.kernel.records import record_pieces

@@ -12,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Snapshot, Table
 from app.core.table.keys import Key, keys_from_json
 from app.files.layout import Warehouse

@@ -9,7 +9,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

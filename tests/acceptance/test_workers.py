@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import merges
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, TaskState
 from app.files.layout import Warehouse
 from app.services.batches.ingest import Upload, accept_batch

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.core.table.option_entries import Consistency
+from app.core.table.options.entries import Consistency
 from app.main import create_app
 from app.services.access.tokens import create_token
 from app.settings import Settings

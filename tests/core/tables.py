@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from app.core.errors import ErrorCode, Invalid, Violation
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
 from tests.builders import schema_of
 from tests.oracle import TableCase

@@ -16,7 +16,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.files.checksums import BLOCK_BYTES, SummedSink, Sums, checksums_of
 from app.files.layout import Warehouse
 from app.files.named_files import check_file, damaged_files, opened_parquet, read_whole

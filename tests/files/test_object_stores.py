@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import Unavailable
-from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.files.checksums import BLOCK_BYTES, checksums_of
 from app.files.folders import entries
 from app.files.layout import Warehouse

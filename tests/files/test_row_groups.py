@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
-from app.core.table.forgetting import Forgetting, Sought, prints_of
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN, TOKEN_COLUMN, Record
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.forgetting import Forgetting, Sought, prints_of
 from app.files.layout import Warehouse, staging_file
 from app.files.reading import LEAST_TOKEN, MOST_TOKEN, TokenRange
 from app.files.row_groups import GATHERED_BYTES

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

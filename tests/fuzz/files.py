@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.core.errors import KeyfoldError
-from app.core.table.damage import DamagedFile
 from app.core.table.history import DataFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse, data_file, staging_file
 from app.files.named_files import check_file, file_of_run
 from app.storage.images.container import BLOCK_ROWS, Container, Damaged

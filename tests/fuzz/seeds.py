@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from app.core.plan.fold import lift
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.merging.fold import lift
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Family

@@ -13,7 +13,7 @@ from app.core.alter.changes import alter_schema
 from app.core.ddl.reader import read_tables
 from app.core.ddl.writer import table_ddl
 from app.core.errors import FaultCode, Invalid, KeyfoldError, Violation
-from app.core.plan.row_filters import parse_filters
+from app.core.plan.records.row_filters import parse_filters
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, same_key, token_of
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from app.core.functions.roaring import write_roaring32
-from app.core.plan.evolution import same_fold
-from app.core.plan.fold import shown_row
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.fold import shown_row
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
 from tests import oracle
 from tests.builders import schema_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.schema import TableSchema
 from app.core.types.parser import parse_type
 from tests.acceptance.test_cases import CASES, Case, assert_answers, may_be_refused

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.fold import combine_all, compacted, fold
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.fold import combine_all, compacted, fold
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Run
 from app.core.table.keys import token_of
 from app.core.table.records import KINDS_BY_TEXT, TOKEN_COLUMN, Record, arrival

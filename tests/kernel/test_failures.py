@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
-from app.core.table.damage import DamageReason, FileKind
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, Run
+from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.files.layout import data_file, staging_file
 from app.kernel.local import LocalExecutor
 from app.kernel.run import run_tasks

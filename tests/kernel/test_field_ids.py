@@ -14,7 +14,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.alter.changes import alter_schema
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
 from app.files.arrow import field_id

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.float_sums import FloatSum, added, retracted
 from app.kernel.float_sums import float_sums
 from tests.builders import schema_of

@@ -11,7 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.functions.entries import FUNCTIONS
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from tests.builders import schema_of
 from tests.histories import FUNCTION_TYPES, RETRACTABLE, TableMaker, cut, examples, random_history
 from tests.kernel.expected import expected_rows, shown, visible

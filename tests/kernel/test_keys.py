@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.keys import normalised, partition_of, token_of
 from app.core.table.records import TOKEN_COLUMN, RowKind
 from app.core.table.schema import TableSchema

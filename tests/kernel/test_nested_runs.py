@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.core.alter.changes import alter_schema
-from app.core.plan.evolution import same_fold
-from app.core.plan.fold import shown_row
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.fold import shown_row
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.schema import TableSchema
 from tests.api.routes.tables.test_nested_alters import CHANGES, ENGINES, FIELDS
 from tests.oracle import Change

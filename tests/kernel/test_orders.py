@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from tests.builders import schema_of
 from tests.core.rules.test_order import SORTED
 from tests.kernel.test_columns_and_rows import combined_rows, folded_rows, same

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.fold import combine_all
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.fold import combine_all
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.total_ranges import UNBOUNDED
 from app.kernel.tasks import Overflow
 from app.storage.runs.runs import ranges_in_footers

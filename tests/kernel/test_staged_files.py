@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.history import Batch
 from app.core.table.records import ARRIVAL_COLUMN, POSITION_BITS
 from app.files import row_groups

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.keys import token_of
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.fold import compacted
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import compacted
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.row import TOUCHED_COLUMN
 from tests import oracle
 from tests.builders import schema_of

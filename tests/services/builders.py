@@ -8,7 +8,7 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.damage import Damage
 from app.core.table.history import Table
+from app.core.table.upkeep.damage import Damage
 from app.files.layout import Warehouse
 
 

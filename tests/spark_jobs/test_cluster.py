@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import BatchState, Run, Table, TaskState
 from app.files.layout import Warehouse, data_file
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Progress, Result, Task

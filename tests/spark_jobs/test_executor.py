@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.files.layout import staging_file
 from app.kernel.local import LocalExecutor
 from app.kernel.tasks import FailureKind, Job, Result, Task, Work, schema_text

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
 from app.core.table.keys import key_from_json
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.forgetting import ForgettingState
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite

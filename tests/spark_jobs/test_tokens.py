@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema

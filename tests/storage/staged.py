@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.history import Batch, BatchState
 from app.core.table.named_columns import named_words
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Header, Query, Request
 
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 
 INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 

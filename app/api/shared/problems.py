@@ -31,7 +31,7 @@ from app.core.errors import (
     Violation,
     escape_pointer,
 )
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
 from app.services.bodies.encodings import ENCODINGS

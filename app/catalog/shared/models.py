@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from app.catalog.shared.columns import EnumText, JsonText, UtcTime, name_type
 from app.core.access import EVERYTHING, Role
-from app.core.table.damage import DamageReason, FileKind
 from app.core.table.history import SET_ASIDE, BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
+from app.core.table.upkeep.damage import DamageReason, FileKind
 
 metadata = sa.MetaData(
     naming_convention={

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from app.catalog.shared.models import batches, delta_versions, snapshots, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.tables.tables import Tables
-from app.core.plan.delta_runs import full_runs, readable_as, whole_runs
-from app.core.plan.delta_schema import delta_schema
+from app.core.plan.columns.delta_schema import delta_schema
+from app.core.plan.merging.delta_runs import full_runs, readable_as, whole_runs
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import BatchState, Run, Snapshot
 from app.core.table.schema import TableSchema

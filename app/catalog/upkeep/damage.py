@@ -14,8 +14,8 @@ from app.catalog.shared.models import batches, changelog_files, damages, data_fi
 from app.catalog.shared.transaction import Transaction
 from app.catalog.tables.tables import Tables
 from app.core.errors import NotFound
-from app.core.table.damage import Damage, DamagedFile, FileKind, NamedFile
 from app.core.table.history import HISTORY_FOLDER, UNMERGED
+from app.core.table.upkeep.damage import Damage, DamagedFile, FileKind, NamedFile
 
 _COLUMNS = tuple(damages.c[one.name] for one in fields(Damage))
 

@@ -28,8 +28,8 @@ from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import Tables
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.forgetting import BLANKED, Forgetting, KeyPrint, Remnant, RemnantKind
 from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, TaskState
+from app.core.table.upkeep.forgetting import BLANKED, Forgetting, KeyPrint, Remnant, RemnantKind
 
 _PENDING = forgettings.c.forgotten_at.is_(None)
 _UNENDED = forgettings.c.gone_at.is_(None)

@@ -22,7 +22,7 @@ from app.catalog.shared.transaction import Transaction
 from app.catalog.tables.tables import TABLES, intact
 from app.catalog.tasks.tasks import FORGOTTEN, task_of
 from app.core.table.history import SET_ASIDE, BatchState, Task, TaskKind, TaskState
-from app.core.table.overdue import Wait
+from app.core.table.upkeep.overdue import Wait
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.core.plan.story_lanes import StoryLane
-from app.core.plan.told_fold import ColumnStep
+from app.core.plan.explaining.explained_fold import ColumnStep
+from app.core.plan.explaining.story_lanes import StoryLane
 
 
 class Mark(StrEnum):

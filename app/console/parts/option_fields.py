@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.core.table.option import Change, Option
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
+from app.core.table.options.option import Change, Option
 from app.core.table.schema import TableSchema
 
 SET: Final = "set."  # before the key of an option, as the name of its field

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.console.site.visits import Visit
 from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
 from app.services.shared.damage import told

@@ -12,9 +12,9 @@ from app.console.site.tabs import of_table, row_link
 from app.console.site.visits import SEEN, Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, Violation
-from app.core.plan.integers import encoder_of
+from app.core.plan.records.integers import encoder_of
 from app.core.table.history import SnapshotKind, Table
-from app.core.table.option_entries import ChangelogProducer, Integers
+from app.core.table.options.entries import ChangelogProducer, Integers
 from app.core.table.records import RowKind
 from app.services.snapshots.changelogs import Changes, Newest, read_newest
 

@@ -15,7 +15,7 @@ from app.console.table_pages.table import TABLE_PAGE, rows_of, table_name, table
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid, KeyfoldError
 from app.core.table.history import Table
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.types.dialects import Dialect
 from app.http.typed_columns import example_of
 from app.services.publishing.delta_state import delta_state

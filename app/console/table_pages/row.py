@@ -17,8 +17,8 @@ from app.console.site.visits import Page, Visit
 from app.console.table_pages.batches import sent_batch
 from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
-from app.core.plan.record_decoder import KIND_MEMBER
-from app.core.plan.story_lanes import StoryLane
+from app.core.plan.explaining.story_lanes import StoryLane
+from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.http.kinds import status_of

@@ -21,9 +21,9 @@ from app.console.site.visits import Page, Visit, new_once
 from app.console.table_pages.table import table_name
 from app.core.access import Role
 from app.core.errors import KeyfoldError, Violation
-from app.core.plan.explanations import column_words
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.story_lanes import story_lanes
+from app.core.plan.explaining.explanations import column_words
+from app.core.plan.explaining.story_lanes import story_lanes
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.core.table.schema import Column

@@ -15,8 +15,8 @@ from app.console.parts.curl import table_path
 from app.console.site.tabs import row_link
 from app.console.site.visits import Page, Visit
 from app.core.errors import Invalid
-from app.core.plan.table_warnings import table_warnings
-from app.core.table.option_entries import Consistency, Integers
+from app.core.plan.explaining.table_warnings import table_warnings
+from app.core.table.options.entries import Consistency, Integers
 from app.services.operating.stats import table_stats
 from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
 from app.services.rows.scans import BEGINNING, NDJSON, Place, read_scan

@@ -15,9 +15,9 @@ from app.console.site.visits import Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.access import Role
 from app.core.errors import AlreadyExists, Conflict, FaultCode, Invalid, KeyfoldError, PreconditionFailed, Violation
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.table.history import Table
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.http.kinds import status_of
 from app.services.tables.tables import alter_table, has_rows, version_of
 

@@ -20,10 +20,10 @@ from app.core.alter.option_changes import (
 )
 from app.core.errors import About, AlreadyExists, ErrorCode, FaultCode, Invalid, KeyfoldError, Violation, first_of
 from app.core.hints import some_of
-from app.core.plan.evolution import remembering
-from app.core.plan.merge_plan import compile_plan
-from app.core.table.option_entries import TABLE_OPTIONS
-from app.core.table.options import misspelt_options
+from app.core.plan.merging.evolution import remembering
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.table.options.entries import TABLE_OPTIONS
+from app.core.table.options.parsed import misspelt_options
 from app.core.table.schema import RESERVED_NAMES, RESERVED_PREFIXES, Column, TableSchema
 from app.core.types.datatype import DataType, highest_field_id
 from app.core.types.field_ids import with_unique_ids

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from app.core.errors import FaultCode, Violation
-from app.core.table.option import Change, Names, Option
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
-from app.core.table.options import option_violation
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
+from app.core.table.options.option import Change, Names, Option
+from app.core.table.options.parsed import option_violation
 from app.core.table.schema import TableSchema
 
 Options = Mapping[str, str]

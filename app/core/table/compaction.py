@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.core.table.options import TableOptions
+from app.core.table.options.parsed import TableOptions
 
 STOP_TRIGGER: Final = "num-sorted-run.stop-trigger"
 MERGES_WAIT = timedelta(minutes=5)

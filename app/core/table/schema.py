@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from app.core.errors import About, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.table.option_entries import TABLE_OPTIONS, AbsentColumns
-from app.core.table.options import TableOptions, parse_options
+from app.core.table.options.entries import TABLE_OPTIONS, AbsentColumns
+from app.core.table.options.parsed import TableOptions, parse_options
 from app.core.types.datatype import DataType, highest_field_id, walk_types
 from app.core.types.entry import Entry
 from app.core.types.field_ids import with_unique_ids
@@ -60,7 +60,7 @@ class TableSchema:
     """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text).
 
     ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals that late records
-    must still meet, although the options let none in any more (``app.core.plan.evolution.remembering``).
+    must still meet, although the options let none in any more (``app.core.plan.merging.evolution.remembering``).
     """
 
     columns: tuple[Column, ...]
@@ -137,7 +137,7 @@ class TableSchema:
         """The schema that ``body`` (Paimon's JSON) declares.
 
         Raises ``Invalid`` with every fault of the columns and keys (merge-semantics §6.1) at once. What options mean is
-        checked by ``app.core.plan.merge_plan.compile_plan``.
+        checked by ``app.core.plan.merging.merge_plan.compile_plan``.
         """
         faults: list[Violation] = []
         options = _options(body.get("options"), faults)

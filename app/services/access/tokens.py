@@ -14,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ApiToken, Repository
 from app.core.access import EVERYTHING, Role, TokenScope
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.option_values import duration
+from app.core.table.options.values import duration
 from app.services.shared.pages import Page, PageRequest, page_of
 
 PREFIX: Final = "kf_"

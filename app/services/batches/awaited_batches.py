@@ -9,7 +9,7 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Resource, Unavailable, not_found
 from app.core.table.history import SET_ASIDE, Batch, BatchState
-from app.core.table.option_entries import Consistency
+from app.core.table.options.entries import Consistency
 from app.services.rows.kept_views import Name, Views
 from app.services.rows.views import View
 from app.services.snapshots.heads import Heads

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from app.core.errors import FaultCode, Violation, escape_pointer
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
 from app.core.table.keys import Key
 from app.core.table.named_columns import bit_of, word_of
 from app.core.table.records import RowKind

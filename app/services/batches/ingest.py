@@ -25,9 +25,9 @@ from app.core.errors import (
     Violation,
     not_found,
 )
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import Note, RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import Note, RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.files.layout import Warehouse
 from app.files.writable import writing

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from app.core.errors import FaultCode, Violation, escape_pointer
-from app.core.plan.answers import joined_keys, key_texts
-from app.core.plan.late_horizon import REFUSAL, bounded_logs
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
+from app.core.plan.columns.late_horizon import REFUSAL, bounded_logs
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.answers import joined_keys, key_texts
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
 from app.core.rules.lateness import Lateness
 from app.core.rules.replay import Replay
 from app.core.rules.stepwise import Stepwise
 from app.core.table.keys import Key
 from app.core.table.named_columns import names_in
-from app.core.table.option_entries import LateRecords
+from app.core.table.options.entries import LateRecords
 from app.core.table.records import Record, RowKind
 from app.services.rows.known_rows import KnownRows
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import Check, DecodedRecords, no_check
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import Check, DecodedRecords, no_check
 from app.services.batches.first_records import check_of_first_records
 from app.services.batches.late_refusals import check_of_late_records
 from app.services.rows.known_rows import KnownRows

@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
 from app.core.table.keys import Key, key_from_text, key_to_json, same_key
 from app.core.table.records import RowKind
 from app.core.table.schema import Column

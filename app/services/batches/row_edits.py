@@ -7,8 +7,8 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, NotFound
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.register import Register
 from app.core.rules.stepwise import Stepwise

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.services.bodies.debezium_events import read_cloudevent, read_debezium, read_flat_debezium
 from app.services.bodies.event_changes import Changes, Unusable, object_of
 from app.services.bodies.json_bodies import groups_of, ndjson_lines, parse_json, parsed_each, raw_list

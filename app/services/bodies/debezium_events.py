@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.core.hints import cut
-from app.core.plan.record_decoder import Note
+from app.core.plan.records.record_decoder import Note
 from app.core.table.records import RowKind
 from app.core.types.kinds import Family, Kind
 from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults

@@ -9,7 +9,7 @@ from contextlib import closing
 import zstandard
 
 from app.core.errors import FaultCode, Invalid, UnsupportedMediaType, Violation
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.storage.staging.spool import Content, Room, Spool
 
 _STEP = 1 << 20

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import KIND_MEMBER, Note
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import KIND_MEMBER, Note
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
 from app.core.table.records import RowKind

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.services.bodies.change_events import EVENT_FORMATS, json_event_pieces, ndjson_event_pieces, read_cloudevent
 from app.services.bodies.json_bodies import json_pieces, ndjson_pieces
 from app.services.shared.unavailable import UNAVAILABLE

@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.storage.ingest.lists import decode_records
 from app.storage.ingest.pieces import Piece, text_pieces
 from app.storage.staging.spool import Content

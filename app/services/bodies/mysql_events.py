@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.hints import cut
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.records import RowKind
 from app.core.types.kinds import Family, Kind
 from app.services.bodies.event_changes import Changes, Row, Unusable, row_in

@@ -11,10 +11,10 @@ from typing import Any, Final
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
-from app.core.plan.integers import integers_of
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.integers import integers_of
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskState
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.files.layout import Warehouse
 from app.files.reading import TokenRange
 from app.files.tokens import Tokens

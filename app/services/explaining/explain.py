@@ -12,12 +12,12 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.snapshots.commits import Commit
 from app.core.errors import FaultCode, Invalid, NotFound, Resource, Violation, not_found
-from app.core.plan.integers import integers_of
-from app.core.plan.sources import NOTHING
-from app.core.plan.told_fold import Row, Shown
+from app.core.plan.explaining.explained_fold import Row, Shown
+from app.core.plan.explaining.sources import NOTHING
+from app.core.plan.records.integers import integers_of
 from app.core.table.history import Table
 from app.core.table.keys import key_from_text
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.services.explaining.explained import ExplainedColumn, ExplainedRow, RecordPlace, Start
 from app.services.explaining.history import KEY_ROOM
 from app.services.explaining.kept_history import KeptHistory, Known, Taken, known_history

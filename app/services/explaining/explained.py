@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from app.core.plan.told_fold import ColumnStep, Row
+from app.core.plan.explaining.explained_fold import ColumnStep, Row
 from app.core.table.history import BatchState
 
 

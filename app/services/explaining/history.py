@@ -15,12 +15,12 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound, Unavailable
-from app.core.table.damage import DamagedFile
 from app.core.table.history import Base, Batch, HistoryFile, SnapshotKind, Table
-from app.core.table.kept_history import Kept, Retention, joined, kept_next
 from app.core.table.keys import Key
 from app.core.table.records import Record, batch_number
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import DamagedFile
+from app.core.table.upkeep.kept_history import Kept, Retention, joined, kept_next
 from app.files.folders import REQUESTS_AT_ONCE
 from app.files.layout import Warehouse
 from app.services.shared.damage import noted

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.snapshots.commits import Commit
 from app.core.errors import NotFound
-from app.core.plan.evolution import renamed_record
+from app.core.plan.merging.evolution import renamed_record
 from app.core.rules.rule import State
 from app.core.table.history import Batch, Rewrite, SnapshotKind, Table
 from app.core.table.keys import Key, partition_of

@@ -12,12 +12,12 @@ from typing import Any, Final
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, FaultCode, Invalid, NotFound, Violation
-from app.core.plan.lanes import Lane, lanes_of
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.late_lanes import Lane, lanes_of
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.lateness import horizon_text
-from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch, Table
-from app.core.table.late_records import STEPS, LateRecords
+from app.core.table.upkeep.damage import DamagedFile
+from app.core.table.upkeep.late_records import STEPS, LateRecords
 from app.files.layout import Warehouse
 from app.services.explaining.comparisons import Compared, of_merge
 from app.storage.history.late_records import Merged, count_late

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Final
 
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
-from app.core.plan.explanations import column_words, depends_on_arrival
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.story_lanes import StoryLane, story_lanes
+from app.core.plan.explaining.explanations import column_words, depends_on_arrival
+from app.core.plan.explaining.story_lanes import StoryLane, story_lanes
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
 from app.services.bodies.json_bodies import parse_json

@@ -10,8 +10,8 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Invalid, KeyfoldError, NotFound
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.story_lanes import StoryLane, story_lanes
+from app.core.plan.explaining.story_lanes import StoryLane, story_lanes
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import BatchState, Table
 from app.core.table.keys import key_from_text, key_to_json
 from app.core.table.schema import Column

@@ -11,16 +11,16 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
-from app.core.plan.fold import combine_all, lift
-from app.core.plan.integers import integers_of
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
-from app.core.plan.told_fold import ColumnStep, Shown, ToldFold, size_of
+from app.core.plan.explaining.explained_fold import ColumnStep, Shown, ToldFold, size_of
+from app.core.plan.merging.fold import combine_all, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.integers import integers_of
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.rules.rule import State
 from app.core.table.history import Table
 from app.core.table.keys import Key, key_from_json
 from app.core.table.named_columns import names_in
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from app.core.plan.answers import row_json
-from app.core.plan.fold import finish
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.row_story import RowStory
-from app.core.plan.schema_words import changes_in_words
-from app.core.plan.told_fold import Shown, size_of
+from app.core.plan.explaining.explained_fold import Shown, size_of
+from app.core.plan.explaining.row_story import RowStory
+from app.core.plan.explaining.schema_words import changes_in_words
+from app.core.plan.merging.fold import finish
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.answers import row_json
 from app.core.table.history import BatchState, SnapshotKind
 from app.core.table.records import Record
 from app.services.explaining.explained import ExplainedStep, RecordStep, StepKind

@@ -11,13 +11,13 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
-from app.core.plan.delta_runs import readable_as
-from app.core.plan.evolution import same_fold
+from app.core.plan.merging.delta_runs import readable_as
+from app.core.plan.merging.evolution import same_fold
 from app.core.table.compaction import CompactionPolicy
 from app.core.table.history import ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.history import Task as CatalogTask
-from app.core.table.option_entries import ChangelogProducer, MergeEngine
-from app.core.table.options import TableOptions
+from app.core.table.options.entries import ChangelogProducer, MergeEngine
+from app.core.table.options.parsed import TableOptions
 from app.kernel.plan_tasks import changes_written, runs_written
 from app.kernel.tasks import Result, Task
 from app.services.merging.leases import Done, Lease, claim, run_leased

@@ -10,7 +10,7 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.table.history import TaskKind
-from app.core.table.overdue import OverdueReason
+from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.overdue import overdue_tables
 
 MOST_SECONDS: Final = 10.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from app.catalog.tasks.leases import ClaimedTask
 from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
-from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import BatchState, Blame, TaskKind
+from app.core.table.upkeep.damage import DamagedFile, FileKind
 from app.files.object_stores import reason_of_store
 from app.files.writable import NO_ROOM, reason_of
 from app.services.shared.executor import MergeSite

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.catalog.repository import WaitingMerge
-from app.core.plan.merge_plan import compile_plan
-from app.core.table.option_entries import ChangelogProducer
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.table.options.entries import ChangelogProducer
 
 ROUND_MERGES: Final = 200  # of one round: what fails in it is done again by itself
 ROUND_RECORDS: Final = 20_000  # so that no table waits for long until the others of its round are folded

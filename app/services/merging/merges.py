@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.accumulators import overflow
 from app.core.table.history import (
     Backlog,
@@ -26,7 +26,7 @@ from app.core.table.history import (
     TaskTrigger,
 )
 from app.core.table.history import Task as CatalogTask
-from app.core.table.option_entries import ChangelogProducer
+from app.core.table.options.entries import ChangelogProducer
 from app.kernel.plan_tasks import Plan, changes_written, runs_written
 from app.kernel.tasks import Result, Task
 from app.services.merging.compactions import changes_wanted, request_due_compaction

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.table.overdue import Overdue, overdue
+from app.core.table.upkeep.overdue import Overdue, overdue
 from app.services.shared.repeated import Repeated
 from app.telemetry.entries import SPARK_SERVES
 

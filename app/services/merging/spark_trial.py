@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.core.errors import KeyfoldError, NotSpark, Unavailable
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Run
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind

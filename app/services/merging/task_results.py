@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from app.core.errors import Unfoldable
-from app.core.table.damage import DamagedFile, NamedFile
 from app.core.table.history import Table
+from app.core.table.upkeep.damage import DamagedFile, NamedFile
 from app.files.named_files import damaged_files, file_of_batch, files_of_run
 from app.files.writable import check_not_gone
 from app.kernel.plan_tasks import Plan

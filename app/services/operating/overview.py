@@ -11,7 +11,7 @@ from app.catalog.upkeep.overview import MergeFailure
 from app.catalog.upkeep.stats import StagedTotals
 from app.core.access import TokenScope
 from app.core.table.history import Table
-from app.core.table.overdue import Overdue
+from app.core.table.upkeep.overdue import Overdue
 from app.services.merging.overdue import overdue_tables
 
 __all__ = ["MergeFailure", "Overview", "TableGlance", "overview"]

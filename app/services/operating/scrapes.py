@@ -16,7 +16,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.upkeep.stats import StagedTable
 from app.core.errors import KeyfoldError
-from app.core.table.overdue import Overdue, OverdueReason
+from app.core.table.upkeep.overdue import Overdue, OverdueReason
 from app.files.layout import Warehouse
 from app.files.writable import free_bytes, free_bytes_at
 from app.services.merging.overdue import overdue_tables

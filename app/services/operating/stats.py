@@ -10,10 +10,10 @@ from datetime import datetime
 from app.catalog.batches.history import HistoryTotals
 from app.catalog.repository import Repository
 from app.catalog.upkeep.stats import RetainedTotals, StagedTotals
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.compaction import Stop
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written
-from app.core.table.overdue import Overdue
+from app.core.table.upkeep.overdue import Overdue
 from app.services.merging.overdue import overdue_tables
 from app.storage.images import ImageProgress, Images
 

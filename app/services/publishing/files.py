@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.catalog.repository import Repository
-from app.core.plan.column_functions import stored_otherwise
-from app.core.plan.evolution import same_fold
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.columns.column_functions import stored_otherwise
+from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.table.history import DataFile, Run, Table
 from app.core.table.records import TOKEN_COLUMN

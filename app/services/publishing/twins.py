@@ -12,7 +12,7 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Snapshot, SnapshotKind, Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, twin_file

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.services.rows.kept_views import Name, Views
 from app.services.rows.views import View, schemas_of

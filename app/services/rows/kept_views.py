@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from app.catalog.connections.notifications import EVERYTHING
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, NotFound
-from app.core.table.damage import DamagedFile
 from app.core.table.history import Batch
-from app.core.table.option_entries import Consistency
+from app.core.table.options.entries import Consistency
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.services.rows.views import View, view_of
 from app.services.shared.damage import read_again

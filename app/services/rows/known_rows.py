@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core.table.keys import Key
-from app.core.table.option_entries import Consistency
+from app.core.table.options.entries import Consistency
 from app.services.rows.kept_views import Views
 from app.services.rows.lookups import states_of
 from app.services.rows.many_lookups import rows_found

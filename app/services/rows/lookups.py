@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation
 from app.core.hints import cut, some_of
-from app.core.plan.answers import key_json, row_json, tag_of, to_json
-from app.core.plan.evolution import combined_row
-from app.core.plan.fold import combine_all, finish, lift
-from app.core.plan.integers import body_as_text, integers_of
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.whole_rows import Standing
+from app.core.plan.merging.evolution import combined_row
+from app.core.plan.merging.fold import combine_all, finish, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.whole_rows import Standing
+from app.core.plan.records.answers import key_json, row_json, tag_of, to_json
+from app.core.plan.records.integers import body_as_text, integers_of
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
-from app.core.table.option_entries import Consistency, Integers
+from app.core.table.options.entries import Consistency, Integers
 from app.core.table.records import batch_number
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from app.core.plan.answers import joined_keys, key_texts, to_json, weight
-from app.core.plan.fold import finish
-from app.core.plan.integers import as_text, body_as_text, integers_of
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.fold import finish
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.answers import joined_keys, key_texts, to_json, weight
+from app.core.plan.records.integers import as_text, body_as_text, integers_of
 from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.types.datatype import DataType
 from app.files.arrow import rows_stream
 from app.files.tokens import Tokens, tokens_of_keys

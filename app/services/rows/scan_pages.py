@@ -11,7 +11,7 @@ import xxhash
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
 from app.files.layout import Warehouse
 from app.services.rows.scan_room import ScanPlace

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from app.core.plan.fold import finish
-from app.core.plan.integers import integers_of
-from app.core.plan.row_filters import Condition, parse_filters
+from app.core.plan.merging.fold import finish
+from app.core.plan.records.integers import integers_of
+from app.core.plan.records.row_filters import Condition, parse_filters
 from app.core.table.history import Run
 from app.core.table.keys import Key
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.files.layout import Warehouse
 from app.services.rows.lookups import combined_state, wanted_columns

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from app.catalog.repository import Repository
-from app.core.plan.evolution import renamed_record, shows_alike
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import renamed_record, shows_alike
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Batch, Run, Snapshot, Table
 from app.core.table.keys import Key, token_of
 from app.core.table.records import Record

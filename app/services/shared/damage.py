@@ -9,8 +9,8 @@ from typing import TypeVar
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import KeyfoldError, Unavailable
-from app.core.table.damage import Damage, DamagedFile, NamedFile
 from app.core.table.history import DataFile, Table
+from app.core.table.upkeep.damage import Damage, DamagedFile, NamedFile
 from app.files.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, files_of_run
 from app.services.shared.pages import Page, PageRequest, page_of
 

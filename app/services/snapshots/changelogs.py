@@ -10,11 +10,11 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit, Repository
 from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, Violation, not_found
-from app.core.plan.fold import shown_row
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.fold import shown_row
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import SnapshotKind, Table
 from app.core.table.named_columns import names_in
-from app.core.table.option_entries import ChangelogProducer, MergeEngine
+from app.core.table.options.entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

@@ -10,7 +10,7 @@ from app.catalog.repository import Repository
 from app.core.errors import AlreadyExists, FaultCode, Invalid, Violation, first_of
 from app.core.table.history import Table, Tag
 from app.core.table.names import name_violations
-from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.options.entries import TABLE_OPTIONS
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.snapshots.snapshots import (
     EARLIEST,

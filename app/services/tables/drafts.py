@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds
 from app.services.bodies.json_bodies import parse_json

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
-from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS
 from app.core.types.dialects import Dialect

@@ -13,8 +13,8 @@ from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, FaultCode, Invalid, NotFound, Violation, escape_pointer
 from app.core.hints import some_of
 from app.core.table.history import Run, Snapshot, Table
-from app.core.table.partition_expiry import expired
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.partition_expiry import expired
 from app.core.types.values import ValueFault
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.pages import Page, PageRequest, is_like, like, page_of

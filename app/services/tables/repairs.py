@@ -16,7 +16,7 @@ from typing import Final
 from app.core.errors import FaultCode, Violation
 from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.hints import nearest
-from app.core.table.option_entries import (
+from app.core.table.options.entries import (
     FALLBACK_KEYS,
     FIELD_OPTIONS,
     TABLE_OPTIONS,

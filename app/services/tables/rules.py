@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.core.errors import Violation
-from app.core.plan.engines import Refusal
-from app.core.plan.explanations import column_words, depends_on_arrival, order_words, row_words
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.explanations import column_words, depends_on_arrival, order_words, row_words
+from app.core.plan.explaining.table_warnings import table_warnings
+from app.core.plan.merging.engines import Refusal
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.records import RowKind
 from app.core.table.schema import Column, TableSchema
 

@@ -26,11 +26,11 @@ from app.core.errors import (
     first_of,
     not_found,
 )
-from app.core.plan.evolution import same_fold, same_types
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.evolution import same_fold, same_types
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.names import name_violations
-from app.core.table.options import misspelt_options
+from app.core.table.options.parsed import misspelt_options
 from app.core.table.schema import Column, TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBounds
 from app.core.types.datatype import DataType

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.catalog.database import CatalogDatabase
 from app.catalog.dumps import dump, load
 from app.core.errors import Conflict, Invalid, Unavailable
-from app.core.table.damage import DamagedFile, NamedFile
+from app.core.table.upkeep.damage import DamagedFile, NamedFile
 from app.files.folders import entries
 from app.files.layout import Warehouse
 from app.files.writable import reason_of

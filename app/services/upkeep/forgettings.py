@@ -8,10 +8,10 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, Invalid
-from app.core.table.forgetting import Forgetting, prints_of
 from app.core.table.history import Table
 from app.core.table.keys import keys_from_json
 from app.core.table.names import name_violations
+from app.core.table.upkeep.forgetting import Forgetting, prints_of
 from app.services.shared.pages import Page, PageRequest, page_of
 
 

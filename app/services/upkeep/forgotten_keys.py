@@ -15,10 +15,10 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.upkeep.forgettings import Replacements
 from app.core.errors import KeyfoldError, NotFound
-from app.core.table.damage import DamagedFile
-from app.core.table.forgetting import Forgetting, Remnant, RemnantKind, Sought
 from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import DamagedFile
+from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind, Sought
 from app.files.layout import Warehouse
 from app.services.shared.damage import noted
 from app.storage.history.forgetting import Rewritten, batch_without, changes_without, history_without, run_without

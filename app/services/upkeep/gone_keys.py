@@ -10,9 +10,9 @@ from functools import partial
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.table.calendar import later
-from app.core.table.damage import DamagedFile
-from app.core.table.forgetting import Forgetting, Remnant, RemnantKind
 from app.core.table.history import HISTORY_FOLDER, TaskKind, TaskTrigger
+from app.core.table.upkeep.damage import DamagedFile
+from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind
 from app.files.folders import Entry, entries
 from app.files.layout import Warehouse, table_folder
 from app.services.shared.damage import noted

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Cancelled, DamagedCatalog
-from app.core.table.damage import DamagedFile, NamedFile
+from app.core.table.upkeep.damage import DamagedFile, NamedFile
 from app.files.checksums import Checksums
 from app.files.layout import Warehouse
 from app.files.named_files import check_file

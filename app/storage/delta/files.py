@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.core.errors import Unfoldable
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN, Liveness
-from app.core.table.damage import NamedFile
 from app.core.table.delta import Published
 from app.core.table.history import DataFile, Run
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import NamedFile
 from app.core.types.kinds import Family
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import file_of_run, opened_parquet

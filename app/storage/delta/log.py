@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from app.core.errors import Conflict
-from app.core.plan.delta_schema import delta_schema
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.columns.delta_schema import delta_schema
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.row import Liveness
 from app.core.table.delta import Published
 from app.files.layout import Warehouse, delta_log, sync_folder

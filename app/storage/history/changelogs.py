@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
-from app.core.table.damage import NamedFile
 from app.core.table.history import ChangelogFile, Run
 from app.core.table.named_columns import ALL_NAMED, NAMED_COLUMN, named_words
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
+from app.core.table.upkeep.damage import NamedFile
 from app.core.types.datatype import DataType
 from app.files.arrow import arrow_field, arrow_type, field_id
 from app.files.layout import Warehouse

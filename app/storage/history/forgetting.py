@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.rules.row import LIVE_COLUMN
-from app.core.table.damage import FileKind, NamedFile
-from app.core.table.forgetting import Sought
 from app.core.table.history import Batch, ChangelogFile, DataFile, HistoryFile, Run
 from app.core.table.named_columns import named_words
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import FileKind, NamedFile
+from app.core.table.upkeep.forgetting import Sought
 from app.files.arrow import arrow_field, field_id
 from app.files.checksums import BLOCK_BYTES, Checksums, SummedSink
 from app.files.folders import at_once

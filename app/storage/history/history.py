@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.table.damage import NamedFile
 from app.core.table.history import Batch, HistoryFile
 from app.core.table.keys import Key, token_of
 from app.core.table.named_columns import named_words
 from app.core.table.records import TOKEN_COLUMN, Record, batch_number
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import NamedFile
 from app.files.arrow import staging_schema
 from app.files.checksums import BLOCK_BYTES, Checksums, SummedSink
 from app.files.folders import at_once

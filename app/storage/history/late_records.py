@@ -14,15 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.lanes import Lane
+from app.core.plan.merging.late_lanes import Lane
 from app.core.rules.order import OrderField
 from app.core.rules.participation import Adds, Condition, InGroup, Names, NotNull, Participation
 from app.core.rules.register import OrderPlace, Pick
 from app.core.table.history import Batch, Run
-from app.core.table.late_records import STEPS, LateRecords
 from app.core.table.named_columns import bit_of, named_words, word_of
 from app.core.table.records import KIND_COLUMN
 from app.core.table.schema import Column, TableSchema
+from app.core.table.upkeep.late_records import STEPS, LateRecords
 from app.files.arrow import arrow_type
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch, file_of_run, opened_parquet

@@ -51,7 +51,7 @@ def joined_ranks(ranks: Sequence[Numbers]) -> Numbers:
 
 
 def amounts_of(values: pa.Array, field: OrderField) -> Amounts:
-    """The values of a field in the unit of its measure (``app.core.plan.lanes``), NaN where there is none."""
+    """Return the values of a field in the unit of its measure (``late_lanes``), NaN where it has none."""
     kind = values.type
     if pa.types.is_timestamp(kind):
         numbers = values.cast(pa.int64()).cast(pa.float64(), safe=False)

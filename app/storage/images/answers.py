@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.errors import KeyfoldError
-from app.core.plan.answers import to_json
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.answers import to_json
 from app.core.rules.row import LIVE_COLUMN, Liveness
 from app.core.rules.widening import same_type, widened
 from app.core.table.schema import Column

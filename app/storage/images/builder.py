@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.errors import KeyfoldError, Unavailable
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_run, opened_parquet
 from app.files.writable import NO_ROOM

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.answers import to_json
-from app.core.plan.integers import as_text, encoder_of
-from app.core.table.option_entries import Integers
+from app.core.plan.records.answers import to_json
+from app.core.plan.records.integers import as_text, encoder_of
+from app.core.table.options.entries import Integers
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 

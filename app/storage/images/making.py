@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.answers import entries_but_odd
 from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_container

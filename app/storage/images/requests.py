@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import DataFile
 from app.core.table.schema import TableSchema
 

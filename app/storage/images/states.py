@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.answers import weight
-from app.core.table.damage import NamedFile
+from app.core.plan.records.answers import weight
 from app.core.table.records import TOKEN_COLUMN
+from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import opened_parquet
 from app.storage.images.container import BLOCK_ROWS, Container

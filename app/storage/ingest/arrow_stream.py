@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import ipc
 
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.storage.ingest.arrow_table import check_columns, table_pieces
 from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import unreadable

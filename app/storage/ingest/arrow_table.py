@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from app.core.errors import FaultCode, Violation
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
 from app.storage.ingest.arrow_columns import json_values, read_column, takes
 from app.storage.ingest.decoding import decode_columns

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import KIND_MEMBER, REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
 from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, without_nulls, words_of_columns

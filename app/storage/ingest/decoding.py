@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.errors import Invalid
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.record_decoder import (
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.record_decoder import (
     KEYS_OF_ANY_LENGTH,
     LONGEST_KEY,
     REPORTED_VIOLATIONS,

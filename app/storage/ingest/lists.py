@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
+from app.core.plan.records.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.storage.ingest.arrow_stream import FAULTS
 from app.storage.ingest.arrow_table import check_columns, table_pieces
 from app.storage.ingest.parquet_footer import read_footer

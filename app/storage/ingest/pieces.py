@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from app.core.errors import ErrorCode, Invalid, Violation
-from app.core.plan.bounds import Bounds
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, invalid_records
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, invalid_records
 from app.storage.staging.spool import Content, read_until
 
 Piece = Callable[[], DecodedRecords]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut
-from app.core.plan.record_decoder import REPORTED_VIOLATIONS, RecordDecoder, other_name
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, RecordDecoder, other_name
 
 
 def unreadable(what: str, error: object, fix: str) -> Invalid:

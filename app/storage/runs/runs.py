@@ -12,10 +12,10 @@ from cachetools import LRUCache, cached
 
 from app.core.errors import DamagedCatalog, Unavailable
 from app.core.rules.rule import TotalBounds
-from app.core.table.damage import NamedFile
 from app.core.table.history import DataFile, Run
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
+from app.core.table.upkeep.damage import NamedFile
 from app.core.types.numbers import EXACT
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import files_of_run, opened_parquet

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.plan.merge_plan import MergePlan
-from app.core.plan.row_filters import Condition, Operator
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.row_filters import Condition, Operator
 from app.core.rules.widening import same_type
 from app.core.types.kinds import Family
 from app.files.arrow import arrow_type

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.row_filters import Condition
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.row_filters import Condition
 from app.core.table.history import Run
 from app.core.table.keys import Key, normalised
 from app.core.table.records import TOKEN_COLUMN

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.merge_plan import MergePlan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.widening import same_type, widened
 from app.core.table.schema import Column

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.plan.answers import to_json
-from app.core.table.option_entries import Integers
+from app.core.plan.records.answers import to_json
+from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts

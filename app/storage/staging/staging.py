@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from app.core.plan.record_decoder import DecodedRecords
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.table.history import Batch
 from app.core.table.keys import token_of
 from app.core.table.named_columns import named_words, names_in

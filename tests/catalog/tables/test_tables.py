@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import delta_versions, metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
-from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from app.core.table.history import Batch, ChangelogFile, SnapshotKind, Table
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from tests.catalog.builders import create_table, post, run
 
 

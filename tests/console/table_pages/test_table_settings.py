@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.access import Role
-from app.core.table.option import Change
-from app.core.table.option_entries import TABLE_OPTIONS
+from app.core.table.options.entries import TABLE_OPTIONS
+from app.core.table.options.option import Change
 from tests.console.conftest import Browser, words
 from tests.console.merged import HOSTILE, MergedTable
 

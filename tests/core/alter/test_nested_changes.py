@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import AlreadyExists, Invalid
-from app.core.plan.evolution import same_fold
+from app.core.plan.merging.evolution import same_fold
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import walk_types
 from tests.core.alter.test_changes import alter, default, faults, move, refused, set_option

@@ -13,8 +13,8 @@ from app.core.alter.option_changes import (
     renamed_options,
     with_field_renamed,
 )
-from app.core.table.option import Change, Names, Option
-from app.core.table.option_entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.option import Change, Names, Option
 from tests.core.tables import COLUMNS, table
 
 # Two values of each option that never changes, the first one set at creation.

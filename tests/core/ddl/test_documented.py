@@ -12,7 +12,7 @@ import pytest
 
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.types.dialects import Dialect
 from app.services.tables.ddl import DeclaredTable, declared_tables
 

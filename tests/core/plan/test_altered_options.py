@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.evolution import carried_over, combined_row, same_fold
-from app.core.plan.fold import finish, fold, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.table.option_entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.plan.merging.evolution import carried_over, combined_row, same_fold
+from app.core.plan.merging.fold import finish, fold, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.table.options.entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
 from tests.builders import schema_of

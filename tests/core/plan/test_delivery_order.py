@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.fold import finish, fold
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import finish, fold
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Register

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.fold import finish, fold
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.fold import finish, fold
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.records import RowKind
-from tests.core.plan.test_record_decoder import (
+from tests.core.plan.records.test_record_decoder import (
     AGGREGATION,
     FIRST_ROW,
     PARTIAL,

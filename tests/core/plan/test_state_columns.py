@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.table.option_entries import MergeEngine
+from app.core.table.options.entries import MergeEngine
 from tests.core.tables import plan
 
 COLUMNS = {"k": "INT", "a": "INT", "b": "STRING", "g": "INT", "h": "TIMESTAMP(3)", "m": "ARRAY<INT>"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.evolution import same_fold
-from app.core.plan.fold import combine, compacted, fold, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.fold import combine, compacted, fold, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.row import TOUCHED_COLUMN
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests.services.builders import schema

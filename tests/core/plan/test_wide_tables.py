@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.core.plan.explanations import reasons
-from app.core.plan.fold import lift
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.explanations import reasons
+from app.core.plan.explaining.table_warnings import table_warnings
+from app.core.plan.merging.fold import lift
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.services.tables.rules import table_rules

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.core.plan.evolution import converted, same_fold
-from app.core.plan.fold import combine, combine_all, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import converted, same_fold
+from app.core.plan.merging.fold import combine, combine_all, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.records import Record, RowKind
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase, fold

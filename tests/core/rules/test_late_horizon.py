@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.explanations import column_words, depends_on_arrival, reasons, row_words
-from app.core.plan.fold import combine_all, finish, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.explanations import column_words, depends_on_arrival, reasons, row_words
+from app.core.plan.explaining.table_warnings import table_warnings
+from app.core.plan.merging.fold import combine_all, finish, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.replay import BASE, LOG, Replay
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
 from tests.builders import schema_of
-from tests.core.plan.test_fold import combine_anyhow, to_records
+from tests.core.plan.merging.test_fold import combine_anyhow, to_records
 from tests.core.rules.test_settled_logs import settled, state_of
 from tests.histories import cut, random_history, random_table
 from tests.services.builders import schema

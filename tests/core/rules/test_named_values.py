@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from app.core.plan.evolution import same_fold
-from app.core.plan.fold import combine, finish, lift
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.fold import combine, finish, lift
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.named_values import NamedValues
 from app.core.table.named_columns import NAMED_COLUMN, names_in, words_naming
 from app.core.table.records import Record, RowKind

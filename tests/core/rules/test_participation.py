@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.plan.explanations import reasons
+from app.core.plan.explaining.explanations import reasons
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
 from app.core.rules.participation import (

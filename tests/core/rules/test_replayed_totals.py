@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import Conflict
-from app.core.plan.fold import combine, finish, fold, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import combine, finish, fold, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.replay import Replay
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests.services.builders import schema

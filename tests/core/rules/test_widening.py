@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.evolution import combined_row, same_fold
-from app.core.plan.fold import finish, fold
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import combined_row, same_fold
+from app.core.plan.merging.fold import finish, fold
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.widening import widened
 from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.types.parser import parse_type
 from tests import oracle
 from tests.builders import schema_of
-from tests.core.plan.test_fold import by_key
+from tests.core.plan.merging.test_fold import by_key
 from tests.core.tables import plan
 from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import ErrorCode, Invalid
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.keys import key_from_json, key_from_text, key_to_json, token_of
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import ENTRIES, DataType

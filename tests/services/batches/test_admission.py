@@ -13,7 +13,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, NotStored, StagingFull
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Batch, Table
 from app.files.layout import Warehouse
 from app.files.writable import MARK

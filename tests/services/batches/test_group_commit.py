@@ -12,8 +12,8 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, KeyfoldError, KeyReused, NotFound, Unavailable
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.files.layout import Warehouse
 from app.services.batches.group_commit import GroupCommit

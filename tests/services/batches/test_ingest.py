@@ -12,7 +12,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, TooLarge, UnsupportedMediaType
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.batches.batches import list_batches

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, Invalid
-from app.core.plan.bounds import Bounds
-from app.core.plan.fold import combine, lift
-from app.core.plan.late_horizon import bounded_logs
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.columns.late_horizon import bounded_logs
+from app.core.plan.explaining.table_warnings import table_warnings
+from app.core.plan.merging.fold import combine, lift
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import DecodedRecords
 from app.core.rules.stepwise import Stepwise
 from app.core.table.history import Table
 from app.core.table.keys import Key
@@ -34,7 +34,7 @@ from app.services.shared.executor import MergeSite
 from app.storage.images import Images
 from tests import oracle
 from tests.builders import schema_of
-from tests.core.plan.test_fold import to_records
+from tests.core.plan.merging.test_fold import to_records
 from tests.histories import random_history, random_table
 from tests.services.builders import QUIET, compact, merge_staged, schema
 

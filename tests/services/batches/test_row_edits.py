@@ -12,8 +12,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
-from app.core.plan.merge_plan import MergePlan, compile_plan
-from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.records import RowKind
 from app.services.batches.row_edits import folds_in, record_of
 from app.services.explaining.simulations import SimulatedRow, simulate_merge

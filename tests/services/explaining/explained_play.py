@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.option_checks import check_options
+from app.core.plan.checks.option_checks import check_options
 from app.core.table.history import Table
 from app.services.explaining.explain import MOST_STEPS, Question, explain_row
 from app.services.explaining.explained import ExplainedRow, ExplainedStep, StepKind

@@ -13,7 +13,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, Invalid, NotFound
 from app.core.table.history import Table
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.files.layout import Warehouse
 from app.services.explaining import comparisons
 from app.services.explaining.comparisons import Became, Bounds, Compared, Comparison, compare

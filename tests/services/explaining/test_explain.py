@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.plan.schema_words import NEW_RULES
-from app.core.table.damage import DamagedFile
+from app.core.plan.explaining.schema_words import NEW_RULES
 from app.core.table.history import BatchState, Table
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import staging_file
 from app.services.explaining import told_history
 from app.services.explaining.explain import Question, explain_row

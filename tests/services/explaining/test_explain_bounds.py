@@ -18,8 +18,8 @@ from pyarrow import fs
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import ErrorCode, NotFound
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.files.layout import Warehouse
 from app.services.explaining.history import KEY_ROOM, KeptFiles, file_history, kept_records
 from app.services.rows.lookups import Images

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import NotFound
-from app.core.plan.option_checks import check_options
-from app.core.plan.told_fold import ColumnStep
+from app.core.plan.checks.option_checks import check_options
+from app.core.plan.explaining.explained_fold import ColumnStep
 from app.services.explaining.explained import ExplainedRow
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import HistoryFile, Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, history_file

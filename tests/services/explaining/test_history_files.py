@@ -17,8 +17,8 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Unavailable
-from app.core.table.damage import DamagedFile, FileKind
 from app.core.table.history import HistoryFile, Table
+from app.core.table.upkeep.damage import DamagedFile, FileKind
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.shared.damage import named_files

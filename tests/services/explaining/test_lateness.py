@@ -15,9 +15,9 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, Invalid
-from app.core.plan.bounds import Bounds
-from app.core.plan.fold import combine, lift, visible_row
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.fold import combine, lift, visible_row
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema

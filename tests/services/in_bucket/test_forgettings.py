@@ -7,8 +7,8 @@ from datetime import timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
+from app.core.table.upkeep.forgetting import ForgettingState
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.operating.readiness import take_warehouse

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.services.operating.readiness import take_warehouse
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table

@@ -16,9 +16,9 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Unavailable
-from app.core.plan.bounds import Bounds
-from app.core.table.damage import DamagedFile, DamageReason
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
+from app.core.table.upkeep.damage import DamagedFile, DamageReason
 from app.files.layout import Warehouse
 from app.files.named_files import check_file, file_of_batch
 from app.kernel.tasks import Job, Progress, Result

@@ -9,7 +9,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import TaskKind
-from app.core.table.overdue import OverdueReason
+from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.merging.overdue import ENDED_SECONDS, LOOK_SECONDS, OverdueWatch, overdue_tables
 from app.services.operating.scrapes import look_around

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.table.history import Table, TaskKind
-from app.core.table.overdue import OverdueReason
+from app.core.table.upkeep.overdue import OverdueReason
 from app.kernel.tasks import Result
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.leases import claim

@@ -10,8 +10,8 @@ import trustme
 
 from app.catalog.shared.models import batches, merges
 from app.core.access import Role
-from app.core.table.damage import DamagedFile, DamageReason
 from app.core.table.history import BatchState, TaskTrigger
+from app.core.table.upkeep.damage import DamagedFile, DamageReason
 from app.files.named_files import file_of_batch
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.plan.option_checks import check_options
+from app.core.plan.checks.option_checks import check_options
 from app.core.table.history import Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

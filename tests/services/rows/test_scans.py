@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Invalid, NotFound
-from app.core.plan.row_filters import parse_filters
+from app.core.plan.records.row_filters import parse_filters
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, get_rows

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from app.core.plan.fold import fold
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import fold
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run, Snapshot, Table
 from app.core.table.keys import Key
 from app.core.table.records import KINDS_BY_TEXT, Record

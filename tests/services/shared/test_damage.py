@@ -12,8 +12,8 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import batches, data_files
 from app.core.errors import Unavailable
-from app.core.table.damage import DamagedFile, DamageReason, FileKind
 from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState
+from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, Task, TaskState
 from app.core.table.schema import TableSchema
 from app.services.batches.ingest import Upload, accept_batch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.bounds import Bounds
+from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Rewrite, SnapshotKind, Table, TaskState
 from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import JSON

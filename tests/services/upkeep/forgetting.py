@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.core.errors import AlreadyExists
-from app.core.table.forgetting import Forgetting
 from app.core.table.history import Table
+from app.core.table.upkeep.forgetting import Forgetting
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, find, get_rows, view_at
 from app.services.shared.executor import MergeSite

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.history import SnapshotKind
+from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
 from app.files.named_files import damaged_files
 from app.services.explaining.history import file_history
 from app.services.rows.lookups import Images

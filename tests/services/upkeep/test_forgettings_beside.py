@@ -15,8 +15,8 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
-from app.core.table.forgetting import ForgettingState, RemnantKind
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.publishing.delta import keep_log

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.core.table.forgetting import ForgettingState
 from app.core.table.history import Table
+from app.core.table.upkeep.forgetting import ForgettingState
 from app.services.explaining.history import file_history
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images

@@ -7,8 +7,8 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import batches, changelog_files, data_files, history_files
 from app.core.errors import Cancelled
-from app.core.table.damage import FileKind
 from app.core.table.history import Table
+from app.core.table.upkeep.damage import FileKind
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.shared.executor import MergeSite

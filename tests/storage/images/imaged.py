@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from app.core.plan.answers import key_json
-from app.core.plan.fold import lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.answers import key_json
 from app.core.table.history import Run
 from app.core.table.keys import Key, token_of
 from app.core.table.records import Record, RowKind

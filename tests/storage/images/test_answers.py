@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.plan.answers import key_json, row_json, to_json
-from app.core.plan.fold import finish, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import finish, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.answers import key_json, row_json, to_json
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.plan.answers import to_json
-from app.core.plan.merge_plan import compile_plan
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.answers import to_json
 from app.core.table.keys import token_of
 from app.core.table.records import Record, RowKind
 from app.files.layout import Warehouse, data_file

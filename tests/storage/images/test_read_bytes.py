@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.core.plan.answers import key_json
+from app.core.plan.records.answers import key_json
 from app.core.table.keys import token_of
 from app.files.layout import Warehouse
 from app.storage.images import Images, ReadBytes, TooMuchAtOnce

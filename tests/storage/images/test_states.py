@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.table.damage import DamagedFile
 from app.core.table.history import Run
 from app.core.table.keys import token_of
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import file_of_run
 from app.storage.images.states import rows_in_parquet

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from app.core.errors import Invalid, TooLarge
-from app.core.plan.bounds import FREE_BYTES, Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import LONGEST_KEY, DecodedRecords, RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import FREE_BYTES, Bounds
+from app.core.plan.records.record_decoder import LONGEST_KEY, DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
 from app.services.batches.ingest import Upload
 from app.services.bodies.formats import JSON

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind

@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from app.core.errors import Invalid, TooLarge, UnsupportedMediaType
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
 from app.services.batches.ingest import Upload
 from app.services.bodies.formats import FORMATS, JSON

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from app.core.errors import Invalid, TooLarge
-from app.core.plan.bounds import Bounds
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import RecordDecoder
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
 from app.files.arrow import staging_schema

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import Unavailable
-from app.core.plan.fold import lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.fold import lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.records import Record, RowKind
 from app.core.table.total_ranges import UNBOUNDED

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.core.plan.evolution import combined_row
-from app.core.plan.fold import finish, lift
-from app.core.plan.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.evolution import combined_row
+from app.core.plan.merging.fold import finish, lift
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.keys import Key
 from app.core.table.records import Record, RowKind

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.plan.fold import lift
+from app.core.plan.merging.fold import lift
 from app.core.table.history import Run
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.plan.merge_plan import compile_plan
-from app.core.plan.record_decoder import DecodedRecords, RecordDecoder
-from app.core.table.damage import DamagedFile
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, RowKind, arrival
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.arrow import field_id
 from app.files.layout import Warehouse, staging_file
 from app.storage.staging.staging import delete_batch, read_key_records, sync_staging, write_batch

@@ -23,7 +23,7 @@ from app.api.shared.preferences import preference
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.errors import DamagedCatalog, Unavailable
-from app.core.plan.record_decoder import Note
+from app.core.plan.records.record_decoder import Note
 from app.core.table import history
 from app.http.uploads import ROOM, stage
 from app.services.batches.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch

@@ -17,7 +17,7 @@ from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, ReadTable, WrittenTable, location
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
-from app.core.table.forgetting import MOST_KEYS, ForgettingState, RemnantKind
+from app.core.table.upkeep.forgetting import MOST_KEYS, ForgettingState, RemnantKind
 from app.services.upkeep import forgettings as service
 
 register_convertors()

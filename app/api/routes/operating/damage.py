@@ -12,7 +12,7 @@ from app.api.shared.deps import Reading
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, ReadTable
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.core.table.damage import DamageReason, FileKind
+from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.services.shared import damage as service
 
 router = APIRouter(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)

@@ -15,7 +15,7 @@ from app.api.shared.deps import ImagesDep, PartsDep, Reading
 from app.api.shared.paths import TABLE_PATH, ReadTable
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.history import Task
-from app.core.table.overdue import OverdueReason
+from app.core.table.upkeep.overdue import OverdueReason
 from app.services.operating.stats import TableStats, image_progress, table_stats
 
 router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)

@@ -15,8 +15,8 @@ from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, ReadTable
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.core.plan.integers import integers_of
-from app.core.table.option_entries import Integers
+from app.core.plan.records.integers import integers_of
+from app.core.table.options.entries import Integers
 from app.services.publishing.files import list_files
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)

@@ -24,8 +24,8 @@ from app.api.shared.preferences import INTEGERS, USUAL, Spelling, spelling
 from app.api.shared.problems import refusal
 from app.core.access import Grant, Role
 from app.core.errors import KeyfoldError
-from app.core.table.damage import DamagedFile
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
+from app.core.table.upkeep.damage import DamagedFile
 from app.http.members import OPERATION
 from app.services.rows.lookups import Consistency
 

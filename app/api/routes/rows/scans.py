@@ -24,7 +24,7 @@ from app.api.shared.paths import TABLE_PATH, FullName, sent_path
 from app.api.shared.preferences import USUAL, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.damage import DamagedFile
+from app.core.table.upkeep.damage import DamagedFile
 from app.services.rows.scan_counts import count_rows
 from app.services.rows.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
 from app.services.rows.scan_room import ScanPlace

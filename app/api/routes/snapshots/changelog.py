@@ -25,8 +25,8 @@ from app.api.shared.paths import TABLE_PATH, FullName, sent_path
 from app.api.shared.preferences import USUAL, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.plan.integers import encoder_of, integers_of
-from app.core.table.option_entries import Integers
+from app.core.plan.records.integers import encoder_of, integers_of
+from app.core.table.options.entries import Integers
 from app.services.snapshots.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
 router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)

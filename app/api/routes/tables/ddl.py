@@ -18,7 +18,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Grant, Role
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Violation
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.table.schema_bounds import CatalogBounds
 from app.core.types.dialects import Dialect
 from app.services.tables.ddl import DeclaredTable, FoundTable, create_declared, declared_tables

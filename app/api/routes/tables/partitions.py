@@ -18,8 +18,8 @@ from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName, ReadTable
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
-from app.core.plan.integers import integers_of, row_as_text
-from app.core.table.option_entries import Integers
+from app.core.plan.records.integers import integers_of, row_as_text
+from app.core.table.options.entries import Integers
 from app.services.tables.partitions import drop_partitions, list_partitions
 
 router = APIRouter(

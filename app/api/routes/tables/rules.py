@@ -11,7 +11,7 @@ from app.api.shared.answers import Answer
 from app.api.shared.deps import Reading
 from app.api.shared.paths import TABLE_PATH, ReadTable
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.core.table.option_entries import MergeEngine
+from app.core.table.options.entries import MergeEngine
 from app.services.tables.rules import table_rules
 
 router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)

@@ -15,10 +15,10 @@ from app.api.document.document import objects_in
 from app.api.shared.deps import Reading
 from app.api.shared.paths import TABLE_PATH, ReadTable
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.core.plan.integers import integers_of
-from app.core.plan.record_decoder import KIND_MEMBER
+from app.core.plan.records.integers import integers_of
+from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
-from app.core.table.option_entries import Integers
+from app.core.table.options.entries import Integers
 from app.core.table.records import RowKind
 from app.http.typed_columns import columns_schema, example_of
 from app.services.tables.rules import table_rules

@@ -28,7 +28,7 @@ from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Grant, Role
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.plan.table_warnings import table_warnings
+from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.table.history import Table
 from app.core.table.schema_bounds import CatalogBounds
 from app.services.tables import drops

@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.core.table.option_entries import TABLE_OPTIONS
-from app.core.table.paimon_options import OWN_FAMILIES, PAIMONS_OWN
+from app.core.table.options.entries import TABLE_OPTIONS
+from app.core.table.options.paimon import OWN_FAMILIES, PAIMONS_OWN
 from app.core.table.schema import TableSchema
 from tests.api.conftest import TABLES, new_table
 

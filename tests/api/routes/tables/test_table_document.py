@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from app.core.plan.integers import encoder_of
-from app.core.table.option_entries import Integers
+from app.core.plan.records.integers import encoder_of
+from app.core.table.options.entries import Integers
 from app.core.types.kinds import Family, Kind
 from app.core.types.parser import parse_type
 from app.http.typed_columns import TYPED, example_of, schema_of

@@ -1,0 +1,1 @@
+"""What options may stand together, and with which columns."""

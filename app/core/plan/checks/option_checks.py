@@ -1,0 +1,35 @@
+"""What options may stand together, and with which columns: every rule of merge-semantics §6, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from app.core.errors import Violation
+from app.core.plan.checks.delta_checks import DELTA_CHECKS
+from app.core.plan.checks.function_checks import FUNCTION_CHECKS
+from app.core.plan.checks.mode_checks import MODE_CHECKS
+from app.core.plan.checks.order_checks import ORDER_CHECKS
+from app.core.plan.columns.column_defaults import DEFAULT_CHECKS
+from app.core.plan.columns.late_horizon import HORIZON_CHECKS
+from app.core.table.options.parsed import TableOptions
+from app.core.table.schema import TableSchema
+
+MOST_FAULTS = 1000  # of one schema: each names its option, and one option can be at fault with every column
+Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
+
+CHECKS: tuple[Check, ...] = (
+    *FUNCTION_CHECKS,
+    *ORDER_CHECKS,
+    *MODE_CHECKS,
+    *DEFAULT_CHECKS,
+    *HORIZON_CHECKS,
+    *DELTA_CHECKS,
+)
+
+
+def check_options(schema: TableSchema) -> list[Violation]:
+    """The faults of the options as a whole, the first thousand of them; what could not be read at all is not looked at
+    again.
+    """
+    return [*islice((fault for check in CHECKS for fault in check(schema, schema.parsed)), MOST_FAULTS)]

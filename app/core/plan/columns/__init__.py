@@ -1,0 +1,1 @@
+"""What a column's options say: its default, its function, how late its records may come."""

@@ -1,0 +1,136 @@
+"""Which records each column's value came from: the one that a register keeps, all that an accumulator counted.
+
+One entry per kind of rule, as reasons have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.rules.accumulators import Sum, Union
+from app.core.rules.named_values import NamedValues
+from app.core.rules.register import Register
+from app.core.rules.replay import Replay
+from app.core.rules.rule import Rule
+from app.core.rules.stepwise import Stepwise
+from app.core.table.records import Record
+from app.core.table.schema import Column
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value came from: ``start``, the state before all records, and the ``arrivals`` of records, ascending."""
+
+    start: bool = False
+    arrivals: tuple[int, ...] = ()
+
+    def joined(self, arrivals: Collection[int]) -> Source:
+        """The same and more records."""
+        return Source(self.start, tuple(sorted({*self.arrivals, *arrivals})))
+
+
+NOTHING = Source()
+START = Source(start=True)
+Sources = Mapping[int, Source]  # by column id; columns of which nothing was said are absent
+_Before = Mapping[str, Any] | None  # what a rule holds before the records, None if nothing
+_Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
+
+
+def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
+    """Of the record that wins over all others."""
+    state, found = before, origin
+    for record in records:
+        lifted = rule.lift(record)
+        if rule.part.takes(record) and (state is None or rule.newer_wins(state, lifted)):
+            state, found = lifted, Source(arrivals=(record.arrival,))
+    return found
+
+
+def _named(rule: NamedValues, column: Column, _before: _Before, records: Sequence[Record], origin: Source) -> Source:
+    naming = [record.arrival for record in records if rule.part_of(column).takes(record)]
+    return Source(arrivals=(naming[-1],)) if naming else origin
+
+
+def _counted(rule: Sum | Union, _column: Column, _before: _Before, records: Sequence[Record], origin: Source) -> Source:
+    return origin.joined([record.arrival for record in records if rule.part.takes(record)])
+
+
+def _stepped(rule: Stepwise, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
+    taken = [record.arrival for record in records if rule.part.takes(record)]
+    if rule.late is not None:
+        folded = rule.combine_all([before or rule.empty, *map(rule.lift, records)])
+        on_time = {entry["t"] for entry in folded[rule.log] or ()}
+        taken = [arrival for arrival in taken if arrival in on_time]
+    return origin.joined(taken)
+
+
+FOLDS: Mapping[type[Rule], _Fold] = {
+    Register: _kept,
+    NamedValues: _named,
+    Sum: _counted,
+    Union: _counted,
+    Stepwise: _stepped,
+}
+
+
+def said_at_start(plan: MergePlan, state: Mapping[str, Any] | None) -> Sources:
+    """The sources of a state row of which nothing else is known."""
+    if state is None:
+        return {}
+    said = {name for rule in plan.rules for name in rule.said(state)}
+    return {column.id: START for column in plan.schema.value_columns if column.name in said}
+
+
+def sources(
+    plan: MergePlan,
+    before: Mapping[str, Any] | None,
+    records: Sequence[Record],
+    after: Mapping[str, Any] | None,
+    origin: Sources,
+    known: Collection[int],
+) -> Sources:
+    """The sources of the values of ``after``, which is the state row ``before`` (None: nothing), whose values are of
+    ``origin``, with ``records`` folded on top in turn. ``known`` are the arrivals of all records that can be told.
+    """
+    if after is None:
+        return {}
+    if plan.replay is not None:
+        found = _of_replay(plan.replay, after, known, origin)
+    else:
+        found = _of_rules(plan, before, records, origin)
+    return {number: source for number, source in found.items() if source != NOTHING}
+
+
+def _of_rules(
+    plan: MergePlan, before: Mapping[str, Any] | None, records: Sequence[Record], origin: Sources
+) -> dict[int, Source]:
+    removals = [place for place, record in enumerate(records) if plan.row.removes(record)]
+    if removals:
+        before, records, origin = None, records[removals[-1] + 1 :], {}
+    return {
+        column.id: FOLDS[type(rule)](rule, column, before, records, origin.get(column.id, NOTHING))
+        for rule in plan.rules
+        for column in rule.columns
+    }
+
+
+def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int], origin: Sources) -> dict[int, Source]:
+    """As the row is replayed; an entry of its log that is none of the ``known`` records is of what was before them."""
+    row = replay.row(after)
+    found: dict[int, Source] = {}
+    for rule in replay.rules:
+        log, removal = row.folded_by(rule), row.begins_with_removal(rule)
+        records = [log.record(place) for place in range(len(log))]
+        begun = NOTHING if removal is None else Source(arrivals=(row.removed_at or 0,)) if removal else None
+        for column in rule.columns:
+            own = origin.get(column.id, NOTHING)
+            source = FOLDS[type(rule)](rule, column, row.before(rule), records, own if begun is None else begun)
+            older = [arrival for arrival in source.arrivals if arrival not in known]
+            newer = [arrival for arrival in source.arrivals if arrival in known]
+            before = own if older and (own != NOTHING) else START if older else Source(source.start)
+            inherited = Source(source.start or before.start, before.arrivals)
+            found[column.id] = inherited.joined(newer)
+    return found

@@ -1,0 +1,41 @@
+"""Of which runs a published version is made, and which of them Delta's readers read as they are (decision 31)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.plan.merging.evolution import same_fold
+from app.core.rules.widening import same_type
+from app.core.table.history import Run
+from app.core.table.schema import Column, TableSchema
+
+
+def readable_as(written: TableSchema, now: TableSchema) -> bool:
+    """Whether who reads a run that was written under ``written`` by the names and types of ``now`` gets its values.
+
+    Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
+    one that was renamed or widened, or took the name of another, must be written anew.
+    """
+    return same_fold(written, now) and all(_found(written, column) for column in now.columns)
+
+
+def _found(written: TableSchema, column: Column) -> bool:
+    there = written.by_name.get(column.name)
+    if there is None:
+        return all(other.id != column.id for other in written.columns)
+    return there.id == column.id and same_type(there.type, column.type)
+
+
+def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:
+    """The runs of a snapshot that are the whole of it: one of each partition; None where one has several."""
+    return tuple(runs) if len({run.partition for run in runs}) == len(runs) else None
+
+
+def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """What the last full compaction left, whatever was merged on top meanwhile: the oldest run of each partition, where
+    a full compaction made it.
+    """
+    oldest: dict[str | None, Run] = {}
+    for run in runs:
+        oldest.setdefault(run.partition, run)
+    return tuple(run for run in oldest.values() if run.full)

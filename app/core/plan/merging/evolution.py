@@ -1,0 +1,291 @@
+"""Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan (§6.6,
+§6.7, merge-semantics A.10).
+
+A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
+is found by column id and widened with its column. Where the meaning changed (another function, another group, another
+order), the rows that the old plan shows enter the new plan as its first records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Generic, TypeVar
+
+from app.core.plan.merging.fold import combine_all, lift, visible_row
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.rules.accumulators import Sum
+from app.core.rules.lateness import Lateness
+from app.core.rules.order import Order, OrderField
+from app.core.rules.participation import Condition, Participation
+from app.core.rules.replay import Replay
+from app.core.rules.rule import Rule, State
+from app.core.rules.step_function import StepFunction
+from app.core.rules.widening import same_type, widened
+from app.core.table.records import Record, RowKind
+from app.core.table.schema import Column, TableSchema
+from app.core.types.datatype import DataType
+
+Stored = TypeVar("Stored")
+Rows = TypeVar("Rows")
+
+# What a rule is called, not what it does.
+_WORDS = ("columns", "column", "meaning")
+
+
+def same_fold(old: TableSchema, new: TableSchema) -> bool:
+    """Whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both have.
+
+    It compares what the options come to (the plans), so no option can be forgotten; types may be wider.
+    """
+    if old is new:
+        return True
+    before, after = compile_plan(old), compile_plan(new)
+    if _row_meaning(before) != _row_meaning(after):
+        return False
+    rules, new_rules = _column_meanings(before), _column_meanings(after)
+    same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
+    return same_columns and _same_state(before, after)
+
+
+def shows_alike(old: TableSchema, new: TableSchema) -> bool:
+    """Return whether a state row of ``old`` shows its values under ``new`` by itself: it means the same, and no sum has
+    another type, which may hold more of its total.
+    """
+    return same_fold(old, new) and not _retotalled(compile_plan(old), compile_plan(new))
+
+
+def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
+    """``new``, which follows ``old`` in a table with rows: it remembers removals if rows may hold some that late
+    records must still meet, and nothing of its options says so (merge-semantics A.10).
+    """
+    told = replace(new, remembers_removals=True)
+    if same_fold(new, told):
+        return new
+    return told if same_fold(old, told) else new
+
+
+def same_types(old: TableSchema, new: TableSchema) -> bool:
+    """Whether the columns that both have are of the same type, so that state needs no conversion."""
+    types = {column.id: column.type for column in old.columns}
+    return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
+
+
+def _same_state(old: MergePlan, new: MergePlan) -> bool:
+    """Whether runs of ``old`` hold what ``new`` must know of the columns that both have.
+
+    A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
+    """
+    known = {column.id for column in old.schema.columns}
+    needed = {
+        hidden.name
+        for rule in new.rules
+        if not isinstance(rule, Replay) and any(column.id in known for column in rule.columns)
+        for hidden in rule.hidden
+        if hidden.needed
+    }
+    return needed <= {hidden.name for hidden in old.hidden}
+
+
+def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
+    replays = [rule for rule in plan.rules if isinstance(rule, Replay)]
+    return (
+        _meaning(plan.order),
+        *plan.row.meaning,
+        tuple(_meaning(register.order) for rule in replays for register in rule.listed),
+        len(replays),
+        tuple(_meaning(rule.late) for rule in replays),
+        _meaning(plan.schema.key_columns),
+    )
+
+
+def _column_meanings(plan: MergePlan) -> dict[int, Any]:
+    """Per column id: what its rule does."""
+    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
+    return {column.id: _rule_meaning(rule) for rule in rules for column in rule.columns}
+
+
+def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
+    """The settings of a rule, columns by id; a function is told by ``called``, not by its code."""
+    settings = {
+        field.name: getattr(rule, field.name)
+        for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
+        if field.name not in _WORDS
+    }
+    return (type(rule), *((name, _meaning(value)) for name, value in settings.items() if not _is_code(value)))
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, StepFunction)
+
+
+def _meaning(value: Any) -> Any:
+    """A setting with columns by id, whatever they are called and however wide they are."""
+    if isinstance(value, Column):
+        return value.id
+    if isinstance(value, OrderField):
+        return (value.column.id, value.descending, value.floor, value.integral)
+    if isinstance(value, Order):
+        return (tuple(_meaning(field) for field in value.fields), value.flag)
+    if isinstance(value, Lateness):
+        return (value.column.id, value.horizon)
+    if isinstance(value, (Participation, Condition)):
+        return (type(value), *(_meaning(getattr(value, one.name)) for one in fields(value)))  # type: ignore[arg-type]  # every condition is a dataclass
+    return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value
+
+
+def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
+    """The columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are null."""
+    before = {column.id: column for column in old.columns}
+    return {
+        column.name: widened(values.get(before[column.id].name), before[column.id].type, column.type)
+        if column.id in before
+        else None
+        for column in new.columns
+    }
+
+
+def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record:
+    """A record of ``old`` under the names and types of ``new``; of the columns that ``old`` lacks it names none."""
+    named = None
+    if new.tells_named:
+        told = {column.id for column in old.columns if record.names(column.name)}
+        named = frozenset(column.name for column in new.columns if column.id in told)
+    return Record(record.kind, renamed(record.values, old, new), record.arrival, named)
+
+
+class RunSteps(ABC, Generic[Stored, Rows]):
+    """What ``combined_runs`` is made of: over the state row of one key, or over whole columns of many."""
+
+    @abstractmethod
+    def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
+        """What a run holds that was written under ``written``, as state of ``plan``, which means the same."""
+
+    @abstractmethod
+    def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
+        """State of ``plan``, oldest first, as one."""
+
+    @abstractmethod
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: Rows) -> Rows:
+        """State of ``old`` as first records of ``new``, which means something else."""
+
+
+def combined_runs(plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]], steps: RunSteps[Stored, Rows]) -> Rows:
+    """Neighbouring runs, oldest first, each with the plan that it was written under, as one state of ``plan``.
+
+    Runs whose state means the same are combined under one plan, the youngest of them; all of them together enter the
+    next plan as its first records. There is at least one run.
+    """
+    carried: list[Rows] = []
+    previous = plan
+    for current, neighbours in _epochs(plan, runs):
+        entered = [steps.carried_over(previous, current, rows) for rows in carried]
+        read = [steps.read(written, run, current) for written, run in neighbours]
+        carried, previous = [steps.combined(current, [*entered, *read])], current
+    return carried[0] if previous is plan else steps.carried_over(previous, plan, carried[0])
+
+
+def _epochs(
+    plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]]
+) -> list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]]:
+    """Neighbouring runs whose state means the same, each with the plan that reads them (columns are found by id)."""
+    epochs: list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]] = []
+    for written, run in runs:
+        reading = plan if same_fold(written.schema, plan.schema) else written
+        if epochs and same_fold(epochs[-1][0].schema, reading.schema):
+            epochs[-1] = (reading, [*epochs[-1][1], (written, run)])
+        else:
+            epochs.append((reading, [(written, run)]))
+    return epochs
+
+
+class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
+    """The steps over the state row of one key; None where there is none."""
+
+    def read(self, written: MergePlan, run: Mapping[str, Any], plan: MergePlan) -> Mapping[str, Any] | None:
+        return run if written.schema is plan.schema else converted(run, written, plan)
+
+    def combined(self, plan: MergePlan, rows: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+        return combine_all(plan, [row for row in rows if row is not None])
+
+    def carried_over(self, old: MergePlan, new: MergePlan, rows: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return None if rows is None else carried_over(rows, old, new)
+
+
+def combined_row(plan: MergePlan, stored: Sequence[tuple[MergePlan, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
+    """The state row of one key under ``plan``, of its state rows in the runs that have it, oldest first, each with the
+    plan that the run was written under; None if nothing is known of the key.
+    """
+    return combined_runs(plan, stored, _StateRow()) if stored else None
+
+
+def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
+    """A state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
+    sources = sources_of(old, new)
+    values = {
+        name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
+        for name, data_type in new.state_columns
+    }
+    for before, after in _retotalled(old, new):
+        values.update(after.retotalled(before, state))
+    if not same_types(old.schema, new.schema):
+        values.update((name, value) for rule in new.rules for name, value in rule.refolded(values).items())
+    return values
+
+
+def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
+    """Per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by id."""
+    before = {column.id: (column.name, column.type) for column in old.schema.columns}
+    hidden = {column.name: (column.name, column.type) for column in old.hidden}
+    names = {column.name: before[column.id] for column in new.schema.columns if column.id in before}
+    return names | {column.name: hidden[column.name] for column in new.hidden if column.name in hidden}
+
+
+def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
+    """The sums of widened columns, before and after: a total that left the old type may be inside the new one."""
+    before = {rule.column.id: rule for rule in old.rules if isinstance(rule, Sum)}
+    pairs = [(before[rule.column.id], rule) for rule in new.rules if isinstance(rule, Sum) and rule.column.id in before]
+    return [(one, other) for one, other in pairs if not same_type(one.column.type, other.column.type)]
+
+
+def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
+    """What a state row of ``old`` is under ``new``: the row it shows as a first record.
+
+    A row that it does not show is its removal, where that hides what sorts before it (``removing``), else None.
+    """
+    row = visible_row(old, state)
+    if row is not None:
+        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _said(old, state)), old.schema, new.schema))
+    replays = removing(old, new)
+    removal = None if replays is None else replays[0].removal(state)
+    if replays is None or removal is None:
+        return None
+    key = {name: state[source] for name, source in key_names(old, new)}
+    entry = widened(removal, *(replay.entry_type for replay in replays))
+    return {**key, **replays[1].removed(entry), **new.row.touched(None)}
+
+
+def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns of which the records in ``state`` said something, the key's among them: those that a row
+    names which enters another plan as its first record (merge-semantics A.10, A.12).
+    """
+    return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
+
+
+def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
+    """The replays of both plans if a removal hides the same older records under either: the order of rows, and what
+    removes them, did not change (merge-semantics A.10).
+    """
+    found = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
+    before, after = found
+    if before is None or after is None or _meaning(old.order) != _meaning(new.order):
+        return None
+    listed = [tuple(_meaning(register.order) for register in replay.listed) for replay in (before, after)]
+    return (before, after) if listed[0] == listed[1] else None
+
+
+def key_names(old: MergePlan, new: MergePlan) -> list[tuple[str, str]]:
+    """The key columns' names under ``new`` and ``old``."""
+    before = {column.id: column.name for column in old.schema.columns}
+    return [(column.name, before[column.id]) for column in new.schema.key_columns]

@@ -1,0 +1,95 @@
+"""Lanes: the orders in which a table's records can come late, one for each sequence group and one for the table's own
+sequence, and what a late record still does to the columns of its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app.core.plan.merging.merge_plan import MergePlan
+from app.core.rules.lateness import Horizon, Lateness
+from app.core.rules.order import Order
+from app.core.rules.participation import EVERY_RECORD, Participation
+from app.core.rules.register import OrderPlace, Register
+from app.core.rules.rule import Rule
+from app.core.types.kinds import Family
+
+SECONDS, NUMBER = "seconds", "number"
+_MEASURES = {
+    **dict.fromkeys((Family.TIMESTAMP, Family.DATE, Family.TIME), SECONDS),
+    **dict.fromkeys((Family.INTEGER, Family.DECIMAL, Family.FLOATING), NUMBER),
+}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """An order, and the records that take ``part`` in it. A record is late that sorts before one of its key that came
+    before it.
+
+    ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``own`` is the register that a late
+    record cannot change, if the lane has one; ``kept`` are others that it may still reach by an order of their own,
+    ``counted`` the rules that take its value all the same. Both are None in tables whose rows can be removed: there
+    only a replay tells what a late record does.
+    """
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    order: Order
+    part: Participation
+    own: Register | None
+    kept: tuple[Register, ...] | None
+    counted: tuple[Rule, ...] | None
+    horizon: Horizon | None = None
+
+    @property
+    def measure(self) -> str | None:
+        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None where nothing tells."""
+        return _MEASURES.get(self.order.fields[0].column.type.family)
+
+    @property
+    def bound(self) -> float | None:
+        """The horizon in the unit of ``measure``; None without one."""
+        if self.horizon is None:
+            return None
+        return self.horizon.total_seconds() if isinstance(self.horizon, timedelta) else float(self.horizon)
+
+    @property
+    def places(self) -> Sequence[OrderPlace]:
+        """Where runs have the highest place in the order that a key's records have had."""
+        if self.own is not None:
+            return self.own.order_places
+        return [(field, field.column.name, None) for field in self.order.fields]
+
+
+def lanes_of(plan: MergePlan) -> Sequence[Lane]:
+    """The lanes of a table: none where arrival alone orders its records."""
+    found = [
+        _lane(plan, group, register, [rule for rule in plan.column_rules if rule.part.group == group])
+        for group, register in plan.group_registers.items()
+    ]
+    free = [rule for rule in plan.column_rules if not rule.part.group]
+    registers = [rule for rule in free if isinstance(rule, Register) and rule.order.fields]
+    if plan.order.fields and registers:
+        own = next((register for register in registers if register.part == EVERY_RECORD), None)
+        found.append(_lane(plan, tuple(field.column.name for field in plan.order.fields), own, free))
+    return found
+
+
+def _lane(plan: MergePlan, sequence: tuple[str, ...], own: Register | None, rules: Sequence[Rule]) -> Lane:
+    order = own.order if own else plan.order
+    horizon = plan.schema.parsed["sequence.late-horizon"]
+    measured = horizon is not None and Lateness.measures(order.fields[0].column.type, horizon)
+    known = plan.replay is None and not plan.row.removes_on_delete
+    others = [rule for rule in rules if rule is not own]
+    return Lane(
+        sequence,
+        tuple(column.name for rule in rules for column in rule.columns if column.name not in sequence),
+        order,
+        own.part if own else EVERY_RECORD,
+        own,
+        tuple(rule for rule in others if isinstance(rule, Register)) if known else None,
+        tuple(rule for rule in others if not isinstance(rule, Register)) if known else None,
+        horizon if measured else None,
+    )

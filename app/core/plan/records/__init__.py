@@ -1,0 +1,1 @@
+"""Records as posted, rows as answered, filters of scans."""

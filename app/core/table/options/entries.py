@@ -1,0 +1,359 @@
+"""The options that Keyfold knows: one entry each, with everything there is to say about it (Paimon's keys).
+
+Whatever treats options alike is a loop over these entries: reading them, what may change on a table with rows, what a
+renamed column does to them, what has no effect, which ones the merge plan may read, the tables of docs/semantics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+
+from app.core.table.options.option import Change, Names, Option
+from app.core.table.options.paimon import is_foreign
+from app.core.table.options.values import (
+    OneOf,
+    boolean,
+    count,
+    duration,
+    horizon,
+    names,
+    percent,
+    size,
+    time_format,
+    whole_number,
+)
+
+
+class MergeEngine(StrEnum):
+    """Values of ``merge-engine`` (merge-semantics §2)."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class SortOrder(StrEnum):
+    """Values of ``sequence.field.sort-order`` (§3.1)."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ExpirationStrategy(StrEnum):
+    """Values of ``partition.expiration-strategy``."""
+
+    VALUES_TIME = "values-time"  # the time that the partition's values say
+    UPDATE_TIME = "update-time"  # when the newest of its records was merged
+
+
+class ChangelogProducer(StrEnum):
+    """Values of ``changelog-producer`` (§8)."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+class AbsentColumns(StrEnum):
+    """Values of ``record.absent-columns``: what a record says of a column that it does not name (A.12)."""
+
+    NULL = "null"  # as if it were null (Paimon's meaning)
+    UNCHANGED = "unchanged"  # nothing
+
+
+class LateRecords(StrEnum):
+    """Values of ``sequence.late-records``: what becomes of a record beyond ``sequence.late-horizon``."""
+
+    IGNORE = "ignore"  # the log leaves it out
+    REFUSE = "refuse"  # as far as it is known when it is posted, its batch is refused; else the log leaves it out
+
+
+class Consistency(StrEnum):
+    """Values of ``lookup.consistency``: what a lookup sees."""
+
+    MERGED = "merged"  # the current snapshot
+    LATEST = "latest"  # the snapshot and the batches staged on top of it: read your writes
+
+
+class Integers(StrEnum):
+    """Values of ``lookup.integers``: how answers spell BIGINT."""
+
+    NUMBER = "number"
+    TEXT = "text"
+
+
+DEFAULT_FUNCTION = "fields.default-aggregate-function"
+_TABLE_OPTIONS = (
+    Option(
+        "merge-engine",
+        OneOf(MergeEngine),
+        MergeEngine.DEDUPLICATE,
+        "how records of one key fold together",
+        folds=True,
+        change=Change.NEVER,
+    ),
+    Option(
+        "sequence.field",
+        names,
+        (),
+        "columns that order the records of a key, before arrival",
+        folds=True,
+        names=Names.COLUMNS,
+    ),
+    Option("sequence.field.sort-order", OneOf(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
+    Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
+    Option(
+        "sequence.late-horizon",
+        horizon,
+        None,
+        "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
+        folds=True,
+    ),
+    Option(
+        "sequence.late-records",
+        OneOf(LateRecords),
+        LateRecords.IGNORE,
+        "whether a batch is refused that has a record beyond the horizon",
+    ),
+    Option(
+        "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER
+    ),
+    Option(
+        "rowkind.field", str.strip, None, "the column that holds the row kind", change=Change.NEVER, names=Names.COLUMN
+    ),
+    Option(
+        "ignore-delete",
+        boolean,
+        False,
+        "drop -U and -D records",
+        folds=True,
+        change=Change.TURNED_ON,
+        aliases=("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+    ),
+    Option("ignore-update-before", boolean, False, "drop -U records", folds=True, change=Change.TURNED_ON),
+    Option(
+        "partial-update.remove-record-on-delete",
+        boolean,
+        False,
+        "a -D removes the row",
+        folds=True,
+        change=Change.NEVER,
+    ),
+    Option(
+        "partial-update.remove-record-on-sequence-group",
+        names,
+        (),
+        "a -D that one of these groups accepts removes the row",
+        folds=True,
+        change=Change.NEVER,
+        names=Names.COLUMNS,
+    ),
+    Option(
+        "record.absent-columns",
+        OneOf(AbsentColumns),
+        AbsentColumns.NULL,
+        "what a record says of a column that it does not name: null, or nothing (unchanged)",
+        folds=True,
+        change=Change.TURNED_ON,
+    ),
+    Option(
+        "events.truncate-time",
+        boolean,
+        False,
+        "times of change events lose the digits that their column does not hold, instead of being refused",
+    ),
+    Option(
+        "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
+    ),
+    Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),
+    Option("changelog-producer", OneOf(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
+    Option(
+        "primary-key",
+        names,
+        (),
+        "the primary key, where the schema does not declare it",
+        change=Change.NEVER,
+        instead="create a new table with the other key and post the records there",
+        names=Names.COLUMNS,
+    ),
+    Option("primary-key.nullable", boolean, False, "key columns may be null", change=Change.NEVER),
+    Option(
+        "merge.max-staleness", duration, timedelta(seconds=1), "age of the oldest staged batch at which a merge starts"
+    ),
+    Option(
+        "lookup.consistency",
+        OneOf(Consistency),
+        None,
+        "what a lookup sees that does not say: latest, or merged for the snapshot alone",
+    ),
+    Option("lookup.integers", OneOf(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
+    Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
+    Option("snapshot.num-retained.min", count, 10, "snapshots that are kept however old they are"),
+    Option("snapshot.num-retained.max", count, 2**31 - 1, "snapshots that are kept at most"),
+    Option("snapshot.time-retained", duration, timedelta(hours=1), "how long a snapshot is kept"),
+    Option(
+        "catalog.history-retained",
+        duration,
+        timedelta(days=7),
+        "how long merged batches, and merges and compactions that are over, are listed",
+    ),
+    Option(
+        "history.time-retained",
+        duration,
+        timedelta(days=1),
+        "how long the records of merged batches are kept, to explain rows; 0: not at all",
+    ),
+    Option("history.max-size", size, 1024**3, "bytes of such records that are kept at most, the newest"),
+    Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
+    Option("num-sorted-run.stop-trigger", count, None, "runs at which merges wait for a compaction"),
+    Option(
+        "compaction.max-size-amplification-percent",
+        percent,
+        200,
+        "size of the newer runs, in percent of the oldest, at which all are combined",
+    ),
+    Option(
+        "compaction.size-ratio", percent, 1, "percent by which the next older run may be larger and is combined too"
+    ),
+    Option("partition.expiration-time", duration, None, "age at which a partition is dropped"),
+    Option(
+        "partition.expiration-strategy",
+        OneOf(ExpirationStrategy),
+        ExpirationStrategy.VALUES_TIME,
+        "what the age of a partition is counted from",
+    ),
+    Option("partition.timestamp-pattern", str.strip, None, "a partition's time, of its columns: $day $hour:00:00"),
+    Option("partition.timestamp-formatter", time_format, None, "how that text is read: yyyy-MM-dd HH:mm:ss"),
+    Option("target-file-size", size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
+    Option("full-compaction.delta-commits", count, None, "merges after which all runs are combined"),
+    Option("changelog-producer.row-deduplicate", boolean, False, "no changelog of rows that stay equal"),
+    Option(
+        "changelog-producer.row-deduplicate-ignore-fields",
+        names,
+        (),
+        "columns that do not count as a change",
+        names=Names.COLUMNS,
+    ),
+    Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option("twin.publish", boolean, False, "each full compaction writes the rows once more, for Paimon's clients"),
+    Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
+    Option("delta.publish", boolean, False, "write a Delta log with each full compaction"),
+    Option(
+        "delta.publish.interval", duration, None, "how far the Delta log may lag before a full compaction is asked for"
+    ),
+    Option(
+        "delta.log-retained", duration, timedelta(hours=1), "how long a version of the Delta log is kept after the next"
+    ),
+)
+# Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
+_PAIMONS_OPTIONS = (
+    Option("bucket", whole_number, -1, "Paimon's bucket count"),
+    Option(
+        "bucket-key",
+        names,
+        (),
+        "Paimon's bucket key",
+        change=Change.NEVER,
+        instead="leave it as it is: Keyfold lays out its files without it",
+        names=Names.COLUMNS,
+    ),
+    Option("write-only", boolean, False, "Paimon's switch for compaction in the writer"),
+    Option("deletion-vectors.enabled", boolean, False, "Paimon's deletion vectors"),
+    Option("streaming-read-overwrite", boolean, False, "Paimon's streaming reads of overwrites"),
+    Option("deletion-vectors.bitmap64", boolean, False, "how Paimon's deletion vectors are written"),
+    Option("pk-clustering-override", boolean, False, "Paimon's clustering of primary-key tables"),
+    Option("clustering.columns", names, (), "the columns that Paimon's clustering sorts files by", names=Names.COLUMNS),
+    Option("force-lookup", boolean, False, "Paimon's compaction by lookup", change=Change.NEVER),
+    Option("partition", str.strip, None, "Paimon's own", change=Change.NEVER, names=Names.COLUMNS),
+    *(
+        Option(key, str.strip, None, "Paimon's own")
+        for key in (
+            "auto-create",
+            "branch",
+            "cache-page-size",
+            "file.block-size",
+            "file.compression",
+            "file.format",
+            "lookup-wait",
+            "num-levels",
+            "page-size",
+            "read.batch-size",
+            "type",
+            "write-buffer-size",
+            "write-buffer-spillable",
+            "write-manifest-cache",
+            "write-max-writers-to-spill",
+        )
+    ),
+)
+TABLE_OPTIONS: Mapping[str, Option] = {
+    option.key: option for option in (*_TABLE_OPTIONS, *(replace(option, effect=False) for option in _PAIMONS_OPTIONS))
+}
+FALLBACK_KEYS: Mapping[str, str] = {alias: option.key for option in _TABLE_OPTIONS for alias in option.aliases}
+
+# Options of one column: fields.<column>.<suffix>
+_FIELD_OPTIONS = (
+    Option(
+        "sequence-group",
+        names,
+        (),
+        "the columns that the named ordering fields protect",
+        folds=True,
+        names=Names.COLUMNS,
+    ),
+    Option("aggregate-function", str.strip, None, "the aggregate function of the column", folds=True),
+    Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True),
+    Option("default-value", str, None, "what a null of the final row is shown as"),
+    Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True),
+    Option("list-agg-delimiter", str, ",", "the text between the values of listagg", folds=True, of_function=True),
+    Option(
+        "nested-key",
+        names,
+        (),
+        "the fields that tell the elements of a nested table apart",
+        folds=True,
+        of_function=True,
+        names=Names.FIELDS,
+    ),
+    Option(
+        "nested-key-null-strategy",
+        str.strip,
+        "merge",
+        "what to do with a null nested key",
+        folds=True,
+        of_function=True,
+    ),
+    Option(
+        "nested-sequence-field",
+        names,
+        (),
+        "the fields that order the elements of one nested key",
+        folds=True,
+        of_function=True,
+        names=Names.FIELDS,
+    ),
+    Option("count-limit", count, None, "the most elements of a nested table", folds=True, of_function=True),
+    Option(
+        "ts-field",
+        str.strip,
+        None,
+        "the field of the map's row that holds its time",
+        folds=True,
+        of_function=True,
+        names=Names.FIELD,
+    ),
+)
+FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_OPTIONS}
+
+
+def find_option(key: str) -> Option | None:
+    """The option called ``key``, also by an older key or as one of Paimon's own; None if there is none."""
+    known = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
+    if known is None and is_foreign(key):
+        return Option(key, str.strip, None, "Paimon's own", effect=False)
+    return known

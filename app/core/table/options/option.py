@@ -1,0 +1,73 @@
+"""What there is to say of an option: its key, how its text is read, what it means, what may change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from app.core.table.options.values import OneOf, boolean, size, spelled_duration, spelled_size
+
+
+class Change(Enum):
+    """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
+
+    FREE = "at any time"
+    NEVER = "never"  # stored rows were folded under it
+    TURNED_ON = "can be turned on, never off"  # records that it dropped are gone, those that were kept stay
+
+
+class Names(Enum):
+    """What an option's value names, and so what a rename rewrites (§10 Q19)."""
+
+    NOTHING = "nothing"
+    COLUMN = "a column"
+    COLUMNS = "a list of columns"
+    FIELD = "a field of the ROW in the column's ARRAY or MAP"
+    FIELDS = "a list of such fields"
+
+
+_NEW_TABLE = "create a new table with the option and post the records there"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    ``parse`` reads its text and raises ValueError with the fix; ``meaning`` says it in words. ``folds``: it decides
+    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` and ``instead``
+    (what to do where it cannot change); ``names`` what its value names; ``effect`` whether Keyfold does anything with
+    it; ``aliases`` its older keys. ``of_function``: an option of a column that is its aggregate function's own.
+    """
+
+    key: str
+    parse: Callable[[str], Any]
+    default: Any
+    meaning: str
+    folds: bool = False
+    change: Change = Change.FREE
+    instead: str = _NEW_TABLE
+    names: Names = Names.NOTHING
+    effect: bool = True
+    aliases: tuple[str, ...] = ()
+    of_function: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values that it takes, where these are a few; empty where they are not."""
+        if isinstance(self.parse, OneOf):
+            return tuple(self.parse.choices)
+        return ("true", "false") if self.parse is boolean else ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as somebody would write it; empty where there is none."""
+        if isinstance(self.default, bool):
+            return "true" if self.default else "false"
+        if isinstance(self.default, timedelta):
+            return spelled_duration(self.default)
+        if self.parse is size:
+            return spelled_size(self.default)
+        return "" if self.default in (None, ()) else str(self.default)

@@ -1,0 +1,1 @@
+"""What wears out: damage, late records, what expires or is forgotten."""

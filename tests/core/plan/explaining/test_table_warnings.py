@@ -1,0 +1,50 @@
+"""What an owner is told about a changelog before it surprises."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.plan.explaining.table_warnings import table_warnings
+from tests.services.builders import schema
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ({"changelog-producer": "lookup"}, "merges_read_older_runs", "looks its keys up in the older runs"),
+        ({"changelog-producer": "full-compaction"}, "changes_come_late", "after every 1 merge"),
+        (
+            {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "7"},
+            "changes_come_late",
+            "after every 7 merge",
+        ),
+        ({"changelog-producer": "input"}, "changelog_not_repaired", "the posted records"),
+    ],
+)
+def test_a_changelog_is_told_by_its_cost_or_delay(options: dict[str, str], code: str, words: str) -> None:
+    [warning] = table_warnings(schema(options=options))
+    assert (warning.code, warning.pointer) == (code, "/options/changelog-producer")
+    assert words in warning.message
+    assert warning.fix
+
+
+@pytest.mark.parametrize(
+    ("declared", "warned"),
+    [
+        ("VARCHAR", True),
+        ("VARCHAR(1)", True),
+        ("ARRAY<VARBINARY>", True),
+        ("ROW<a VARCHAR(2), b ARRAY<VARCHAR>>", True),
+        ("CHAR(1)", False),
+        ("VARCHAR(2)", False),
+        ("STRING", False),
+        ("BYTES", False),
+    ],
+)
+def test_a_text_of_one_character_is_warned_of_for_as_long_as_the_table_has_it(declared: str, *, warned: bool) -> None:
+    found = table_warnings(schema(("id", "BIGINT"), ("v", declared)))
+    assert [(one.code, one.pointer) for one in found] == [("length_of_one", "/schema/fields/1/type")] * warned
+
+
+def test_a_table_without_a_changelog_is_not_warned() -> None:
+    assert table_warnings(schema()) == []

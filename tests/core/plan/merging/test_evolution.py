@@ -1,0 +1,171 @@
+"""Runs written under an older schema: read as they are where their state means the same, carried over where not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.plan.merging.evolution import carried_over, combined_row, remembering, same_fold
+from app.core.plan.merging.fold import combine, finish, fold
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.table.records import KINDS_BY_TEXT, Record
+from app.core.table.schema import TableSchema
+from tests import oracle
+from tests.builders import schema_of
+from tests.histories import random_history
+
+BASE = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+COLUMNS = (("k", "INT"), ("a", "INT"), ("b", "STRING"))
+
+
+def schema(options: Mapping[str, str] = BASE, columns: tuple[tuple[int, str, str], ...] = ()) -> TableSchema:
+    fields = columns or tuple((i, name, data_type) for i, (name, data_type) in enumerate(COLUMNS))
+    body: dict[str, Any] = {
+        "fields": [{"id": i, "name": name, "type": data_type} for i, name, data_type in fields],
+        "primaryKeys": [fields[0][1]],
+        "options": dict(options),
+    }
+    return TableSchema.from_json(body)
+
+
+def test_renamed_added_and_dropped_columns_leave_the_meaning_of_old_state_alone() -> None:
+    renamed = schema(
+        {"merge-engine": "aggregation", "fields.total.aggregate-function": "sum"},
+        ((0, "k", "INT"), (1, "total", "INT"), (3, "c", "STRING")),
+    )
+    assert same_fold(schema(), renamed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "max"},
+        {**BASE, "fields.b.aggregate-function": "first_value"},
+        {**BASE, "fields.default-aggregate-function": "last_value"},
+        {**BASE, "sequence.field": "b"},
+        {**BASE, "ignore-delete": "true"},
+        {"merge-engine": "deduplicate"},
+    ],
+)
+def test_another_function_order_or_engine_changes_the_meaning(options: dict[str, str]) -> None:
+    assert not same_fold(schema(), schema(options))
+
+
+def test_options_that_only_say_when_merges_run_or_what_is_shown_keep_the_meaning() -> None:
+    assert same_fold(schema(), schema({**BASE, "merge.max-staleness": "5 s", "fields.b.default-value": "x"}))
+
+
+def test_places_comments_and_defaults_keep_the_meaning() -> None:
+    old = schema()
+    *others, last = old.columns
+    described = replace(last, description="new", default="x")
+    assert same_fold(old, replace(old, columns=(*others[:1], described, *others[1:]), comment="new"))
+
+
+def test_a_wider_type_is_no_other_meaning() -> None:
+    assert same_fold(schema(), schema(BASE, ((0, "k", "INT"), (1, "a", "BIGINT"), (2, "b", "STRING"))))
+
+
+OLD = oracle.TableCase(COLUMNS, ("k",), BASE)
+NEXT = [
+    {"merge-engine": "aggregation", "fields.a.aggregate-function": "max"},
+    {"merge-engine": "aggregation", "fields.a.aggregate-function": "first_value", "fields.a.ignore-retract": "true"},
+    {**BASE, "sequence.field": "b"},
+    {"merge-engine": "aggregation", "fields.b.aggregate-function": "listagg", "fields.b.ignore-retract": "true"},
+]
+
+
+@pytest.mark.parametrize("options", NEXT)
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_under_a_new_plan_the_old_row_counts_as_the_first_record(options: dict[str, str], seed: int) -> None:
+    random = Random(seed)
+    new = oracle.TableCase(COLUMNS, ("k",), options)
+    before = [c for c in random_history(random, OLD, True, 20) if c.values["k"] == 1]
+    after = [c for c in random_history(random, new, options != NEXT[0], 20) if c.values["k"] == 1]
+    old_plan, new_plan = compile_plan(schema_of(OLD)), compile_plan(schema_of(new))
+    old_state = fold(old_plan, _records(before))
+    carried = None if old_state is None else carried_over(old_state, old_plan, new_plan)
+    newer = fold(new_plan, _records(after))
+    states = [state for state in (carried, newer) if state is not None]
+    whole = states[0] if len(states) == 1 else combine(new_plan, *states) if states else None
+    row = oracle.fold(OLD, before)
+    first = [] if row is None else [oracle.Change("+I", row)]
+    assert (None if whole is None else finish(new_plan, whole)) == oracle.fold(new, [*first, *after])
+
+
+def _records(changes: list[oracle.Change]) -> list[Record]:
+    return [Record(KINDS_BY_TEXT[change.kind], change.values, i + 1, change.named) for i, change in enumerate(changes)]
+
+
+SUMMED = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+REPLAYED = {
+    "merge-engine": "partial-update",
+    "fields.g.sequence-group": "a",
+    "fields.a.aggregate-function": "sum",
+    "partial-update.remove-record-on-sequence-group": "g",
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_column_that_decides_whether_rows_can_be_deleted_changes_the_meaning(order: int) -> None:
+    """``max`` takes no retracts: with it every row is alive, without it state must say which ones are."""
+    with_it = schema(SUMMED | {"fields.b.aggregate-function": "max"})
+    without = schema(SUMMED, ((0, "k", "INT"), (1, "a", "INT")))
+    old, new = (with_it, without)[::order]
+    assert not same_fold(old, new)
+    state = fold(compile_plan(old), [Record(KINDS_BY_TEXT["+I"], {"k": 1, "a": 5, "b": "x"})])
+    assert state is not None
+    carried = carried_over(state, compile_plan(old), compile_plan(new))
+    assert carried is not None
+    assert (finish(compile_plan(new), carried) or {})["a"] == 5
+
+
+def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
+    old = schema(REPLAYED, ((0, "k", "INT"), (1, "g", "INT"), (2, "a", "INT"), (3, "x", "INT")))
+    options = {key: text for key, text in REPLAYED.items() if "fields." not in key}
+    options |= {"fields.g.sequence-group": "total", "fields.total.aggregate-function": "sum"}
+    new = schema(options, ((0, "k", "INT"), (1, "g", "INT"), (2, "total", "INT"), (4, "a", "STRING")))
+    assert same_fold(old, new)
+    plans = compile_plan(old), compile_plan(new)
+    before = fold(plans[0], [Record(KINDS_BY_TEXT["+I"], {"k": 1, "g": 1, "a": 5, "x": 9}, 1)])
+    after = fold(plans[1], [Record(KINDS_BY_TEXT["+I"], {"k": 1, "g": 2, "total": 3, "a": "new"}, 2)])
+    assert before is not None
+    assert after is not None
+    row = finish(plans[1], combined_row(plans[1], [(plans[0], before), (plans[1], after)]) or {})
+    assert row == {"k": 1, "g": 2, "total": 8, "a": "new"}
+
+
+BY_A = {"sequence.field": "a"}
+IGNORED = {"ignore-delete": "true"}
+
+
+def test_a_table_by_sequence_that_comes_to_ignore_deletes_remembers_those_that_it_had() -> None:
+    old = schema(BY_A)
+    new = remembering(old, schema(BY_A | IGNORED))
+    assert new.remembers_removals
+    assert same_fold(old, new)
+    assert compile_plan(new).state_columns == compile_plan(old).state_columns
+    assert remembering(new, schema(BY_A | IGNORED | {"fields.b.default-value": "x"})).remembers_removals
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, IGNORED),
+        (BY_A, {"sequence.field": "b", **IGNORED}),
+        (BY_A, BY_A | {"merge.max-staleness": "5 s"}),
+        (BY_A | IGNORED, BY_A),
+        (BASE, BASE | IGNORED),
+    ],
+)
+def test_a_table_remembers_no_removals_where_no_record_could_meet_them(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    assert not remembering(schema(before), schema(after)).remembers_removals
