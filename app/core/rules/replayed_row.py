@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
@@ -16,18 +16,33 @@ from app.core.rules.register import Register
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import Rule, State
 from app.core.table.records import ARRIVAL_COLUMN, Record, RowKind
-
-if TYPE_CHECKING:  # the rule is written in terms of its rows
-    from app.core.rules.replay import Replay
+from app.core.table.schema import Column
 
 TOMBSTONE = "_kf_tombstone"
 Base = Mapping[str, Any]
 
 
+class ReplayRules(Protocol):
+    """What a row is replayed by: the rules inside, and the order and names of the entries of its log."""
+
+    @property
+    def columns(self) -> Sequence[Column]: ...
+    @property
+    def rules(self) -> Sequence[Rule]: ...
+    @property
+    def order(self) -> Order: ...
+    @property
+    def listed(self) -> Sequence[Register]: ...
+    @property
+    def told(self) -> bool: ...
+    @property
+    def members(self) -> Mapping[str, str]: ...
+
+
 class ReplayedRow:
     """What ``base``, a settled log (None: nothing), and the entries of ``log``, which came after it, come to."""
 
-    def __init__(self, rule: Replay, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, rule: ReplayRules, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
         self.rule = rule
         told = rule.columns if rule.told else ()
         self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members, told)
@@ -175,7 +190,7 @@ def _highest(high: Any, ranks: Sequence[Any]) -> Any:
     return max((rank for rank in (high, *ranks) if rank is not None), default=None)
 
 
-def _in_merge_order(rule: Replay, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _in_merge_order(rule: ReplayRules, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     by_arrival = sorted(log, key=itemgetter(ARRIVAL_COLUMN))
     if rule.order.by_arrival:
         return by_arrival
