@@ -38,6 +38,8 @@ STEPS = {
         "app/storage/images/folder.py",
     ],
 }
+MOST_FILES = 15  # of a folder, its docstring apart
+FOLDERS_OF_APP = sorted({path.parent for kind in ("py", "html") for path in (ROOT / "app").rglob(f"*.{kind}")})
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -59,6 +61,12 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_a_file_has_at_most_400_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("folder", FOLDERS_OF_APP, ids=relative)
+def test_a_folder_has_at_most_15_files(folder: Path) -> None:
+    files = [path.name for path in folder.iterdir() if path.is_file() and path.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, files
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

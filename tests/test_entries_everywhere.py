@@ -10,7 +10,7 @@ import pytest
 
 from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.plan.explaining.explanations import EXPLANATIONS
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.table.options.entries import DEFAULT_FUNCTION, FIELD_OPTIONS, TABLE_OPTIONS
 from tests.histories import FUNCTION_TYPES, RETRACTABLE

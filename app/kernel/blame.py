@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from app.core.plan.merging.fold import combine_all, fold
 from app.core.plan.merging.merge_plan import MergePlan
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.table.keys import key_to_json
 from app.core.table.named_columns import names_in

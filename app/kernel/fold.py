@@ -23,7 +23,7 @@ from app.core.plan.merging.placeholders import (
     row_lift_step,
     settle_steps,
 )
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule, State
 from app.core.table.named_columns import named_words, names_in
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, TOKEN_COLUMN, Record, RowKind

@@ -20,7 +20,7 @@ from app.core.plan.merging.placeholders import Step
 from app.core.plan.merging.terms import Side
 from app.core.rules.log_records import LogRecords
 from app.core.rules.order import Order
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT, Liveness, RowRule
 from app.core.rules.rule import Rule, State
 from app.core.rules.stepwise import Stepwise

@@ -10,7 +10,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
-from app.core.rules.replay import LOG, Replay
+from app.core.rules.replays.replay import LOG, Replay
 from tests.builders import schema_of
 from tests.histories import cut, examples, random_history, random_table
 from tests.kernel.expected import expected_rows, shown, visible

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 from pydantic import ValidationError
 
-from app.cli.client import changelog, databases, explain, forget, loads, rows, scans, status, tables, tasks
+from app.cli.client.commands import changelog, databases, explain, forget, loads, rows, scans, status, tables, tasks
 from app.cli.client.endings import Exit, Failure, settings_faults
 from app.cli.client.shown import as_line, tell
 

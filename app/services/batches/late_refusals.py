@@ -19,7 +19,7 @@ from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.answers import joined_keys, key_texts
 from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, Check, DecodedRecords, invalid_records, no_check
 from app.core.rules.lateness import Lateness
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.stepwise import Stepwise
 from app.core.table.keys import Key
 from app.core.table.named_columns import names_in

@@ -14,7 +14,7 @@ from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Register
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle

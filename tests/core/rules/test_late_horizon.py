@@ -17,7 +17,7 @@ from app.core.plan.explaining.explanations import column_words, depends_on_arriv
 from app.core.plan.explaining.table_warnings import table_warnings
 from app.core.plan.merging.fold import combine_all, finish, lift
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
-from app.core.rules.replay import BASE, LOG, Replay
+from app.core.rules.replays.replay import BASE, LOG, Replay
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle

@@ -11,7 +11,7 @@ import pytest
 from app.core.errors import Conflict
 from app.core.plan.merging.fold import combine, finish, fold, lift
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests.services.builders import schema
 

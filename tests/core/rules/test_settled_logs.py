@@ -10,7 +10,7 @@ import pytest
 from app.core.plan.merging.evolution import converted
 from app.core.plan.merging.fold import combine_all, compacted, finish, fold
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
-from app.core.rules.replay import BASE, LOG
+from app.core.rules.replays.replay import BASE, LOG
 from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.types.kinds import Kind
 from tests.services.builders import schema

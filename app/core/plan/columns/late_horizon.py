@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.core.errors import FaultCode, Violation
 from app.core.rules.lateness import Horizon, Lateness, horizon_text
 from app.core.rules.order import Order
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
 from app.core.table.options.entries import LateRecords, MergeEngine, SortOrder

@@ -16,7 +16,7 @@ from app.core.rules.lateness import Lateness
 from app.core.rules.named_values import NamedValues
 from app.core.rules.order import Order
 from app.core.rules.register import Pick, Register
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.row import Liveness
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise

@@ -13,7 +13,7 @@ from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.accumulators import Sum, Union
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
 from app.core.table.records import Record

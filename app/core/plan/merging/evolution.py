@@ -19,7 +19,7 @@ from app.core.rules.accumulators import Sum
 from app.core.rules.lateness import Lateness
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Condition, Participation
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule, State
 from app.core.rules.step_function import StepFunction
 from app.core.rules.widening import same_type, widened

@@ -20,7 +20,7 @@ from app.core.plan.merging.whole_rows import WholeRow, whole_row
 from app.core.rules.accumulators import Union
 from app.core.rules.order import Floor, Order, OrderField
 from app.core.rules.register import Register
-from app.core.rules.replay import Replay
+from app.core.rules.replays.replay import Replay
 from app.core.rules.row import Liveness, RowRule
 from app.core.rules.rule import HiddenColumn, Rule, TotalBounds
 from app.core.rules.widening import stored_type

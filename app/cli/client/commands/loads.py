@@ -17,12 +17,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Refused, Service, fault_lines, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say_json, tell
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 PATIENCE_SECONDS: Final = 600.0  # that a service which is restarted, or full, is waited for

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 import typer
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
+from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Refused, Service, Unreached, path_of
 from app.cli.client.settings import TokenFile, Url
 from app.cli.client.shown import say, tell
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 _PAUSE_SECONDS: Final = 0.5

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import TokenFile, Url
 from app.cli.client.shown import say_table, tell
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many

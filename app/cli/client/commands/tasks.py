@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say_json, tell
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 LOOK_SECONDS: Final = (0.1, 1.0)  # how often a task is looked at, at first and later

@@ -16,7 +16,7 @@ from app.core.rules.lateness import Lateness, highest_of
 from app.core.rules.log_records import member_of
 from app.core.rules.order import Order
 from app.core.rules.register import Register
-from app.core.rules.replayed_row import TOMBSTONE, ReplayedRow
+from app.core.rules.replays.replayed_row import TOMBSTONE, ReplayedRow
 from app.core.rules.row import LIVE_COLUMN, REMOVED_AT
 from app.core.rules.rule import BOOLEAN, HiddenColumn, Rule, State, TotalBounds
 from app.core.table.named_columns import ALL_NAMED, words_naming, words_of

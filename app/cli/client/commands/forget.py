@@ -13,12 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.client.commands.tables import TableName
+from app.cli.client.commands.tasks import LOOK_SECONDS
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say, say_json, tell
-from app.cli.client.tables import TableName
-from app.cli.client.tasks import LOOK_SECONDS
 
 commands = typer.Typer()
 _NUMBERS = re.compile(r"(TINYINT|SMALLINT|INT|INTEGER|FLOAT|DOUBLE|BOOLEAN)\b")

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say, say_pairs, tell
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="one value per key column, in primary-key order")]

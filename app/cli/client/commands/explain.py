@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.client.rows import Keys
+from app.cli.client.commands.rows import Keys
+from app.cli.client.commands.tables import TableName
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import moment, say, say_table
-from app.cli.client.tables import TableName
 
 commands = typer.Typer()
 Told = Mapping[str, Any]

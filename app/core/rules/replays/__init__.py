@@ -1,0 +1,1 @@
+"""Rows that a delete can remove in the middle of their history: replayed from a log."""
