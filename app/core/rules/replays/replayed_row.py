@@ -26,17 +26,34 @@ class ReplayRules(Protocol):
     """What a row is replayed by: the rules inside, and the order and names of the entries of its log."""
 
     @property
-    def columns(self) -> tuple[Column, ...]: ...
+    def columns(self) -> tuple[Column, ...]:
+        """All columns of the row."""
+        ...
+
     @property
-    def rules(self) -> Sequence[Rule]: ...
+    def rules(self) -> Sequence[Rule]:
+        """The rules inside."""
+        ...
+
     @property
-    def order(self) -> Order: ...
+    def order(self) -> Order:
+        """What sorts the log."""
+        ...
+
     @property
-    def listed(self) -> Sequence[Register]: ...
+    def listed(self) -> Sequence[Register]:
+        """The sequence groups whose accepted -D removes the row; none: every -D does."""
+        ...
+
     @property
-    def told(self) -> bool: ...
+    def told(self) -> bool:
+        """Whether an entry says which columns its record names."""
+        ...
+
     @property
-    def members(self) -> Mapping[str, str]: ...
+    def members(self) -> Mapping[str, str]:
+        """By column its name in an entry."""
+        ...
 
 
 class ReplayedRow:
