@@ -55,8 +55,8 @@ from app.services.operating.scrapes import build_info, look_around
 from app.services.rows.images_ahead import ImagesAhead
 from app.services.rows.kept_views import Views
 from app.services.shared.executor import MergeSite
+from app.services.shared.polled import Refreshed
 from app.services.shared.rates import Rate, Rates
-from app.services.shared.refreshed import Refreshed
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
 from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import Unavailable
 from app.kernel.tasks import Job, Progress, Result
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 from app.settings import Settings
 from app.telemetry.entries import SparkState
 from app.telemetry.metrics import Metrics

@@ -18,7 +18,7 @@ from app.core.plan.merging.late_lanes import lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import TaskKind
 from app.services.explaining.history import file_histories
-from app.services.explaining.late_counting import LateCounting
+from app.services.explaining.lateness import LateCounting
 from app.services.merging.compaction_rounds import ROUND_TABLES, is_small_table, run_small_compactions
 from app.services.merging.compactions import request_failed_compactions, run_compaction
 from app.services.merging.giving_way import GivingWay
@@ -30,8 +30,8 @@ from app.services.merging.merges import batches_wait, request_due_merges, run_me
 from app.services.merging.spark_trial import try_spark
 from app.services.publishing.delta import Publisher, request_due_publications
 from app.services.shared.executor import MergeSite
+from app.services.upkeep.forgettings import end_forgettings
 from app.services.upkeep.forgotten_keys import Forgetter
-from app.services.upkeep.gone_keys import end_forgettings
 from app.services.upkeep.scrubs import look_again, scrub
 from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 

@@ -20,7 +20,7 @@ FORBIDDEN = {
 STEPS = {
     "POST …/batches": [
         "app/api/routes/batches/batches.py",
-        "app/services/batches/ingest.py",
+        "app/services/batches/batches.py",
         "app/core/plan/records/record_decoder.py",
     ],
     "staging file": ["app/storage/staging/staging.py"],

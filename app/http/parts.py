@@ -20,9 +20,9 @@ from app.services.operating.audit_log import AuditLog
 from app.services.operating.readiness import Conditions
 from app.services.rows.kept_views import Views
 from app.services.rows.lookups import Images
-from app.services.rows.scan_room import ScanRoom
+from app.services.rows.scan_pages import ScanRoom
+from app.services.shared.polled import Refreshed
 from app.services.shared.rates import Rates
-from app.services.shared.refreshed import Refreshed
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
 from app.telemetry.exposition import Told

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.core.plan.records.bounds import Bounds
 from app.http.parts import Parts
-from app.services.batches.ingest import Accepted, Change, accept_batch
+from app.services.batches.batches import Accepted, Change, accept_batch
 from app.services.rows.known_rows import known_rows
 from app.settings import Settings
 

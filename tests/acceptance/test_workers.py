@@ -24,7 +24,7 @@ from app.catalog.shared.models import merges
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, TaskState
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images

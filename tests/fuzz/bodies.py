@@ -16,7 +16,7 @@ from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import Batch, BatchState, Table
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Change, Upload
+from app.services.batches.batches import Change, Upload
 from app.services.batches.row_changes import RowChange, RowMethod
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.encodings import ENCODINGS, decoded

@@ -12,7 +12,7 @@ from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Batch, Snapshot, Table, Task
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge

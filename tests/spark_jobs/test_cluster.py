@@ -20,7 +20,7 @@ from app.core.plan.records.bounds import Bounds
 from app.core.table.history import BatchState, Run, Table, TaskState
 from app.files.layout import Warehouse, data_file
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Progress, Result, Task
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite

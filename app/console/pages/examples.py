@@ -12,7 +12,7 @@ from app.console.site.visits import Page, Visit
 from app.core.access import Role
 from app.core.errors import NotFound
 from app.http.uploads import stage
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.formats import JSON
 from app.services.explaining.examples import (
     DATABASE,

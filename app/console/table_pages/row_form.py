@@ -30,7 +30,7 @@ from app.core.table.schema import Column
 from app.core.types.kinds import Family
 from app.http.kinds import status_of
 from app.http.uploads import ROW_FORM_PATHS, stage
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.batches.row_changes import RowChange, RowMethod
 from app.services.batches.row_edits import folds_in, ordering_now, record_of, row_now
 from app.services.bodies.formats import JSON

@@ -17,7 +17,7 @@ from app.core.errors import Invalid, KeyfoldError
 from app.http.kinds import status_of
 from app.http.parts import Parts
 from app.http.uploads import ROOM, UPLOAD_FORM_PATH, stage
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.formats import ARROW, CSV, JSON, NDJSON, PARQUET, EmptyFields
 from app.services.bodies.record_texts import record_texts
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 
 logger = logging.getLogger(__name__)
 WRITE_SECONDS: Final = 60.0

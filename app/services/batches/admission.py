@@ -20,7 +20,7 @@ from app.core.errors import FaultCode, KeyfoldError, NotStored, StagingFull, Vio
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.files.writable import check_there, free_bytes, free_bytes_at
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)

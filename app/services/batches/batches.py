@@ -1,15 +1,51 @@
-"""Batches as their owner sees them: listed, read, withdrawn."""
+"""Batches: accepted and staged (design §2), listed, read, withdrawn."""
 
 from __future__ import annotations
 
+import hashlib
+import uuid
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final, Protocol
 
+from app.catalog.batches.batches import key_reused
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.table.history import Batch, BatchState, Table
+from app.core.errors import (
+    Conflict,
+    ErrorCode,
+    FaultCode,
+    Invalid,
+    KeyReused,
+    NotFound,
+    NotStored,
+    Resource,
+    UnsupportedMediaType,
+    Violation,
+    not_found,
+)
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.record_decoder import Note, RecordDecoder
+from app.core.table.history import Batch, BatchState, NewBatch, Table
 from app.files.layout import Warehouse
+from app.files.writable import writing
+from app.services.batches.admission import Admission
+from app.services.batches.group_commit import GroupCommit, swept
+from app.services.batches.record_checks import check_of_records
+from app.services.bodies.encodings import decoded
+from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
+from app.services.rows.known_rows import NO_ROWS, KnownRows
 from app.services.shared.pages import Page, PageRequest, page_of
-from app.storage.staging.staging import delete_batch
+from app.services.shared.unavailable import UNAVAILABLE
+from app.storage.ingest.pieces import Notes, Piece, decoded_pieces
+from app.storage.staging.spool import Content, Room, read_until
+from app.storage.staging.staging import Staged, delete_batch, write_pieces
+from app.telemetry.entries import Counted
+from app.telemetry.traces import span
 
 
 class BatchOrder(StrEnum):
@@ -59,3 +95,244 @@ def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
     """The batch as it is now."""
     with database.reading() as repository:
         return repository.batches.get(batch.table_id, batch.id)
+
+
+MAX_KEY_LENGTH = 255
+ALTERED_TRIES = 3
+_HASHED_BYTES: Final = 2**22
+_JSON_TYPES: Final = frozenset({JSON, *NDJSON, CLOUDEVENTS, CLOUDEVENTS_BATCH})
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
+    codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
+    coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
+
+    ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token.
+    """
+
+    body: Content
+    media_type: str
+    idempotency_key: str | None = None
+    encoding: str = ""
+    events: str | None = None
+    unavailable: str = UNAVAILABLE
+    room: Room = field(default_factory=Room)
+    empty_fields: EmptyFields = EmptyFields.NULL
+    sender: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
+        kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
+        kind = f"{kind};format={self.events}" if self.events else kind
+        kind = f"{kind};unavailable={self.unavailable}" if self.unavailable != UNAVAILABLE else kind
+        kind = f"{kind};emptyFields=absent" if self.empty_fields is EmptyFields.ABSENT else kind
+        digest = hashlib.sha256(kind.encode() + b"\0")
+        for start in range(0, len(self.body), _HASHED_BYTES):
+            digest.update(self.body[start : start + _HASHED_BYTES])
+            read_until(self.body, start)
+        return digest.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
+    def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
+        """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
+        chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable)
+        if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
+            message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
+            fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
+            raise Invalid("empty fields cannot be absent", violations=[fault])
+        if chosen is None:
+            message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
+            raise UnsupportedMediaType(message)
+        bounds = bounds.of_table(len(decoder.plan.schema.declared_names))
+        content = decoded(self.body, self.encoding, bounds, self.room)
+        if not len(content) and self.events is None:  # of events, nothing is a tombstone
+            fix = f"send the records as {self.media_type}; nothing to store needs no request"
+            fault = Violation("", FaultCode.UNREADABLE_BODY, "the body is empty", fix)
+            raise Invalid("the body is empty", violations=[fault])
+        marked = self.media_type in _JSON_TYPES and content[: len(BOM_UTF8)] == BOM_UTF8
+        return chosen.pieces(decoder, content[len(BOM_UTF8) :] if marked else content, bounds)
+
+
+class Change(Protocol):
+    """What a request wants to be staged: an ``Upload``, or the change of one row."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The Idempotency-Key."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the request."""
+
+    @property
+    def sender(self) -> str:
+        """The name of the caller's token, empty where none was needed."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+
+    def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
+        """The records to stage."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did.
+
+    ``notes`` count what may surprise about its records; none for one that is replayed.
+    """
+
+    batch: Batch
+    replayed: bool = False
+    notes: Mapping[Note, int] = field(default_factory=dict)
+
+
+def accept_batch(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    database_name: str,
+    table_name: str,
+    upload: Change,
+    bounds: Bounds,
+    commits: GroupCommit | None = None,
+    known: KnownRows = NO_ROWS,
+    admission: Admission | None = None,
+) -> Accepted:
+    """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
+
+    What comes through the same ``commits`` at the same time shares its transactions. ``known`` are the rows of the
+    table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
+    in.
+
+    A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
+    fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
+    while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` when the
+    process slept so long that a sweep took the file for garbage, ``NotStored`` when the warehouse cannot be written,
+    and what ``admission`` raises.
+    """
+    _check_idempotency_key(upload.idempotency_key)
+    commits = commits or GroupCommit(database, warehouse)
+    name = (database_name, table_name)
+    with span("batch", {"table": ".".join(name)}) as here:
+        for _ in range(ALTERED_TRIES):
+            try:
+                done = _accept(database, warehouse, name, upload, bounds, commits, known, admission)
+            except Conflict as error:
+                # Read under a schema that was altered meanwhile: it is read again under the new one.
+                if error.code is not ErrorCode.COMMIT_CONFLICT:
+                    raise
+            else:
+                here.set_attributes({"keyfold.batch": done.batch.id, "keyfold.records": done.batch.records})
+                return done
+    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
+
+
+def _accept(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    name: tuple[str, str],
+    upload: Change,
+    bounds: Bounds,
+    commits: GroupCommit,
+    known: KnownRows,
+    admission: Admission | None,
+) -> Accepted:
+    key = upload.idempotency_key
+    with database.reading() as repository:
+        table = repository.tables.get(*name)
+        earlier = repository.batches.find_by_key(table.id, key) if key else None
+    if earlier is not None:
+        if earlier.fingerprint != upload.fingerprint:
+            raise key_reused(earlier)
+        return Accepted(earlier, replayed=True)
+    plan = compile_plan(table.schema)
+    with commits.keys.taking(table.id, key) as free:
+        if not free:
+            message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
+            raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
+        with nullcontext() if admission is None else admission.admitted(table, upload.size):
+            pieces = upload.pieces(RecordDecoder(plan, check_of_records(plan, known)), bounds)
+            done = _stage(database, warehouse, table, upload, pieces, commits)
+            if admission is not None:
+                admission.accepted(table.id, done.batch.records, done.batch.size_bytes)
+            return done
+
+
+def _check_idempotency_key(key: str | None) -> None:
+    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+        fault = Violation(
+            "/Idempotency-Key", FaultCode.BAD_HEADER, f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"
+        )
+        raise Invalid("the Idempotency-Key is not valid", violations=[fault])
+
+
+def _stage(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    upload: Change,
+    pieces: Iterable[Piece],
+    commits: GroupCommit,
+) -> Accepted:
+    batch_id = uuid.uuid4().hex
+    counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])
+    staged = _write(database, warehouse, table, batch_id, pieces, counted)
+    fingerprint, key = upload.fingerprint, upload.idempotency_key
+    file = staged.file
+    new = NewBatch(
+        id=batch_id,
+        schema_id=table.schema_id,
+        file=file,
+        records=staged.records,
+        ignored=staged.ignored,
+        size_bytes=staged.size,
+        fingerprint=fingerprint,
+        idempotency_key=key,
+        digest=staged.digest,
+        accepted_by=upload.sender,
+    )
+    try:
+        batch = commits.enter(table.id, new)
+    except (Conflict, KeyReused, NotFound, NotStored):
+        # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
+        # table.
+        delete_batch(warehouse, table.id, file)
+        raise
+    replayed = batch.id != batch_id
+    if replayed:  # the same request came to another machine at once, and that was first
+        delete_batch(warehouse, table.id, file)
+        return Accepted(batch, replayed)
+    database.metrics.count(Counted.ACCEPTED_BATCHES)
+    database.metrics.count(Counted.ACCEPTED_RECORDS, amount=batch.records)
+    database.metrics.count(Counted.ACCEPTED_BYTES, amount=batch.size_bytes)
+    return Accepted(batch, notes=counted.counts)
+
+
+def _write(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    batch_id: str,
+    pieces: Iterable[Piece],
+    counted: Notes,
+) -> Staged:
+    try:
+        with writing():
+            return write_pieces(
+                warehouse, table.id, batch_id, table.schema, counted(decoded_pieces(pieces)), sync=False
+            )
+    except FileNotFoundError as error:
+        with database.reading() as repository:
+            dropped = repository.tables.find(table.id) is None
+        if dropped:  # and its folder with it, while the file was written
+            message = f"the table {table.full_name} was dropped while the batch was written"
+            raise not_found(Resource.TABLE, table.name, message) from error
+        raise swept() from error

@@ -19,7 +19,7 @@ from app.files.layout import Warehouse
 from app.files.reading import TokenRange
 from app.files.tokens import Tokens
 from app.services.rows.lookups import wanted_columns
-from app.services.rows.scan_room import ScanRoom
+from app.services.rows.scan_pages import ScanRoom
 from app.services.rows.scans import NDJSON, WRITERS, Scan
 from app.services.rows.views import View, schemas_of
 from app.services.shared.damage import read_again

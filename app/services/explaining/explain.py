@@ -18,10 +18,9 @@ from app.core.plan.records.integers import integers_of
 from app.core.table.history import Table
 from app.core.table.keys import key_from_text
 from app.core.table.options.entries import Integers
-from app.services.explaining.explained import ExplainedColumn, ExplainedRow, RecordPlace, Start
+from app.services.explaining.explained import ExplainedColumn, ExplainedRow, Play, RecordPlace, Start, Told
 from app.services.explaining.history import KEY_ROOM
 from app.services.explaining.kept_history import KeptHistory, Known, Taken, known_history
-from app.services.explaining.told_history import Play, Told
 from app.services.rows.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
 from app.services.rows.views import View, view_of
 from app.services.shared.damage import read_again

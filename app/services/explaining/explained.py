@@ -1,15 +1,23 @@
-"""What an explanation answers: where it starts, its steps, and where each column's value came from (design §6)."""
+"""What an explanation answers: its start, its steps, the source of each value. ``Play`` folds a history to it."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from app.core.plan.explaining.explained_fold import ColumnStep, Row
-from app.core.table.history import BatchState
+from app.core.plan.explaining.explained_fold import ColumnStep, Row, Shown, size_of
+from app.core.plan.explaining.row_story import RowStory
+from app.core.plan.explaining.schema_words import changes_in_words
+from app.core.plan.merging.fold import finish
+from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.answers import row_json
+from app.core.table.history import BatchState, SnapshotKind
+from app.core.table.records import Record
+from app.services.explaining.kept_history import Base, KeptHistory, Taken, Turn
 
 
 class StepKind(StrEnum):
@@ -108,3 +116,173 @@ class ExplainedRow:
     steps: Sequence[ExplainedStep]
     left_out: int
     before: str | None
+
+
+MOST_STEP_BYTES = 2**22  # of the steps of one answer, but for the last
+MOST_UNDONE = 100  # records of one rollback
+
+
+@dataclass
+class Told:
+    """Steps while they are told: the records of a page, each with the events before it."""
+
+    first: int  # the place of the first record that is told, among all
+    until: int  # the place behind the last one
+    groups: deque[tuple[int, list[ExplainedStep]]] = field(default_factory=deque)
+    size: int = 0
+    dropped: int = 0
+
+    def add(self, steps: list[ExplainedStep]) -> None:
+        """One more record, and what came before it; those that are too old for an answer of this size go."""
+        size = sum(_size(step) for step in steps)
+        self.groups.append((size, steps))
+        self.size += size
+        while self.size > MOST_STEP_BYTES and len(self.groups) > 1:
+            self.size -= self.groups.popleft()[0]
+            self.dropped += 1
+
+    @property
+    def steps(self) -> list[ExplainedStep]:
+        """All of them, in order."""
+        return [step for _, steps in self.groups for step in steps]
+
+
+def _size(step: ExplainedStep) -> int:
+    columns = sum(200 + size_of(one.before) + size_of(one.after) for one in step.columns)
+    return 500 + columns + 300 * len(step.undone)
+
+
+class Play:
+    """The history from one base on, folded; ``told`` is None where only the end is asked for."""
+
+    def __init__(self, history: KeptHistory, base: Base, shown: Shown, told: Told | None) -> None:
+        self.history, self.base, self.told = history, base, told
+        self.items = history.after(base.snapshot)
+        records = [one for one in self.items if isinstance(one, Taken)]
+        first = base.schema or (records[0].schema if records else history.view.table.schema)
+        self.story = RowStory(compile_plan(first), base.state, shown)
+        self.start = self.story.visible() if told is not None else None
+        self._waiting: list[Record] = []
+        self._events: list[ExplainedStep] = []
+        self._place = 0
+        self._last = base.snapshot
+        for item in self.items:
+            self._play(item)
+        self._enter(history.view.plan)
+        if told is not None and told.until >= self._place and self._events:
+            told.add(self._events)
+
+    def _play(self, item: Taken | Turn) -> None:
+        if isinstance(item, Turn):
+            self._turn(item)
+            return
+        self._look_for_forgotten(item.snapshot or self.history.until + 1)
+        self._enter(compile_plan(item.schema))
+        told = self.told
+        if told is not None and told.first <= self._place < told.until:
+            self._flush()
+            told.add([*self._events, self._step(item)])
+            self._events = []
+        else:
+            self._waiting.append(item.record)
+            self._events = []
+        self._place += 1
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self.story.fold_all(self._waiting)
+            self._waiting = []
+
+    def _enter(self, plan: MergePlan) -> None:
+        old = self.story.plan
+        if plan is old:
+            return
+        self._flush()
+        self.story.enter(plan)
+        words = changes_in_words(old.schema, plan.schema)
+        if words:
+            self._event(StepKind.SCHEMA, "the table was altered: " + "; ".join(words), None, None)
+
+    def _look_for_forgotten(self, number: int) -> None:
+        """Forget a removed row that a compaction forgot before the snapshot ``number``."""
+        after, self._last = self._last, number
+        if self.story.plan.row.retained is None or number <= after + 1:
+            return
+        self._flush()
+        commit = self.history.forgotten(after, number) if self.story.hidden else None
+        if commit is not None:
+            self.story.forget()
+            words = f"the compaction of snapshot {commit.snapshot_id} forgot the removed row (tombstone.time-retained)"
+            self._event(StepKind.FORGOTTEN, words, commit.snapshot_id, commit.committed_at)
+
+    def _turn(self, turn: Turn) -> None:
+        self._look_for_forgotten(turn.rewrite.snapshot_id)
+        one = turn.rewrite
+        if one.kind is SnapshotKind.ROLLBACK:
+            undone = [_record_step(taken) for taken in turn.undone[-MOST_UNDONE:]]
+            count = len(turn.undone)
+            words = f"rolled back to snapshot {one.restored_from}" + (
+                f": {count} record{'s' if count > 1 else ''} of this key undone" if count else ""
+            )
+            self._event(StepKind.ROLLBACK, words, one.snapshot_id, one.committed_at, undone, count - len(undone))
+            return
+        self._flush()
+        if one.kind is SnapshotKind.FORGETTING:
+            if self.story.state is None:  # of a key that has something before it nothing was forgotten
+                words = "keys of the table were forgotten: nothing of before is known, if this was one of them"
+                self._event(StepKind.FORGETTING, words, one.snapshot_id, one.committed_at)
+            return
+        self.story.forget()
+        self._event(StepKind.PARTITION_DROP, "the partition of the key was dropped", one.snapshot_id, one.committed_at)
+
+    def _event(
+        self,
+        what: StepKind,
+        words: str,
+        snapshot: int | None,
+        at: datetime | None,
+        undone: Sequence[RecordStep] = (),
+        left_out: int = 0,
+    ) -> None:
+        if self.told is None:
+            return
+        self._flush()
+        exists = self.story.visible() is not None
+        step = ExplainedStep(what, words, snapshot, at, exists, undone=undone, undone_left_out=left_out)
+        self._events.append(step)
+
+    def _step(self, taken: Taken) -> ExplainedStep:
+        step = self.story.step(taken.record)
+        record = _record_step(taken)
+        return ExplainedStep(
+            StepKind.RECORD,
+            f"record {taken.position} of batch {taken.batch.number}: {record.kind}",
+            taken.snapshot,
+            taken.batch.accepted_at,
+            step.after is not None,
+            record,
+            step.columns,
+            late=any(one.late for one in step.columns),
+            ignored=step.before == step.after and any(one.ignored for one in step.columns),
+        )
+
+    def body(self) -> bytes | None:
+        """The row that the history comes to, as lookups answer it."""
+        self._flush()
+        row = None if self.story.state is None else finish(self.story.plan, self.story.state)
+        return None if row is None else row_json(self.history.view.table.schema, row)
+
+
+def _record_step(taken: Taken) -> RecordStep:
+    batch = taken.batch
+    return RecordStep(
+        batch.id,
+        batch.number,
+        taken.position,
+        BatchState.STAGED if taken.staged else BatchState.MERGED,
+        batch.accepted_at,
+        batch.accepted_by,
+        None if taken.staged else batch.merge_id,
+        taken.snapshot,
+        taken.record.kind.text,
+    )

@@ -1,21 +1,22 @@
-"""Late records: counted when a merge has committed, by lane and sender, and told for a table."""
+"""Late records: counted in a thread of the worker after each merge, by lane and sender, and reported by table."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
+from queue import Empty, Full, Queue
 from typing import Any, Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import Conflict, FaultCode, Invalid, NotFound, Violation
+from app.core.errors import Conflict, FaultCode, Invalid, KeyfoldError, NotFound, Violation
 from app.core.plan.merging.late_lanes import Lane, lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.lateness import horizon_text
-from app.core.table.history import Batch, Table
+from app.core.table.history import Batch, Table, Task
 from app.core.table.upkeep.damage import DamagedFile
 from app.core.table.upkeep.late_records import STEPS, LateRecords
 from app.files.layout import Warehouse
@@ -189,3 +190,40 @@ def parsed_since(text: str | None) -> datetime | None:
     message = f"since {text[:50]!r} is no date and time with its offset"
     fix = "send one as 2026-03-01T10:00:00Z (the plus of an offset is %2B in a URL)"
     raise Invalid(message, violations=[Violation("/since", FaultCode.BAD_TIMESTAMP, message, fix)])
+
+
+MOST_WAITING: Final = 1_000  # merges; of more that come at once nothing is counted
+LOOK_SECONDS: Final = 1.0  # how soon it ends when it is told to
+
+
+class LateCounting:
+    """Counts what came late in each merge that it is told of. Safe to share between threads."""
+
+    def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._waiting: Queue[Task] = Queue(MOST_WAITING)
+
+    def note(self, merge: Task) -> None:
+        """Have a merge that is over counted."""
+        try:
+            self._waiting.put_nowait(merge)
+        except Full:
+            logger.info("late records of merge %s are not counted: too many merges wait for it", merge.id)
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Count until ``stopped``; what waits then is not counted."""
+        while not stopped():
+            try:
+                merge = self._waiting.get(timeout=LOOK_SECONDS)
+            except Empty:
+                continue
+            self._count(merge)
+
+    def _count(self, merge: Task) -> None:
+        try:
+            count_late_records(self._database, self._warehouse, merge.table_id, merge.id)
+        except KeyfoldError as error:
+            logger.warning("late records of merge %s are not counted: %s", merge.id, error)
+        except Exception:
+            logger.exception("late records of merge %s are not counted", merge.id)

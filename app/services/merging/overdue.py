@@ -11,7 +11,7 @@ from typing import Final
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.table.upkeep.overdue import Overdue, overdue
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 from app.telemetry.entries import SPARK_SERVES
 
 logger = logging.getLogger(__name__)

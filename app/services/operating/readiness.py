@@ -10,7 +10,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import DamagedCatalog, Unavailable
 from app.files.layout import Warehouse
 from app.files.writable import claim, holds_table, holds_tables, is_claimed, reason_of, try_writing
-from app.services.shared.refreshed import Refreshed
+from app.services.shared.polled import Refreshed
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
 from app.services.operating.scrapes import staged_areas
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 from app.telemetry.exposition import Told, told_of_processes
 from app.telemetry.hour import SAMPLE_SECONDS, Hour
 

@@ -12,8 +12,8 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.services.rows.kept_views import Name, Views
 from app.services.rows.views import View, schemas_of
+from app.services.shared.background import Repeated
 from app.services.shared.each_table import faults_kept
-from app.services.shared.repeated import Repeated
 from app.storage.images import RECENT_SECONDS, Images
 from app.telemetry.entries import Upkeep
 

@@ -17,8 +17,8 @@ from app.core.table.options.entries import Consistency
 from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.services.rows.views import View, view_of
+from app.services.shared.background import Repeated
 from app.services.shared.damage import read_again
-from app.services.shared.repeated import Repeated
 from app.storage.staging.staged_index import StagedIndex, load_bounded_batch
 
 logger = logging.getLogger(__name__)

@@ -1,23 +1,103 @@
-"""Pages of a scan, and counts: each page names the place where the next one begins (docs/decisions/0021)."""
+"""Pages of a scan, counts, and the room of all scans. A page names where the next one begins (docs/decisions/0021)."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 import xxhash
 
 from app.catalog.repository import Repository
-from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
+from app.core.errors import FaultCode, Invalid, Resource, StagingFull, Unavailable, Violation, not_found
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
 from app.files.layout import Warehouse
-from app.services.rows.scan_room import ScanPlace
-from app.services.rows.scans import BEGINNING, WRITERS, Part, Place, Scan, parts
+from app.services.rows.scans import BEGINNING, LEAST_TOKEN, WRITERS, Part, Place, Scan, parts
 from app.services.rows.views import View, schemas_of
 from app.storage.staging.staged_index import StagedIndex, load_batch
+
+MOST_SCANS: Final = 16
+MOST_STAGED_BYTES: Final = 2**30
+MOST_COLUMNS: Final = 16_000  # of files that are read at a time; each has a reader of about 64 KiB
+
+
+class ScanRoom:
+    """Places for scans. Safe to share between threads."""
+
+    def __init__(
+        self, most_scans: int = MOST_SCANS, most_staged_bytes: int = MOST_STAGED_BYTES, most_columns: int = MOST_COLUMNS
+    ) -> None:
+        self._most_scans, self._most_staged_bytes, self._most_columns = most_scans, most_staged_bytes, most_columns
+        self._scans = self._staged_bytes = self._columns = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def place(self) -> Iterator[ScanPlace]:
+        """A place for one scan, until its answer has gone out. Raises ``Unavailable`` where there is none."""
+        with self._lock:
+            if self._scans >= self._most_scans:
+                raise _no_place(self._scans)
+            self._scans += 1
+        place = ScanPlace(self)
+        try:
+            yield place
+        finally:
+            with self._lock:
+                self._scans -= 1
+                self._staged_bytes -= place.staged_bytes
+                self._columns -= place.columns
+
+    def take_staged(self, size: int) -> None:
+        """Note that ``size`` more bytes of staged rows are in memory. Raises ``StagingFull`` where there is no room."""
+        with self._lock:
+            if self._staged_bytes + size > self._most_staged_bytes:
+                raise _too_much_staged(self._most_staged_bytes)
+            self._staged_bytes += size
+
+    def take_columns(self, count: int) -> None:
+        """Note that ``count`` more columns of files are read. Raises ``Unavailable`` where others read too many;
+        who is alone may read any number.
+        """
+        with self._lock:
+            if self._columns and self._columns + count > self._most_columns:
+                raise _no_place(self._scans)
+            self._columns += count
+
+
+class ScanPlace:
+    """One scan's place, and what it takes of the room."""
+
+    def __init__(self, room: ScanRoom) -> None:
+        self._room = room
+        self.staged_bytes = self.columns = 0
+
+    def take_staged(self, size: int) -> None:
+        """As ``ScanRoom.take_staged``; given back with the place."""
+        self._room.take_staged(size)
+        self.staged_bytes += size
+
+    def take_columns(self, count: int) -> None:
+        """As ``ScanRoom.take_columns``; given back with the place."""
+        self._room.take_columns(count)
+        self.columns += count
+
+
+def _no_place(scans: int) -> Unavailable:
+    message = f"the process answers {scans} scans, and has no room for more at a time; ask again in a moment"
+    fix = "scan fewer tables at a time, read answers as fast as they come, or run more processes (KEYFOLD_PROCESSES)"
+    return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])
+
+
+def _too_much_staged(most: int) -> StagingFull:
+    message = f"what is staged takes more than the {most} bytes of memory that all scans have for it together"
+    fix = "wait until the table is merged (POST …/merges), or scan with consistency=merged"
+    return StagingFull(f"{message}; {fix}", violations=[Violation("", FaultCode.STAGED_BYTES, message, fix)])
+
 
 MOST_ROWS = 100_000  # of a page
 MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends before
@@ -193,3 +273,36 @@ def _token(scan: Scan, filters: Sequence[str], place: Place) -> PageToken:
         _digest(filters),
         place,
     )
+
+
+SAMPLE_ROWS = 50_000  # state rows that an estimate reads
+_TOKENS = 2**64
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """The number of rows; ``exact`` says whether it was counted."""
+
+    rows: int
+    exact: bool
+    snapshot_id: int | None
+
+
+def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: int = SAMPLE_ROWS) -> RowCount:
+    """The number of rows of a scan. Unless it must be ``exact``, only so many tokens are read as ``sample_rows`` state
+    rows have, from the least on: tokens are hashes, so the others have as many rows each.
+
+    Raises ``DamagedFile``.
+    """
+    view = scan.view
+    stored = view.snapshot.stored_rows if view.snapshot else 0
+    known = view.snapshot.rows if view.snapshot else 0
+    readable = all(schema is not None for schema in view.readable.values())
+    if not scan.conditions and not scan.staged and known is not None and readable:
+        return RowCount(known, True, view.snapshot_id)
+    stored += sum(len(keys.tokens) for keys in scan.staged.values())
+    if exact or stored <= sample_rows:
+        return RowCount(sum(len(part) for _, part in parts(warehouse, scan)), True, view.snapshot_id)
+    share = _TOKENS * sample_rows // stored
+    found = sum(len(part) for _, part in parts(warehouse, scan, BEGINNING, LEAST_TOKEN + share - 1))
+    return RowCount(found * _TOKENS // share, False, view.snapshot_id)

@@ -1,18 +1,31 @@
-"""Forgettings as clients see them: asked for, listed, watched (docs/decisions/0036)."""
+"""Forgettings: asked for, listed, and ended once no file is left that may hold their keys (docs/decisions/0036)."""
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, Invalid
-from app.core.table.history import Table
+from app.core.table.calendar import later
+from app.core.table.history import HISTORY_FOLDER, Table, TaskKind, TaskTrigger
 from app.core.table.keys import keys_from_json
 from app.core.table.names import name_violations
-from app.core.table.upkeep.forgetting import Forgetting, prints_of
+from app.core.table.upkeep.damage import DamagedFile
+from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind, prints_of
+from app.files.folders import Entry, entries
+from app.files.layout import Warehouse, table_folder
+from app.services.shared.damage import noted
+from app.services.shared.each_table import faults_kept
 from app.services.shared.pages import Page, PageRequest, page_of
+from app.services.upkeep.forgotten_keys import release
+from app.services.upkeep.sweeps import CLOCK_SKEW, GRACE, NamedOfTable, is_garbage_run, mark_run, named_of_table
+from app.telemetry.entries import Upkeep
 
 
 def ask_to_forget(
@@ -49,3 +62,95 @@ def list_forgettings(repository: Repository, table: Table, request: PageRequest)
     """A page of the table's, newest first. Raises ``Invalid``."""
     found = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(found, request, lambda one: one.id)
+
+
+logger = logging.getLogger(__name__)
+
+
+def end_forgettings(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
+    """Look what may still hold keys that are forgotten, after a sweep that left files younger than ``grace``; how many
+    forgettings are over. What cannot be looked at now is looked at after the next sweep.
+    """
+    with database.reading() as repository:
+        waiting = repository.forgettings.unended()
+    ended = 0
+    for forgetting in waiting:
+        with faults_kept(database.metrics, Upkeep.FORGETTING, forgetting.table_id):
+            ended += _end(database, warehouse, forgetting, grace)
+    return ended
+
+
+def _end(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta) -> bool:
+    remnants = [*_held(database, warehouse, forgetting), *_files(database, warehouse, forgetting, grace)]
+    with database.transaction(wakes=False) as repository:
+        now = repository.now()
+        # Every machine has let go of the images of its runs by then, and every reader of its files.
+        over = forgetting.forgotten_at is not None and now >= forgetting.forgotten_at + grace
+        if remnants or not over:
+            repository.forgettings.note_remnants(forgetting, remnants)
+            return False
+        repository.forgettings.end(forgetting)
+    logger.info(
+        "forgetting %s is over: nothing that is kept of table %s has its keys", forgetting.id, forgetting.table_id
+    )
+    return True
+
+
+def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting) -> Iterator[Remnant]:
+    """The older versions of the Delta log that keep files with the keys."""
+    try:
+        held = release(database, warehouse, forgetting, partial(mark_run, warehouse)) if forgetting.held else ()
+    except DamagedFile as error:
+        noted(database, error)
+        yield Remnant(RemnantKind.DAMAGED_FILE, 1, error.file.path)
+        return
+    if held:
+        with database.transaction() as repository:
+            yield _versions(repository, forgetting.table_id, held)
+
+
+def _versions(repository: Repository, table_id: str, held: Sequence[int]) -> Remnant:
+    """The versions of ``held`` snapshots; a newer one is asked for where there is none."""
+    retained = repository.tables.existing(table_id).schema.parsed["delta.log-retained"]
+    versions = repository.delta.page(table_id)
+    holding = [one for one in versions if one.snapshot_id in held]
+    after = next((one for one in versions if one.version > holding[-1].version), None) if holding else None
+    if holding and after is None and not repository.tasks.compacts(table_id):
+        repository.tasks.request(table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
+    until = None if after is None else later(after.committed_at, retained)
+    return Remnant(RemnantKind.DELTA_VERSION, len(holding), f"version {holding[0].version}" if holding else "", until)
+
+
+def _files(
+    database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta
+) -> Iterator[Remnant]:
+    """The files from before that nothing names any more: whether they have the keys does not matter."""
+    root = warehouse.path(*table_folder(forgetting.table_id))
+    found = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
+    # What is named is read after the listing: what is named by then and was not listed is new.
+    named = named_of_table(database, forgetting.table_id)
+    before = (forgetting.forgotten_at or forgetting.requested_at) + CLOCK_SKEW
+    left = [one for one in found if _is_left(one.path[len(root) + 1 :].split("/"), named) and _is_from(one, before)]
+    if left:
+        newest = max(one.changed_at for one in left if one.changed_at is not None)
+        yield Remnant(RemnantKind.FILE, len(left), left[0].path[len(root) - len(forgetting.table_id) :], newest + grace)
+
+
+def _is_from(entry: Entry, before: datetime) -> bool:
+    return entry.changed_at is not None and entry.changed_at < before
+
+
+def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
+    """Whether a file, by its path in the table's folder, is one that no snapshot and no batch names."""
+    match path:
+        case ["staging", name]:
+            return name not in named.staging_files
+        case [folder, name] if folder == HISTORY_FOLDER:
+            return name not in named.history_files
+        case ["changelog", folder, *_]:
+            return folder not in named.changelog_folders
+        case ["runs", *inner]:
+            return any(is_garbage_run(tuple(inner[:depth]), named) for depth in (1, 2))
+        case ["twin", "bucket-0", _]:
+            return True
+    return False

@@ -20,8 +20,7 @@ from app.api.routes.rows.scans import whole_or_streamed
 from app.api.shared.deps import Parts
 from app.core.errors import StagingFull
 from app.main import create_app
-from app.services.rows.scan_pages import MOST_BYTES, PageToken, loaded
-from app.services.rows.scan_room import MOST_SCANS, MOST_STAGED_BYTES
+from app.services.rows.scan_pages import MOST_BYTES, MOST_SCANS, MOST_STAGED_BYTES, PageToken, loaded
 from app.services.rows.scans import BEGINNING, NDJSON, read_scan, written
 from app.services.rows.views import view_of
 from app.services.shared.answer_bytes import MOST_ANSWER_BYTES

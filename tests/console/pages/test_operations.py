@@ -15,7 +15,7 @@ from app.console.parts.words import briefly, numbered
 from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
-from app.services.shared.refreshed import Refreshed
+from app.services.shared.polled import Refreshed
 from app.telemetry.entries import Asked, Counted, SparkState, TaskOutcome
 from app.telemetry.exposition import Told
 from app.telemetry.hour import STEP_SECONDS, Hour

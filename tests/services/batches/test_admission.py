@@ -18,8 +18,8 @@ from app.core.table.history import Batch, Table
 from app.files.layout import Warehouse
 from app.files.writable import MARK
 from app.services.batches.admission import Admission, StagingBounds
+from app.services.batches.batches import Upload, accept_batch
 from app.services.batches.group_commit import GroupCommit
-from app.services.batches.ingest import Upload, accept_batch
 from app.services.bodies.formats import NDJSON
 from app.services.operating.readiness import take_warehouse
 from app.telemetry.entries import Bound, Counted

@@ -24,7 +24,7 @@ from app.core.table.history import Table
 from app.core.table.keys import Key
 from app.core.table.named_columns import words_naming
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.batches.late_refusals import check_of_late_records
 from app.services.bodies.formats import JSON, NDJSON
 from app.services.explaining.simulations import simulate_rows

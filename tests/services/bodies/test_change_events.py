@@ -14,7 +14,7 @@ from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.debezium_values import CONVERTERS, Unreadable, convert
 from app.storage.ingest.pieces import decoded_pieces

@@ -13,9 +13,8 @@ from app.core.plan.explaining.schema_words import NEW_RULES
 from app.core.table.history import BatchState, Table
 from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import staging_file
-from app.services.explaining import told_history
 from app.services.explaining.explain import Question, explain_row
-from app.services.explaining.explained import ExplainedRow, StepKind
+from app.services.explaining.explained import MOST_STEP_BYTES, ExplainedRow, StepKind
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
@@ -249,7 +248,7 @@ def test_an_answer_has_a_bound_and_always_a_step(site: MergeSite, images: Images
         repository.databases.create("shop", {})
         described = schema(("id", "BIGINT"), ("text", "STRING"), options=QUIET)
         table = repository.tables.create("shop", "wide", described)
-    size = told_history.MOST_STEP_BYTES // 2
+    size = MOST_STEP_BYTES // 2
     merge(site, table, *({"id": 1, "text": letter * size} for letter in "abc"))
     explained = explain(site, images)
     assert [step.record.number for step in explained.steps if step.record] == [3]

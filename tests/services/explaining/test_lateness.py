@@ -22,7 +22,7 @@ from app.core.table.history import Table
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import staging_file
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.explaining.history import move_history
 from app.services.explaining.lateness import LateReport, count_late_records, late_report, parsed_since

@@ -14,7 +14,7 @@ from app.services.explaining.history import file_history
 from app.services.operating.readiness import take_warehouse
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.services.upkeep.gone_keys import end_forgettings
+from app.services.upkeep.forgettings import end_forgettings
 from app.services.upkeep.sweeps import sweep
 from tests.object_store import objects_in
 from tests.services.upkeep.forgetting import (

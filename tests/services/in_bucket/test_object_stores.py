@@ -22,7 +22,7 @@ from app.core.table.upkeep.damage import DamagedFile, DamageReason
 from app.files.layout import Warehouse
 from app.files.named_files import check_file, file_of_batch
 from app.kernel.tasks import Job, Progress, Result
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import ARROW, JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.operating.readiness import take_warehouse, warehouse_fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.errors import StagingFull, Unavailable
-from app.services.rows.scan_room import ScanRoom
+from app.services.rows.scan_pages import ScanRoom
 
 
 def test_so_many_scans_have_a_place_and_the_next_is_told_to_come_again() -> None:

@@ -19,9 +19,7 @@ from app.core.plan.records.row_filters import parse_filters
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, get_rows
-from app.services.rows.scan_counts import RowCount, count_rows
-from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
-from app.services.rows.scan_room import ScanRoom
+from app.services.rows.scan_pages import RowCount, ScanRoom, check_filters, count_rows, loaded, pinned_view, read_page
 from app.services.rows.scans import BEGINNING, parts, read_scan, written
 from app.services.rows.views import View, view_of
 from app.services.shared.executor import MergeSite

@@ -13,7 +13,7 @@ from app.core.plan.records.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite

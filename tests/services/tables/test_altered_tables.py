@@ -9,7 +9,7 @@ import pytest
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, Task, TaskState
 from app.core.table.schema import TableSchema
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_row

@@ -12,7 +12,7 @@ import pytest
 from app.core.errors import Invalid
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Rewrite, SnapshotKind, Table, TaskState
-from app.services.batches.ingest import Upload, accept_batch
+from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.merging.compactions import run_next_compaction
 from app.services.merging.merges import request_merge, run_next_merge

@@ -19,9 +19,8 @@ from app.core.table.upkeep.forgetting import Forgetting
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, find, get_rows, view_at
 from app.services.shared.executor import MergeSite
-from app.services.upkeep.forgettings import ask_to_forget
+from app.services.upkeep.forgettings import ask_to_forget, end_forgettings
 from app.services.upkeep.forgotten_keys import Forgetter
-from app.services.upkeep.gone_keys import end_forgettings
 from app.services.upkeep.sweeps import mark_run, sweep
 from tests.services.builders import QUIET, post, schema
 

@@ -17,7 +17,7 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import FREE_BYTES, Bounds
 from app.core.plan.records.record_decoder import LONGEST_KEY, DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.formats import JSON
 from app.storage.ingest.pieces import DECODED_AT_ONCE, MOST_COUNTED, Piece, decoded_pieces
 from tests.pieces import joined

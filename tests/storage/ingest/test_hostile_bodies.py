@@ -20,7 +20,7 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
 from app.core.table.schema import TableSchema
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.formats import FORMATS, JSON
 from app.storage.ingest.parquet_footer import MOST_MEMBERS
 from tests.pieces import joined

@@ -17,7 +17,7 @@ from app.core.table.records import POSITION_COLUMN
 from app.core.table.schema import TableSchema
 from app.files.arrow import staging_schema
 from app.files.layout import Warehouse
-from app.services.batches.ingest import Upload
+from app.services.batches.batches import Upload
 from app.services.bodies.formats import JSON
 from app.storage.ingest.pieces import decoded_pieces
 from app.storage.staging.spool import Content, Room, Spool

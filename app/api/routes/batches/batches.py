@@ -26,8 +26,16 @@ from app.core.errors import DamagedCatalog, Unavailable
 from app.core.plan.records.record_decoder import Note
 from app.core.table import history
 from app.http.uploads import ROOM, stage
-from app.services.batches.batches import BatchOrder, current_batch, list_batches, retry_batch, withdraw_batch
-from app.services.batches.ingest import MAX_KEY_LENGTH, Change, Upload
+from app.services.batches.batches import (
+    MAX_KEY_LENGTH,
+    BatchOrder,
+    Change,
+    Upload,
+    current_batch,
+    list_batches,
+    retry_batch,
+    withdraw_batch,
+)
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
 from app.services.merging.merges import request_merge

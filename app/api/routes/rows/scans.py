@@ -25,9 +25,7 @@ from app.api.shared.preferences import USUAL, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.upkeep.damage import DamagedFile
-from app.services.rows.scan_counts import count_rows
-from app.services.rows.scan_pages import MOST_ROWS, check_filters, loaded, pinned_view, read_page
-from app.services.rows.scan_room import ScanPlace
+from app.services.rows.scan_pages import MOST_ROWS, ScanPlace, check_filters, count_rows, loaded, pinned_view, read_page
 from app.services.rows.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
 from app.services.rows.views import View
 from app.services.shared.damage import read_again, told

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.files.layout import staging_file
-from app.services.rows.scan_room import MOST_SCANS
+from app.services.rows.scan_pages import MOST_SCANS
 from tests.api.conftest import TABLES, new_table
 from tests.services.builders import merge_staged
 

@@ -18,7 +18,7 @@ from app.api.shared.deps import Parts
 from app.main import create_app
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
-from app.services.shared.refreshed import Refreshed
+from app.services.shared.polled import Refreshed
 from app.settings import Settings
 from app.telemetry.entries import OTHERS
 from app.telemetry.exposition import Told

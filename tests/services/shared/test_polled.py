@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from app.services.shared.refreshed import Refreshed
+from app.services.shared.polled import Refreshed
 from tests.services.clocks import Seconds
 
 

@@ -15,9 +15,8 @@ from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, T
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.files.layout import Warehouse
-from app.services.batches.batches import list_batches
+from app.services.batches.batches import Accepted, Upload, accept_batch, list_batches
 from app.services.batches.group_commit import GroupCommit
-from app.services.batches.ingest import Accepted, Upload, accept_batch
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
 from app.services.shared.pages import PageRequest

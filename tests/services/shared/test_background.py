@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.core.errors import Unavailable
-from app.services.shared.repeated import Repeated
+from app.services.shared.background import Repeated
 
 PATIENCE_SECONDS = 20
 
