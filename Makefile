@@ -54,15 +54,15 @@ check: $(VENV)/.installed
 
 # A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
 check-mutants: $(VENV)/.installed
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m lab.mutants
 
 # Files damaged by seed, every answer compared: none is wrong, each damage is named. Minutes.
 flips: $(VENV)/.installed
-	$(IN_MEMORY) $(BIN)/python -m tests.faults.flips --n 3000 --seed $(SEED)
+	$(IN_MEMORY) $(BIN)/python -m lab.faults.flips --n 3000 --seed $(SEED)
 
-# Each decoder on new inputs, led by the code that they reach, for FUZZ_SECONDS; see tests/fuzz. Linux, half an hour.
+# Each decoder on new inputs, led by the code that they reach, for FUZZ_SECONDS; see lab/fuzz. Linux, half an hour.
 fuzz: $(VENV)/.fuzz
-	$(IN_MEMORY) $(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+	$(IN_MEMORY) $(BIN)/python -m lab.fuzz --seconds $(FUZZ_SECONDS)
 
 $(VENV)/.fuzz: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
@@ -71,7 +71,7 @@ $(VENV)/.fuzz: $(VENV)/.installed
 # Real processes killed, frozen, robbed of their disk, files and time by seed, every row compared after each fault: an
 # hour (SECONDS=), on SQLite or PostgreSQL (CATALOG=postgres). As root it also takes disks away, with cc it sets clocks.
 soak: $(VENV)/.installed
-	$(IN_MEMORY) $(BIN)/python -m tests.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
+	$(IN_MEMORY) $(BIN)/python -m lab.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
 
 # The documents as a site, in site/: read it from the disk, it asks nobody for anything. Any dead link fails.
 docs: $(VENV)/.installed

@@ -15,10 +15,10 @@ from app.console.table_pages.row_form import EXAMPLES
 from app.core.access import Role
 from app.core.types.kinds import Family
 from app.http.parts import Parts
+from lab.fuzz.tables import EVERY_TYPE
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
 from tests.console.table_pages.test_row import FIELDS, GROUPS
-from tests.fuzz.tables import EVERY_TYPE
 from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}\n</textarea>"

@@ -12,7 +12,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse, run_folder
 from app.files.writable import claim
-from tests.faults.places import Clock
+from lab.faults.places import Clock
 from tests.services.builders import create_table
 
 SWEEP = """

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import httpx
 
-from tests.faults.checks import PROBE
-from tests.faults.clients import DATABASE
-from tests.faults.system import Kept, System
+from lab.faults.checks import PROBE
+from lab.faults.clients import DATABASE
+from lab.faults.system import Kept, System
 
 _SECONDS = 3.0  # that a process has to write its threads down
 _LONGEST = 200  # characters of a line

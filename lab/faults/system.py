@@ -20,9 +20,9 @@ from random import SystemRandom
 import httpx
 import psycopg
 
+from lab.faults.places import Clock, Disk
 from spark_jobs.java import MODULE_FLAGS, find_java, spark_jars
 from tests.cluster import Node
-from tests.faults.places import Clock, Disk
 from tests.postgres import initialized
 from tests.service import Client
 
@@ -267,7 +267,7 @@ class System:
         }
         if self._spark_remote:
             shared["KEYFOLD_SPARK_REMOTE"] = self._spark_remote
-        merging = _cli("worker") if self._spark_remote else [sys.executable, "-m", "tests.faults.python_worker"]
+        merging = _cli("worker") if self._spark_remote else [sys.executable, "-m", "lab.faults.python_worker"]
         services = 1
         if self._database_url:
             services, shared["KEYFOLD_DATABASE_URL"] = 2, self._database_url

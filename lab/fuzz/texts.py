@@ -28,9 +28,9 @@ from app.services.shared.pages import PageRequest, is_like, like
 from app.services.tables.rules import table_rules
 from app.services.tables.tables import DEEPEST_TYPE, validate_table
 from app.storage.scans.conditions import matching
-from tests.fuzz.bodies import AT
-from tests.fuzz.tables import EVERY_TYPE, KEYED, TABLES
-from tests.fuzz.target import Target, chosen, lines
+from lab.fuzz.bodies import AT
+from lab.fuzz.tables import EVERY_TYPE, KEYED, TABLES
+from lab.fuzz.target import Target, chosen, lines
 
 
 def _type(body: bytes) -> None:

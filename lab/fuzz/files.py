@@ -18,9 +18,9 @@ from app.storage.images.requests import WANTED, read_request
 from app.storage.images.states import rows_in_image, rows_in_parquet
 from app.storage.staging.staged_index import load_batch
 from app.storage.staging.staging import Staged
-from tests.fuzz.bodies import batch_of
-from tests.fuzz.tables import EVERY_TYPE
-from tests.fuzz.target import Run, Target
+from lab.fuzz.bodies import batch_of
+from lab.fuzz.tables import EVERY_TYPE
+from lab.fuzz.target import Run, Target
 
 _TOKENS = range(-3, 3)
 LEAST, MOST = -(2**63), 2**63 - 1

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.python_worker``: a worker like ``keyfold worker``, for which Python folds, not Spark.
+"""``python -m lab.faults.python_worker``: a worker like ``keyfold worker``, for which Python folds, not Spark.
 
 A merge takes milliseconds, so that many more faults strike in an hour, and more of them in the middle of a commit.
 """

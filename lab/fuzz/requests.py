@@ -20,8 +20,8 @@ from app.console.site.gate import is_page
 from app.main import create_app
 from app.services.access.tokens import create_token
 from app.settings import Settings
+from lab.fuzz.target import Run, Target
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
-from tests.fuzz.target import Run, Target
 from tests.services.builders import merge_staged
 
 _OPTIONS = {"merge.max-staleness": "1 d", "changelog-producer": "input"}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz.bounds import in_memory
-from tests.fuzz.target import CORPUS, Run, Target
+from lab.fuzz.bounds import in_memory
+from lab.fuzz.target import CORPUS, Run, Target
 
 
 def corpus(target: str) -> Sequence[Path]:

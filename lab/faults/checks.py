@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 
-from tests.faults.clients import DATABASE, Generation, Seen
-from tests.faults.ledger import DELETED, Comparison, Listed
-from tests.faults.operations import Operator, note_rollbacks
-from tests.faults.published import check_explained, check_log
-from tests.faults.system import System
-from tests.faults.tables import TABLES
+from lab.faults.clients import DATABASE, Generation, Seen
+from lab.faults.ledger import DELETED, Comparison, Listed
+from lab.faults.operations import Operator, note_rollbacks
+from lab.faults.published import check_explained, check_log
+from lab.faults.system import System
+from lab.faults.tables import TABLES
 
 PATIENCE_SECONDS = 300.0
 SAMPLE = 300  # rows that are looked up one by one or many at once

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-COPIED = ("app", "bench", "docs", "migrations", "spark_jobs", "tests")
+COPIED = ("app", "bench", "docs", "lab", "migrations", "spark_jobs", "tests")
 COPIED_FILES = (
     "pyproject.toml",
     "README.md",

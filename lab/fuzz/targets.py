@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.fuzz.bodies import BODIES
-from tests.fuzz.files import FILES
-from tests.fuzz.requests import REQUESTS
-from tests.fuzz.target import Target
-from tests.fuzz.texts import TEXTS
+from lab.fuzz.bodies import BODIES
+from lab.fuzz.files import FILES
+from lab.fuzz.requests import REQUESTS
+from lab.fuzz.target import Target
+from lab.fuzz.texts import TEXTS
 
 TARGETS: Mapping[str, Target] = {**BODIES, **TEXTS, **FILES, **REQUESTS}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.faults.flips import flip
-from tests.faults.places import Impossible
-from tests.faults.system import LEASE_SECONDS, POSTGRES, SQLITE, Kept, System, children
+from lab.faults.flips import flip
+from lab.faults.places import Impossible
+from lab.faults.system import LEASE_SECONDS, POSTGRES, SQLITE, Kept, System, children
 
 Strike = Callable[[System, Random], AbstractContextManager[str]]
 

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from tests.fuzz.bounds import TooMuch, in_memory, in_time
-from tests.fuzz.findings import corpus, tried
-from tests.fuzz.mutations import mutated
-from tests.fuzz.target import CORPUS, Target
-from tests.fuzz.targets import TARGETS
+from lab.fuzz.bounds import TooMuch, in_memory, in_time
+from lab.fuzz.findings import corpus, tried
+from lab.fuzz.mutations import mutated
+from lab.fuzz.target import CORPUS, Target
+from lab.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.slow(reason="tries thousands of mutations")
 

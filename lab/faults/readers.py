@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 
-from tests.faults.clients import Generation, Seen
-from tests.faults.ledger import SERIALS
-from tests.faults.system import System
-from tests.faults.tables import TABLES
+from lab.faults.clients import Generation, Seen
+from lab.faults.ledger import SERIALS
+from lab.faults.system import System
+from lab.faults.tables import TABLES
 
 PAUSE_SECONDS = 0.5
 Rows = Iterable[Mapping[str, Any]]

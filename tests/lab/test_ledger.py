@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from tests.faults.ledger import Ledger, Listed, Sent, Told
-from tests.faults.readers import torn
-from tests.faults.tables import OWN, TABLES
+from lab.faults.ledger import Ledger, Listed, Sent, Told
+from lab.faults.readers import torn
+from lab.faults.tables import OWN, TABLES
 from tests.oracle import Change, fold
 
 

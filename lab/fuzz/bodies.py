@@ -31,8 +31,8 @@ from app.storage.ingest.pieces import decoded_pieces
 from app.storage.staging.spool import Room
 from app.storage.staging.staged_index import StagedIndex, load_batch
 from app.storage.staging.staging import Staged, write_pieces
-from tests.fuzz.tables import TABLES
-from tests.fuzz.target import Run, Target, chosen
+from lab.fuzz.tables import TABLES
+from lab.fuzz.target import Run, Target, chosen
 
 BOUNDS = Bounds(1000, 2**22)
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from tests.faults.clients import DATABASE, Generation, Seen
-from tests.faults.tables import TABLES
+from lab.faults.clients import DATABASE, Generation, Seen
+from lab.faults.tables import TABLES
 
 Asked = Callable[[str, str, Any], httpx.Response | None]  # method, path, body
 PATIENCE_SECONDS = 60

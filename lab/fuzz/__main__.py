@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz [TARGET …] --seconds 60``: new inputs for the decoders, led by the code that they reach.
+"""``python -m lab.fuzz [TARGET …] --seconds 60``: new inputs for the decoders, led by the code that they reach.
 
 Needs atheris (``make fuzz`` installs it). Each target has a process of its own. A fault is told once: its input is in
 ``--findings``, beside what it raised; ends with 1 if there was any. ``--replay FILE`` runs one input, without atheris.
@@ -16,10 +16,10 @@ import traceback
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.bounds import SECONDS, in_time
-from tests.fuzz.findings import Findings, tried
-from tests.fuzz.mutations import LONGEST, grafted
-from tests.fuzz.target import CORPUS
+from lab.fuzz.bounds import SECONDS, in_time
+from lab.fuzz.findings import Findings, tried
+from lab.fuzz.mutations import LONGEST, grafted
+from lab.fuzz.target import CORPUS
 
 _GOES_ON = (70, 71, 77)  # of libFuzzer: too slow, too large, another fault; the input is kept, and the rest goes on
 _GRAFTED = 0.5
@@ -30,8 +30,8 @@ def fuzz(name: str, seconds: int, findings: Path, kept: Path) -> None:
     """Never returns: libFuzzer ends the process."""
     import atheris  # noqa: PLC0415  # not installed but by ``make fuzz``
 
-    with atheris.instrument_imports(include=["app", "tests.fuzz"]):
-        from tests.fuzz.targets import TARGETS  # noqa: PLC0415  # what is imported here is instrumented
+    with atheris.instrument_imports(include=["app", "lab.fuzz"]):
+        from lab.fuzz.targets import TARGETS  # noqa: PLC0415  # what is imported here is instrumented
     target, told = TARGETS[name], Findings(findings / name)
     kept.mkdir(parents=True, exist_ok=True)
     words = kept.with_suffix(".words")
@@ -67,7 +67,7 @@ def _escaped(word: bytes) -> str:
 
 def replay(name: str, path: Path) -> None:
     """One input, within the bounds of the suite. Raises what it raises."""
-    from tests.fuzz.targets import TARGETS  # noqa: PLC0415  # as in ``fuzz``
+    from lab.fuzz.targets import TARGETS  # noqa: PLC0415  # as in ``fuzz``
 
     target = TARGETS[name]
     with target.opened() as run, in_time():
@@ -83,7 +83,7 @@ def _each(names: list[str], wanted: argparse.Namespace) -> int:
         _forget(name, Path(wanted.findings))
         began = time.monotonic()
         while (left := int(wanted.seconds - (time.monotonic() - began))) > 0:
-            command = [sys.executable, "-m", "tests.fuzz", name, "--one", "--seconds", str(left)]
+            command = [sys.executable, "-m", "lab.fuzz", name, "--one", "--seconds", str(left)]
             command += ["--findings", wanted.findings, "--kept", wanted.kept]
             with open(Path(wanted.findings, f"{name}.log"), "a") as log:
                 ended = subprocess.run(command, check=False, stdout=log, stderr=log)

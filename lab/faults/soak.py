@@ -1,4 +1,4 @@
-"""``python -m tests.faults.soak --seconds 3600 --seed 1 --catalog sqlite``: faults strike a real system by chance, and
+"""``python -m lab.faults.soak --seconds 3600 --seed 1 --catalog sqlite``: faults strike a real system by chance, and
 after each every row is compared with what clients were told.
 """
 
@@ -17,16 +17,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
-from tests.faults.checks import PATIENCE_SECONDS, PROBE, PROBE_SCHEMA, Auditor, NotBack, Recovery, until_back
-from tests.faults.clients import Generation, Poster, Seen
-from tests.faults.faults import FAULTS
-from tests.faults.ledger import Comparison
-from tests.faults.operations import OPERATIONS, Operator
-from tests.faults.places import Impossible
-from tests.faults.readers import Reader
-from tests.faults.system import POSTGRES, SQLITE, System
-from tests.faults.tables import TABLES
-from tests.faults.testimony import testimony
+from lab.faults.checks import PATIENCE_SECONDS, PROBE, PROBE_SCHEMA, Auditor, NotBack, Recovery, until_back
+from lab.faults.clients import Generation, Poster, Seen
+from lab.faults.faults import FAULTS
+from lab.faults.ledger import Comparison
+from lab.faults.operations import OPERATIONS, Operator
+from lab.faults.places import Impossible
+from lab.faults.readers import Reader
+from lab.faults.system import POSTGRES, SQLITE, System
+from lab.faults.tables import TABLES
+from lab.faults.testimony import testimony
 
 CLIENTS, READERS = 4, 2
 FAULTS_A_GENERATION = 8  # then the tables are dropped, and new ones made

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.core.table.upkeep.damage import FileKind
-from tests.faults.flips import KINDS, campaign
+from lab.faults.flips import KINDS, campaign
 
 TRIALS, SEED = 300, 20261122
 

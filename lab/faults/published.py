@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from lab.faults.ledger import Comparison
+from lab.faults.operations import Operator
+from lab.faults.tables import Drawn
 from tests.delta_readers import with_polars
-from tests.faults.ledger import Comparison
-from tests.faults.operations import Operator
-from tests.faults.tables import Drawn
 
 PATIENCE_SECONDS = 300.0
 EXPLAINED = 5  # rows of each table

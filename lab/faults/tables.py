@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.faults.ledger import SERIALS, Row
+from lab.faults.ledger import SERIALS, Row
 from tests.oracle import TableCase
 
 Draw = Callable[[Random, int], list[Row]]

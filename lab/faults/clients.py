@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.faults.ledger import Follower, Ledger, Sent, Told
-from tests.faults.system import System
-from tests.faults.tables import OWN, TABLES
+from lab.faults.ledger import Follower, Ledger, Sent, Told
+from lab.faults.system import System
+from lab.faults.tables import OWN, TABLES
 
 DATABASE = "/v1/catalog/databases/shop"
 LONGEST_WAIT_SECONDS = 1.0  # of what Retry-After asks for

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.flips --n 3000 --seed 1``: files are damaged by chance, and every answer is compared.
+"""``python -m lab.faults.flips --n 3000 --seed 1``: files are damaged by chance, and every answer is compared.
 
 An answer is what it was before the damage, or a problem that names the damaged file; a merge or a compaction of it
 fails by its name. Everything else is wrong, and printed.

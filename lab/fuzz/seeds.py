@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.seeds``: writes the inputs that are no text, as clients and the service write them; all others
+"""``python -m lab.fuzz.seeds``: writes the inputs that are no text, as clients and the service write them; all others
 are edited as they are. What fuzzing found stays beside them.
 """
 
@@ -26,8 +26,8 @@ from app.files.arrow import arrow_field
 from app.files.layout import Warehouse
 from app.storage.images.making import write_answers, write_states
 from app.storage.staging.staging import staging_file, write_batch
-from tests.fuzz.tables import EVERY_TYPE, NAMED
-from tests.fuzz.target import CORPUS
+from lab.fuzz.tables import EVERY_TYPE, NAMED
+from lab.fuzz.target import CORPUS
 from tests.written import write_run
 
 Seed = tuple[str, str, bytes]  # target, name, input

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.faults import FAULTS
-from tests.faults.soak import campaign
-from tests.faults.system import POSTGRES, SQLITE
+from lab.faults.faults import FAULTS
+from lab.faults.soak import campaign
+from lab.faults.system import POSTGRES, SQLITE
 
 SEED = 20261122
 ON_SPARK = ["kill the JVM", "kill a worker"]
