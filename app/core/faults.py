@@ -103,7 +103,6 @@ class FaultCode(StrEnum):
     KEY_IN_GROUP = "key_in_group", "a key column is in a sequence group"
     KEY_WITH_DEFAULT = "key_with_default", "a key or partition column has a default"
     LAST_FIELD = "last_field", "the only field of a ROW cannot be dropped"
-    LATE_RECORD = "late_record", "a record comes later than the table takes it (sequence.late-records = refuse)"
     LATE_RECORDS_COUNT = (
         "late_records_count",
         "warning: a function in a group counts late records and repeated deliveries too",

@@ -129,14 +129,6 @@ def _too_slow(_: Service) -> Iterable[Mapping[str, Any]]:
     return json.loads(body)["errors"]
 
 
-def _late_record(service: Service) -> Iterable[Mapping[str, Any]]:
-    listed = {"merge-engine": "aggregation", "sequence.field": "a", "fields.t.aggregate-function": "listagg"}
-    refusing = {"sequence.late-horizon": "10", "sequence.late-records": "refuse"}
-    url = new_table(service, schema({"a": "INT", "t": "STRING"}, options=listed | refusing))
-    assert service.client.post(f"{url}/batches", json={"records": [{"k": 1, "a": 50, "t": "x"}]}).is_success
-    return told(service.client.put(f"{url}/rows/1", json={"a": 39, "t": "y"}))
-
-
 def _no_free_id(_: Service) -> Iterable[Mapping[str, Any]]:
     table = TableSchema.from_json(schema())
     with pytest.raises(Invalid) as refused:
@@ -162,7 +154,6 @@ VALUES: Mapping[FaultCode, Case] = {
     FaultCode.BAD_TIME: value("TIME", "25:00"),
     FaultCode.BAD_TIMESTAMP: value("TIMESTAMP(3)", "yesterday"),
     FaultCode.DUPLICATE_KEY: value("MAP<INT, INT>", [{"key": 1, "value": 1}, {"key": 1, "value": 2}]),
-    FaultCode.LATE_RECORD: _late_record,
     FaultCode.MISSING_COLUMN: posted({"a": 1}),
     FaultCode.NOT_AN_OBJECT: posted(5),
     FaultCode.NOT_A_NUMBER: posted(

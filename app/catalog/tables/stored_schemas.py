@@ -9,6 +9,7 @@ from app.catalog.shared import checksums
 from app.catalog.shared.transaction import AnyRow
 from app.catalog.tables.schema_cache import SchemaCache
 from app.core.errors import DamagedCatalog, Invalid
+from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
 
 # Members of a stored schema beside Paimon's.
@@ -18,7 +19,9 @@ HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had;
 
 def _read_schema(body: str) -> TableSchema:
     stored = json.loads(body)
-    return replace(TableSchema.from_json(stored), remembers_removals=bool(stored.get(_REMOVALS)))
+    schema = TableSchema.from_json(stored)
+    options = {key: text for key, text in schema.options.items() if key not in REMOVED_OPTIONS}
+    return replace(schema, options=options, remembers_removals=bool(stored.get(_REMOVALS)))
 
 
 _SCHEMAS = SchemaCache(_read_schema)

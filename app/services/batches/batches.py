@@ -34,11 +34,11 @@ from app.core.table.history import Batch, BatchState, NewBatch, Table
 from app.files.layout import Warehouse
 from app.files.writable import writing
 from app.services.batches.admission import Admission
+from app.services.batches.first_records import check_of_first_records
 from app.services.batches.group_commit import GroupCommit, swept
-from app.services.batches.record_checks import check_of_records
 from app.services.bodies.encodings import decoded
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
-from app.services.rows.known_rows import NO_ROWS, KnownRows
+from app.services.rows.known_rows import KnownRows, no_rows
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.pieces import Notes, Piece, decoded_pieces
@@ -203,7 +203,7 @@ def accept_batch(
     upload: Change,
     bounds: Bounds,
     commits: GroupCommit | None = None,
-    known: KnownRows = NO_ROWS,
+    known: KnownRows = no_rows,
     admission: Admission | None = None,
 ) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
@@ -259,7 +259,7 @@ def _accept(
             message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
             raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
         with nullcontext() if admission is None else admission.admitted(table, upload.size):
-            pieces = upload.pieces(RecordDecoder(plan, check_of_records(plan, known)), bounds)
+            pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, known)), bounds)
             done = _stage(database, warehouse, table, upload, pieces, commits)
             if admission is not None:
                 admission.accepted(table.id, done.batch.records, done.batch.size_bytes)

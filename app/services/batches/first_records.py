@@ -97,7 +97,7 @@ class _FirstRecords:
                 wanting.append(place)
             elif kinds[place] & 1 == 0:
                 known[token] = True
-        there = self.known.there([keys[places[0]] for places in asked.values()]) if asked else ()
+        there = self.known([keys[places[0]] for places in asked.values()]) if asked else ()
         for (token, places), found in zip(asked.items(), there, strict=True):
             wanting += [] if found else places
             known.setdefault(token, found)

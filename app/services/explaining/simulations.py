@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -24,9 +23,9 @@ from app.core.table.options.entries import Integers
 from app.core.table.records import Record, RowKind, arrival
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
-from app.services.batches.record_checks import check_of_records
+from app.services.batches.first_records import check_of_first_records
 from app.services.bodies.json_bodies import parse_json
-from app.services.rows.known_rows import NO_ROWS, KnownRows
+from app.services.rows.known_rows import KnownRows, no_rows
 from app.services.rows.lookups import latest_state
 from app.services.tables.tables import validate_table
 from app.storage.images import Images
@@ -121,7 +120,7 @@ def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list
     Raises ``Invalid`` for records that a batch could not hold.
     """
     records = [record for batch in batches for record in batch]
-    decoded = RecordDecoder(plan, check_of_records(plan, NO_ROWS)).decode(records)
+    decoded = RecordDecoder(plan, check_of_first_records(plan, no_rows)).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     ends = [*accumulate(map(len, batches))]
     states: dict[str, dict[int, list[State]]] = {}
@@ -176,7 +175,7 @@ def _simulate(
     if len(records) > most:
         told = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
         raise _too_large(f"{told}, this one has {len(records)}")
-    decoded = RecordDecoder(plan, check_of_records(plan, _known(plan, state_of))).decode(records)
+    decoded = RecordDecoder(plan, check_of_first_records(plan, _known(plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
     shown = Shown(plan.schema, integers_of(plan.schema, integers))
@@ -197,7 +196,7 @@ def _known(plan: MergePlan, state_of: StateOf) -> KnownRows:
         state = state_of(key)
         return state is not None and plan.row.is_live(state)
 
-    return KnownRows(lambda keys: [is_live(key) for key in keys], partial(map, state_of))
+    return lambda keys: [is_live(key) for key in keys]
 
 
 def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from app.core.table.keys import Key
 from app.core.table.options.entries import Consistency
 from app.services.rows.kept_views import Views
-from app.services.rows.lookups import states_of
 from app.services.rows.many_lookups import rows_found
 from app.storage.images import Images
 
-
-@dataclass(frozen=True)
-class KnownRows:
-    """The rows of one table, staged records included: of each key ``there`` says whether it has a row now, ``states``
-    its state row, None where there is none.
-    """
-
-    there: Callable[[Sequence[Key]], Sequence[bool]]
-    states: Callable[[Sequence[Key]], Iterator[Mapping[str, Any] | None]]
+# Of each key whether it has a row now, staged records included.
+KnownRows = Callable[[Sequence[Key]], Sequence[bool]]
 
 
 def known_rows(views: Views, images: Images, name: tuple[str, str]) -> KnownRows:
-    """The rows of the table ``name``, at the moment of each question."""
-    return KnownRows(
-        lambda keys: rows_found(views.current(name, Consistency.LATEST), images, keys),
-        lambda keys: states_of(views.current(name, Consistency.LATEST), images, keys),
-    )
+    """Return the rows of the table ``name``, at the moment of each question."""
+    return lambda keys: rows_found(views.current(name, Consistency.LATEST), images, keys)
 
 
-NO_ROWS = KnownRows(lambda keys: [False] * len(keys), lambda keys: iter([None] * len(keys)))
-"""Where no row is known of."""
+def no_rows(keys: Sequence[Key]) -> Sequence[bool]:
+    """Return that no key has a row."""
+    return [False] * len(keys)

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, Task, TaskState
+from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
 from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
@@ -65,3 +66,13 @@ def test_columns_that_change_names_keep_their_values(site: MergeSite, images: Im
     alter(site, table, (1, "m"), (2, "n"), options=both)
     assert merge(site, table, n=200, m=2).state is TaskState.SUCCEEDED
     assert row(site, images) == {"id": 1, "m": 3, "n": 300}
+
+
+@pytest.mark.parametrize("key", REMOVED_OPTIONS)
+def test_a_table_of_an_earlier_release_goes_on_without_an_option_that_is_gone(
+    site: MergeSite, images: Images, key: str
+) -> None:
+    table = create_table(site.database, SUM | {key: "refuse"})
+    assert merge(site, table, n=1).state is TaskState.SUCCEEDED
+    assert merge(site, table, n=2).state is TaskState.SUCCEEDED
+    assert row(site, images) == {"id": 1, "n": 3}

@@ -11,12 +11,11 @@ from app.core.rules.order import Order
 from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
 from app.core.rules.stepwise import Stepwise
-from app.core.table.options.entries import LateRecords, MergeEngine, SortOrder
+from app.core.table.options.entries import MergeEngine, SortOrder
 from app.core.table.options.parsed import TableOptions, option_violation
 from app.core.table.schema import TableSchema
 
 KEY = "sequence.late-horizon"
-REFUSAL = "sequence.late-records"
 
 
 def with_horizon(rules: Sequence[Rule], horizon: Horizon | None) -> tuple[Rule, ...]:
@@ -59,24 +58,11 @@ def _contradiction(message: str, fix: str) -> Violation:
     return option_violation(KEY, FaultCode.CONTRADICTING_OPTIONS, message, fix)
 
 
-def bounded_logs(rules: Sequence[Rule]) -> tuple[tuple[Replay | Stepwise, Lateness], ...]:
-    """The rules of a compiled plan whose logs the horizon bounds, each with how."""
-    logs = (rule for rule in rules if isinstance(rule, (Replay, Stepwise)))
-    return tuple((rule, rule.late) for rule in logs if rule.late is not None)
-
-
-def refusal_warnings(rules: Sequence[Rule], late: LateRecords) -> Iterator[Violation]:
-    """A refusal of what never comes; ``rules`` are those of a compiled plan."""
-    if late is LateRecords.REFUSE and not bounded_logs(rules):
-        message = f"no log has a horizon, so that no record comes too late: {REFUSAL} changes nothing"
-        yield option_violation(REFUSAL, FaultCode.OPTION_WITHOUT_EFFECT, message, f"set {KEY}, or remove it")
-
-
 def horizon_warnings(rules: Sequence[Rule], horizon: Horizon | None) -> Iterator[Violation]:
     """What the horizon does not bound; ``rules`` are those of a compiled plan."""
     if horizon is None:
         return
-    if not bounded_logs(rules):
+    if all(rule.late is None for rule in rules if isinstance(rule, (Replay, Stepwise))):
         message = "there is no log that the horizon ends: it changes nothing"
         yield option_violation(KEY, FaultCode.OPTION_WITHOUT_EFFECT, message, "remove it")
     inside = [one for rule in rules if isinstance(rule, Replay) for one in rule.rules]

@@ -8,7 +8,7 @@ from app.core.errors import FaultCode, Violation
 from app.core.hints import some_of
 from app.core.plan.checks.option_checks import Check
 from app.core.plan.columns.column_functions import function_of, has_functions
-from app.core.plan.columns.late_horizon import horizon_warnings, refusal_warnings
+from app.core.plan.columns.late_horizon import horizon_warnings
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.options.entries import ChangelogProducer, MergeEngine, find_option
 from app.core.table.options.parsed import TableOptions, option_violation
@@ -147,7 +147,6 @@ def _horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Logs without an end although the table has a horizon."""
     rules = compile_plan(schema).rules
     yield from horizon_warnings(rules, options["sequence.late-horizon"])
-    yield from refusal_warnings(rules, options["sequence.late-records"])
 
 
 CHECKS: tuple[Check, ...] = (

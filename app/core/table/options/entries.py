@@ -66,13 +66,6 @@ class AbsentColumns(StrEnum):
     UNCHANGED = "unchanged"  # nothing
 
 
-class LateRecords(StrEnum):
-    """Values of ``sequence.late-records``: what becomes of a record beyond ``sequence.late-horizon``."""
-
-    IGNORE = "ignore"  # the log leaves it out
-    REFUSE = "refuse"  # as far as it is known when it is posted, its batch is refused; else the log leaves it out
-
-
 class Consistency(StrEnum):
     """Values of ``lookup.consistency``: what a lookup sees."""
 
@@ -87,6 +80,10 @@ class Integers(StrEnum):
     TEXT = "text"
 
 
+# Options of earlier releases, and why they are gone. A stored table that has one is read without it.
+REMOVED_OPTIONS: Mapping[str, str] = {
+    "sequence.late-records": "a refusal cannot see what other requests bring; T/lateness counts late records",
+}
 DEFAULT_FUNCTION = "fields.default-aggregate-function"
 _TABLE_OPTIONS = (
     Option(
@@ -113,12 +110,6 @@ _TABLE_OPTIONS = (
         None,
         "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
         folds=True,
-    ),
-    Option(
-        "sequence.late-records",
-        OneOf(LateRecords),
-        LateRecords.IGNORE,
-        "whether a batch is refused that has a record beyond the horizon",
     ),
     Option(
         "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER

@@ -16,6 +16,7 @@ from app.core.table.options.entries import (
     DEFAULT_FUNCTION,
     FALLBACK_KEYS,
     FIELD_OPTIONS,
+    REMOVED_OPTIONS,
     TABLE_OPTIONS,
     MergeEngine,
     find_option,
@@ -163,6 +164,9 @@ def _unknown_option(key: str, before: Sequence[Violation]) -> Violation:
     feature = missing_feature(key)
     if feature is not None:
         message = f"option {key!r} is of Paimon's {feature}, which Keyfold does not have"
+        return option_violation(key, FaultCode.UNKNOWN_OPTION, message, "remove it")
+    if key in REMOVED_OPTIONS:
+        message = f"option {key!r} is gone: {REMOVED_OPTIONS[key]}"
         return option_violation(key, FaultCode.UNKNOWN_OPTION, message, "remove it")
     known = [*TABLE_OPTIONS, *FALLBACK_KEYS, *PAIMONS_OWN]
     return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", _did_you_mean(key, known, before))

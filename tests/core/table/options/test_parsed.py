@@ -15,13 +15,13 @@ from app.core.table.options.entries import (
     DEFAULT_FUNCTION,
     FALLBACK_KEYS,
     FIELD_OPTIONS,
+    REMOVED_OPTIONS,
     TABLE_OPTIONS,
     AbsentColumns,
     ChangelogProducer,
     Consistency,
     ExpirationStrategy,
     Integers,
-    LateRecords,
     MergeEngine,
     SortOrder,
 )
@@ -90,7 +90,6 @@ READ = [
     ("partition.timestamp-formatter", "yyyyMMdd'T'HH:mm:ss '100%'", "%Y%m%dT%H:%M:%S 100%%"),
     ("record.absent-columns", "Unchanged", AbsentColumns.UNCHANGED),
     ("events.truncate-time", "true", True),
-    ("sequence.late-records", "Refuse", LateRecords.REFUSE),
     ("bucket", "-1", -1),
     ("bucket-key", "k", ("k",)),
     ("file.format", "orc", "orc"),
@@ -198,6 +197,12 @@ def test_numbers_beyond_all_measure_are_refused_like_other_illegal_values(key: s
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(key: str, fix: str) -> None:
     (found,) = violations(table({key: "x"}))
     assert (found.code, found.fix.startswith(fix)) == ("unknown_option", True), found.fix
+
+
+@pytest.mark.parametrize("key", REMOVED_OPTIONS)
+def test_an_option_that_is_gone_is_refused_with_why(key: str) -> None:
+    (found,) = violations(table({key: "x"}))
+    assert (found.code, found.fix, REMOVED_OPTIONS[key] in found.message) == ("unknown_option", "remove it", True)
 
 
 @pytest.mark.parametrize(
