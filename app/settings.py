@@ -7,7 +7,7 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -65,67 +65,23 @@ class Settings(BaseSettings):
         None, ge=1, le=64, description="merges that a worker runs at a time, one of a table; default: from the cores"
     )
     lease_seconds: float = Field(30.0, gt=0, description="how long a worker that fell silent keeps its merge")
-    poll_seconds: float = Field(0.1, gt=0, description="how often a worker looks for staged batches")
     max_body_bytes: int = Field(
         2**30,
         gt=0,
         description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
-    max_batch_values: int = Field(
-        2**28, gt=0, description="most values of one batch: records times the columns of the table, sent or not"
-    )
-    max_record_bytes: int = Field(
-        2**23, ge=2**22, le=2**28, description="most bytes of one record as it is sent, and of each value in it"
-    )
-    max_decompression_ratio: int = Field(
-        250, gt=0, description="how many times larger a body of more than 16 MiB may become when it is decompressed"
-    )
-    max_connections: int = Field(1000, ge=1, description="most connections that a serving process keeps at a time")
-    head_seconds: float = Field(10.0, gt=0, description="how long the line and headers of a request may take")
-    stop_seconds: int = Field(5, ge=0, description="how long requests may take to end when the service is stopped")
-    bodies_mib: int = Field(
-        256,
-        ge=16,
-        description="memory of a serving process for bodies that are being received; of a batch, more goes to disk",
-    )
-    uploads_bytes: int = Field(2**34, ge=0, description="most bytes of the disk that bodies take while they are read")
-    silence_seconds: float = Field(
-        60.0,
-        gt=0,
-        description="how long a client may neither send the rest of a request nor read the rest of an answer",
-    )
-    body_bytes_per_second: int = Field(
-        2**14, ge=0, description="how fast a body must come at least, once it has taken KEYFOLD_SILENCE_SECONDS"
-    )
-    max_columns: int = Field(2000, ge=1, description="most columns of a table, with the fields inside them")
-    max_tables: int = Field(10_000, ge=0, description="most tables of the catalog")
-    max_databases: int = Field(10_000, ge=0, description="most databases of the catalog")
     idempotency_days: float = Field(
         7.0, ge=0, description="days that an Idempotency-Key is known after its batch; told by /v1/config"
     )
     image_bytes: int = Field(
         16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
     )
-    lookup_consistency: Consistency = Field(
-        Consistency.LATEST, description="what a lookup sees where neither it nor its table says: latest or merged"
-    )
     staged_index_mib: int = Field(
         256, ge=0, description="memory of a serving process for staged records; beyond it lookups read their files"
     )
     staged_table_mib: int = Field(4096, gt=0, description="staged bytes of a table that keep further batches out")
-    staged_table_records: int = Field(
-        50_000_000, gt=0, description="staged records of a table that keep further batches out"
-    )
-    staged_late_seconds: float = Field(
-        86_400.0,
-        ge=0,
-        description="how long beyond merge.max-staleness a batch may wait for its merge until others are kept out",
-    )
     staged_mib: int = Field(16_384, gt=0, description="staged bytes of all tables that keep further batches out")
-    staged_records: int = Field(
-        200_000_000, gt=0, description="staged records of all tables that keep further batches out"
-    )
     least_free_mib: int = Field(
         256, ge=0, description="room on the disks of warehouse and data folder below which batches are kept out"
     )
@@ -163,23 +119,40 @@ class Settings(BaseSettings):
     log_level: str = Field("INFO", description="level of the service's own log")
     log_format: LogFormat = Field(LogFormat.TEXT, description="text, or json: an object a line")
     log_requests: bool = Field(False, description="whether the log has a line for each request")
-    metrics_tables: int = Field(
-        50,
-        ge=0,
-        le=10_000,
-        description="tables that have metrics of their own, those with most staged; the others share one",
-    )
     console: bool = Field(True, description="whether there are pages for people, at /")
     open_metrics: bool = Field(
         False, description="whether /metrics needs no token from callers on this machine that name it as their host"
     )
-
     spark_trial: bool = Field(
         True, description="whether workers try the server at KEYFOLD_SPARK_REMOTE before they merge on it"
     )
     worker_metrics_port: int | None = Field(
         None, ge=0, le=65535, description="port on 127.0.0.1 where keyfold worker tells its metrics; 0 takes a free one"
     )
+
+    # What no operator has to set: bounds that protect a process, the same on every machine. Tests subclass.
+    poll_seconds: ClassVar[float] = 0.1  # between looks at a counter for new batches
+    lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # unless request or table say: read your writes
+    metrics_tables: ClassVar[int] = 50  # with series of their own: as many lines as a dashboard shows
+    stop_seconds: ClassVar[int] = 5  # for open requests to end: docker stop kills after 10
+    # Of the connections and bodies of a serving process.
+    max_connections: ClassVar[int] = 1000  # each takes one of the usual 1024 files
+    head_seconds: ClassVar[float] = 10.0  # for the line and headers of a request
+    silence_seconds: ClassVar[float] = 60.0  # without a byte of a request sent or of an answer read
+    body_bytes_per_second: ClassVar[int] = 2**14  # at least, of a body that takes longer than that
+    bodies_mib: ClassVar[int] = 256  # in memory while they are received; what is more goes to disk
+    uploads_bytes: ClassVar[int] = 2**34  # on disk while they are received
+    # Of one batch, one table, one catalog.
+    max_batch_values: ClassVar[int] = 2**28  # records times columns, sent or not: memory of a wide table
+    max_record_bytes: ClassVar[int] = 2**23  # of a record as it is sent, and of each value in it
+    max_decompression_ratio: ClassVar[int] = 250  # of bodies above 16 MiB; rows that repeat reach 100
+    max_columns: ClassVar[int] = 2000  # with the fields inside them
+    max_tables: ClassVar[int] = 10_000
+    max_databases: ClassVar[int] = 10_000
+    # Of staging, beside its bytes: many small records cost lookups more than disk.
+    staged_table_records: ClassVar[int] = 50_000_000
+    staged_records: ClassVar[int] = 200_000_000
+    staged_late_seconds: ClassVar[float] = 86_400.0  # beyond merge.max-staleness: time to bring Spark back
 
     model_config["populate_by_name"] = True
 

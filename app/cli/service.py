@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ import typer
 from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.cli.modes import how_to_close
-from app.cli.settings import DataFolder, LogAs, settings_of
+from app.cli.settings import DataFolder, LogAs, settings_of, warn_of_unknown
 from app.core.errors import Invalid
 from app.files.object_stores import is_object_store
 from app.main import create_app, prepare_catalog
@@ -60,6 +61,7 @@ def serve(
         log_format=log_format,
     )
     log_to_stderr(settings.log_level, settings.log_format)
+    warn_of_unknown(os.environ)
     _check(settings)
     listeners = _listening(settings)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -155,6 +157,7 @@ def worker(
     """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
     settings = settings_of(folder=data, log_format=log_format, worker_metrics_port=metrics_port)
     log_to_stderr(settings.log_level, settings.log_format)
+    warn_of_unknown(os.environ)
     _warn_of_open_folders(settings)
     _require_spark(settings)
     metrics = Metrics(processes=("worker", SPARK))

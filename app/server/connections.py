@@ -256,5 +256,5 @@ class StrictHttp(HttpToolsProtocol):
 
 def _full(most: int) -> Unavailable:
     message = f"the process has {most} connections, and all of them are busy; ask again in a moment"
-    fix = "keep fewer connections, or run more processes (KEYFOLD_PROCESSES, KEYFOLD_MAX_CONNECTIONS)"
+    fix = "keep fewer connections, or run more processes (KEYFOLD_PROCESSES)"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

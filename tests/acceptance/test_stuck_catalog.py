@@ -72,7 +72,7 @@ def test_readers_do_not_wait_for_writers_and_writers_do_not_wait_for_ever(
 ) -> None:
     service = Service(
         tmp_path / "data",
-        {"KEYFOLD_WORKERS": "0", "KEYFOLD_DATABASE_URL": catalog_url, "KEYFOLD_LOOKUP_CONSISTENCY": "latest"},
+        {"KEYFOLD_WORKERS": "0", "KEYFOLD_DATABASE_URL": catalog_url},
     )
     try:
         with Client(base_url=service.url, timeout=PATIENCE_SECONDS, trust_env=False) as client:

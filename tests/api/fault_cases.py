@@ -46,6 +46,7 @@ from tests.api.faulty_requests import (
     told,
     value,
 )
+from tests.builders import settings_with
 
 AGGREGATION = {"merge-engine": "aggregation"}
 PARTIAL = {"merge-engine": "partial-update"}
@@ -121,7 +122,7 @@ def _too_slow(_: Service) -> Iterable[Mapping[str, Any]]:
         app = FastAPI()
         headers = [(b"host", b"localhost")]
         scope = {"type": "http", "method": "POST", "path": "/x", "raw_path": b"/x", "headers": headers, "app": app}
-        limit = BodyLimit(app, Settings(KEYFOLD_DATA="/nowhere", silence_seconds=0.01))
+        limit = BodyLimit(app, settings_with(KEYFOLD_DATA="/nowhere", silence_seconds=0.01))
         await limit({**scope, "query_string": b"", "http_version": "1.1"}, silence, keep)
 
     anyio.run(ask)
@@ -322,7 +323,7 @@ def kept_out(lose: Callable[[Path], None] = lambda _: None, text: str = "", **bo
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
         folder = service.folder / f"bounds{next(NUMBERS)}"
-        app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, **bounds))
+        app = create_app(settings_with(KEYFOLD_DATA=folder, workers=0, **bounds))
         with TestClient(app, LOOPBACK) as client:
             client.post(DATABASES, json={"name": "shop"})
             described = schema({"a": "STRING"}, options={"merge.max-staleness": "1 ms"})

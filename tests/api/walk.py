@@ -13,9 +13,9 @@ from app.api.shared.deps import Parts
 from app.core.table.options.entries import Consistency
 from app.main import create_app
 from app.services.access.tokens import create_token
-from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.api.openapi import served
+from tests.builders import settings_with
 from tests.services.builders import merge_staged
 
 TABLE = f"{TABLES}/wide"
@@ -59,7 +59,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
     of the OpenAPI document.
     """
     # Merged, so that what one operation of the walk stages does not change what the next one answers.
-    app = create_app(Settings(KEYFOLD_DATA=folder, workers=0, lookup_consistency=Consistency.MERGED))
+    app = create_app(settings_with(KEYFOLD_DATA=folder, workers=0, lookup_consistency=Consistency.MERGED))
     with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
         parts: Parts = app.state.parts
         client.headers["Authorization"] = f"Bearer {create_token(parts.database, 'walk')}"

@@ -23,8 +23,8 @@ from app.api.middleware.limits import BodyLimit
 from app.api.middleware.observed import Observed
 from app.server.connections import MOST_FIELDS, MOST_HEAD_BYTES, ConnectionBounds
 from app.server.serving import StoppingServer
-from app.settings import Settings
 from app.telemetry.metrics import Metrics
+from tests.builders import settings_with
 
 pytestmark = pytest.mark.slow(reason="clients are slow here")
 PATIENCE_SECONDS = 20
@@ -63,7 +63,7 @@ class Served:
 def application(folder: Path, served: Any, **settings: Any) -> FastAPI:
     app = FastAPI()
     app.state.parts = SimpleNamespace(heads=SimpleNamespace(stop=lambda: None))
-    app.add_middleware(BodyLimit, settings=Settings(KEYFOLD_DATA=folder, **settings))
+    app.add_middleware(BodyLimit, settings=settings_with(KEYFOLD_DATA=folder, **settings))
     app.add_middleware(Observed, metrics=Metrics())
 
     @app.get("/")

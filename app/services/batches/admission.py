@@ -167,15 +167,15 @@ class Admission(Repeated):
             size, all_size = area.size + self._pending.get(table.id, 0), known.size + sum(self._pending.values())
         mine, every = f"the staging area of {table.full_name} has", "the staging areas of all tables have"
         told = (
-            (Bound.TABLE_BYTES, mine, size, bounds.table_bytes, "bytes", "KEYFOLD_STAGED_TABLE_MIB"),
-            (Bound.TABLE_RECORDS, mine, area.records, bounds.table_records, "records", "KEYFOLD_STAGED_TABLE_RECORDS"),
-            (Bound.BYTES, every, all_size, bounds.all_bytes, "bytes", "KEYFOLD_STAGED_MIB"),
-            (Bound.RECORDS, every, known.records, bounds.all_records, "records", "KEYFOLD_STAGED_RECORDS"),
+            (Bound.TABLE_BYTES, mine, size, bounds.table_bytes, "bytes", " (KEYFOLD_STAGED_TABLE_MIB)"),
+            (Bound.TABLE_RECORDS, mine, area.records, bounds.table_records, "records", ""),
+            (Bound.BYTES, every, all_size, bounds.all_bytes, "bytes", " (KEYFOLD_STAGED_MIB)"),
+            (Bound.RECORDS, every, known.records, bounds.all_records, "records", ""),
         )
         for bound, whose, value, most, unit, setting in told:
             if value >= most:
                 code = FaultCode.STAGED_BYTES if unit == "bytes" else FaultCode.STAGED_RECORDS
-                return bound, _full(table, code, f"{whose} {value} {unit}, and the most is {most} ({setting})")
+                return bound, _full(table, code, f"{whose} {value} {unit}, and the most is {most}{setting}")
         return self._too_late(table, area)
 
     def _too_late(self, table: Table, area: _Area) -> tuple[Bound, StagingFull] | None:
@@ -187,8 +187,8 @@ class Admission(Repeated):
             return None
         message = (
             f"the oldest staged batch of {table.full_name} waits for its merge for {age.total_seconds():.0f} seconds,"
-            f" and {(staleness + self._bounds.late).total_seconds():.0f} is the most (merge.max-staleness and"
-            " KEYFOLD_STAGED_LATE_SECONDS)"
+            f" and {(staleness + self._bounds.late).total_seconds():.0f} is the most (merge.max-staleness"
+            f" and {self._bounds.late.total_seconds():.0f} seconds)"
         )
         return Bound.TABLE_AGE, _full(table, FaultCode.STAGED_TOO_LONG, message)
 

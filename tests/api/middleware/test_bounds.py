@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from app.core.table.schema_bounds import MOST_OPTIONS
 from app.main import create_app
-from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.builders import settings_with
 
 SIMULATE = "/v1/catalog/merges:simulate"
 
@@ -21,7 +21,7 @@ SIMULATE = "/v1/catalog/merges:simulate"
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service whose tables have at most four columns, and that has room for two of them."""
     folder: Path = tmp_path_factory.mktemp("small")
-    settings = Settings(KEYFOLD_DATA=folder, workers=0, max_columns=4, max_tables=2, max_databases=1)
+    settings = settings_with(KEYFOLD_DATA=folder, workers=0, max_columns=4, max_tables=2, max_databases=1)
     with TestClient(create_app(settings), LOOPBACK, raise_server_exceptions=False) as client:
         assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
         assert client.post(TABLES, json=new_table("four", **wide(4))).status_code == 200

@@ -81,9 +81,7 @@ def test_a_table_takes_batches_until_its_records_reach_the_bound_and_again_once_
     assert [entrance.post(records).number for records in (2, 2, 3)] == [1, 2, 3]
     told = entrance.refused()
     assert isinstance(told, StagingFull)
-    assert (
-        "shop.wide has 7 records, and the most is 5 (KEYFOLD_STAGED_TABLE_RECORDS); nothing was stored" in told.message
-    )
+    assert "shop.wide has 7 records, and the most is 5; nothing was stored" in told.message
     assert [one.code for one in told.violations] == ["staged_records"]
     assert "GET …/merges" in told.violations[0].fix
     assert len(staged_files(warehouse, table)) == 3

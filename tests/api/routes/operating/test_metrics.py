@@ -19,10 +19,10 @@ from app.main import create_app
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.polled import Refreshed
-from app.settings import Settings
 from app.telemetry.entries import OTHERS
 from app.telemetry.exposition import Told
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.builders import settings_with
 from tests.services.builders import merge_staged
 from tests.telemetry.test_metrics import Series, named, series
 
@@ -36,7 +36,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     clients: list[TestClient] = []
 
     def open_service(**settings: Any) -> TestClient:
-        app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, **settings))
+        app = create_app(settings_with(KEYFOLD_DATA=tmp_path, workers=0, **settings))
         client = TestClient(app, LOOPBACK, client=("127.0.0.1", 50000), raise_server_exceptions=False)
         clients.append(client.__enter__())
         assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
