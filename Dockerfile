@@ -1,4 +1,4 @@
-# One image for all commands of `keyfold`; see docs/operations.md.
+# One image for all commands of `keyfold`; see docs/deployment.md.
 FROM python:3.11-slim AS build
 RUN python -m venv /opt/keyfold
 WORKDIR /src

@@ -314,7 +314,7 @@ class EmbeddedServer:
 
     def _authentication(self) -> dict[str, str]:
         """With a local master the JVM makes the secret. Other masters need one that all of Spark's processes are told,
-        which is their operator's to do (docs/operations.md).
+        which is their operator's to do (docs/security.md).
         """
         return {"spark.authenticate": "true"} if _LOCAL.fullmatch(self.master) else {}
 

@@ -1,7 +1,7 @@
 """The pages of docs/reference, made of the tables that the program has: ``make reference`` writes them.
 
 Options and functions are in docs/semantics.md, faults in docs/errors.md, settings in docs/settings.md and metrics in
-docs/operations.md, with notes of their own beside each entry; tests compare those with the tables.
+docs/monitoring.md, with notes of their own beside each entry; tests compare those with the tables.
 """
 
 from __future__ import annotations

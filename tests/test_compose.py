@@ -1,4 +1,4 @@
-"""deploy/compose.yaml against this version: settings, commands, routes, and what operations.md asks of Spark."""
+"""deploy/compose.yaml against this version: settings, commands, routes, and what docs/deployment.md asks of Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OWN = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold")
 SPARK = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold-spark")
 CADDY = (DEPLOY / "Caddyfile").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
 COMMANDS: Any = typer.main.get_command(cli)
 
 
@@ -94,7 +94,7 @@ def test_the_proxy_calls_the_services_and_is_trusted_by_them() -> None:
     assert [name for name, one in SERVICES.items() if "front" in one.get("networks", ())] == ["api-1", "api-2", "proxy"]
 
 
-def test_spark_is_of_the_version_and_set_up_as_the_operations_page_says() -> None:
+def test_spark_is_of_the_version_and_set_up_as_the_page_of_deployment_says() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert {SERVICES[name]["build"]["target"] for name in SPARK} == {"spark"}
     assert "AS spark" in dockerfile
@@ -105,15 +105,15 @@ def test_spark_is_of_the_version_and_set_up_as_the_operations_page_says() -> Non
         assert f'"{main}"' in own, "as the tests start it"
     for script in re.findall(r"/opt/spark/(\S+?\w+/[\w.-]+)", started):
         assert (cluster.SPARK / script).is_file()
-    section = OPERATIONS.partition("### A standalone cluster")[2]
+    section = DEPLOYMENT.partition("## A standalone cluster")[2]
     for option in re.findall(r"--conf=(spark\.\S+?)=", started):
         assert option in section or option in cluster.SERVER_PROPERTIES
     assert "spark.scheduler.mode=FAIR" in started
     assert (DEPLOY / "pools.xml").read_text().strip() in section
 
 
-def test_the_commands_of_the_operations_page_are_understood() -> None:
-    section = OPERATIONS.partition("### The compose file")[2].partition("\n### ")[0]
+def test_the_commands_of_the_page_of_deployment_are_understood() -> None:
+    section = DEPLOYMENT.partition("## The compose file")[2].partition("\n## ")[0]
     ran = re.findall(r"docker compose run --rm (?:--volume \S+ )?(\S+) ([^#\n]+)", section)
     assert len(ran) == 3
     for name, words in ran:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.language import NOT_YET, ROOT, Sentence, checked_pages, faults, sentences
+from tests.language import ROOT, Sentence, checked_pages, faults, sentences
 
 
 def of(markdown: str) -> list[Sentence]:
@@ -14,10 +14,6 @@ def of(markdown: str) -> list[Sentence]:
 def test_the_pages_have_short_sentences_and_no_banned_word() -> None:
     found = [one for page in checked_pages() for one in sentences(page, (ROOT / page).read_text())]
     assert faults(found) == []
-
-
-def test_pages_that_are_not_rewritten_yet_exist() -> None:
-    assert [page for page in sorted(NOT_YET) if not (ROOT / page).exists()] == []
 
 
 def test_a_sentence_of_more_than_35_words_is_named_by_page_and_line() -> None:

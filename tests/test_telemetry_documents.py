@@ -15,7 +15,7 @@ import yaml
 from app.telemetry.entries import ENTRIES, Entry, Kind
 
 DOCS = Path(__file__).parent.parent / "docs"
-OPERATIONS = (DOCS / "operations.md").read_text()
+MONITORING = (DOCS / "monitoring.md").read_text()
 RUNBOOK = (DOCS / "runbook.md").read_text()
 RULES: list[dict[str, Any]] = yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"][0]["rules"]
 DASHBOARD: dict[str, Any] = json.loads((DOCS / "grafana-dashboard.json").read_text())
@@ -107,7 +107,7 @@ def test_every_metric_is_on_the_dashboard() -> None:
 
 
 def test_the_operations_page_lists_every_metric_with_its_labels_and_meaning() -> None:
-    listed = re.findall(r"^\| `((?:keyfold|process)_\w+)` \| ([^|]*) \| ([^|]*) \|$", OPERATIONS, re.MULTILINE)
+    listed = re.findall(r"^\| `((?:keyfold|process)_\w+)` \| ([^|]*) \| ([^|]*) \|$", MONITORING, re.MULTILINE)
     expected = [(entry.exposed_name, ", ".join(entry.labels), entry.meaning) for entry in ENTRIES]
     assert sorted(listed) == sorted(expected)
 

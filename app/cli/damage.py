@@ -50,4 +50,4 @@ def verify(
 
 
 def _faults(count: int) -> str:
-    return f"; {count} faults in the catalog: restore it (docs/operations.md, A damaged catalog)" if count else ""
+    return f"; {count} faults in the catalog: restore it (docs/damage.md, A damaged catalog)" if count else ""

@@ -203,7 +203,7 @@ class DamagedCatalog(KeyfoldError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the catalog is damaged: {what}; stop the service and restore the catalog from a backup"
-            " (docs/operations.md#a-damaged-catalog)"
+            " (docs/damage.md#a-damaged-catalog)"
         )
 
 

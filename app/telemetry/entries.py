@@ -1,6 +1,6 @@
 """Every metric, as an entry: what a process counts itself, and what is asked for at a scrape.
 
-``docs/operations.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
+``docs/monitoring.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Counted(Enum):
     REFUSED_WRITERS = Entry(
         "keyfold_refused_writers",
         Kind.COUNTER,
-        "Requests that were told to come again, because others waited for a catalog that stood still.",
+        "Requests that were answered 503, because other writers waited for a catalog that stood still.",
     )
     IMAGES_ASKED = Entry(
         "keyfold_images_asked",
@@ -180,7 +180,7 @@ class Counted(Enum):
     CATALOG_FAULTS = Entry(
         "keyfold_catalog_faults",
         Kind.GAUGE,
-        "Faults of the catalog that the last scrub found: what nobody stored. Restore the catalog.",
+        "Faults of the catalog that the last scrub found: rows that do not match their checksums. Restore the catalog.",
     )
     SPARK = Entry(
         "keyfold_spark_state",

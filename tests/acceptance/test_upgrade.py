@@ -1,5 +1,5 @@
 """Data folders that earlier versions made (``tests/upgrades``): migrated, read, verified, merged, backed up, restored,
-as docs/operations.md says it is done.
+as docs/backup.md says it is done.
 """
 
 from __future__ import annotations

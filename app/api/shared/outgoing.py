@@ -1,5 +1,5 @@
 """Answers on their way out, and the memory that those take which their clients have not read yet
-(docs/operations.md, Bounds).
+(docs/sizing.md, Bounds).
 """
 
 from __future__ import annotations

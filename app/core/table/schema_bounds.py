@@ -1,5 +1,5 @@
 """How much one table may declare: what is beyond that is refused before anything is worked out of it
-(docs/operations.md, Bounds).
+(docs/sizing.md, Bounds).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How large one answer may be: whoever asks for more is told to ask for less before the memory is taken
-(docs/operations.md, Bounds).
+(docs/sizing.md, Bounds).
 """
 
 from __future__ import annotations

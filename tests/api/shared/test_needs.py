@@ -67,7 +67,7 @@ def test_reading_needs_to_read_and_storing_needs_more() -> None:
 
 
 def test_the_operations_of_each_role_are_documented() -> None:
-    document = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    document = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)+) \|$", document, re.MULTILINE))
     documented = {Role(role): set(re.findall(r"\w+", operations)) for role, operations in rows.items()}
     needed = {role: {one for one, need in NEEDS.items() if need is not None and need.role is role} for role in Role}

@@ -77,7 +77,7 @@ def test_a_changed_row_is_reported_and_the_other_table_is_read(
     messages = said_of(found)
     assert len(messages) == count
     for message in messages:
-        assert "docs/operations.md#a-damaged-catalog" in message
+        assert "docs/damage.md#a-damaged-catalog" in message
         assert table.id in message
         assert re.search(told, message)
     read = {one.file.table_id for one in found if one.file is not None}

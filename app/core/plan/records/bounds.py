@@ -1,4 +1,4 @@
-"""How much one request may hold (docs/operations.md, Bounds)."""
+"""How much one request may hold (docs/sizing.md, Bounds)."""
 
 from __future__ import annotations
 

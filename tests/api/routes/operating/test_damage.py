@@ -195,6 +195,6 @@ def test_keyfold_verify_reports_the_faults_of_the_catalog(table: Shop, tmp_path:
     assert (bad.returncode, bad.stderr) == (1, "")
     fault, end = bad.stdout.splitlines()
     assert fault.startswith("the catalog is damaged: run ")
-    assert end.endswith("; 1 faults in the catalog: restore it (docs/operations.md, A damaged catalog)")
+    assert end.endswith("; 1 faults in the catalog: restore it (docs/damage.md, A damaged catalog)")
     told = json.loads(verified(tmp_path, "--json").stdout)
     assert (told["damaged"], told["catalog"]) == ([], [fault])
